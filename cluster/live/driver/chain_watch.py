@@ -33,7 +33,7 @@ from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
 from validator.node.events import BlockFinal
 
 HEIGHTS_REMEMBERED: Final = 4_096
-"""Below the newest one: who tells of a block further back is not the first."""
+"""Counted down from the newest height. A report of an older block is not the first report of it."""
 
 
 class ChainWatch:
@@ -42,11 +42,11 @@ class ChainWatch:
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self._record = record
         self.sightings: Sightings | None = None
-        """Gets finalizations and proposals, if they are to outlive this process."""
+        """Receives finalizations and proposals, if they must outlive this process."""
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
         self.lag, self.busyness = LagMeter(), Busyness()
-        """The driver's own lag; and the machine's other work."""
+        """The driver's own lag, and the machine's other work."""
         self._resources = ResourceLog(record)
         self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
@@ -91,7 +91,7 @@ class ChainWatch:
 
     @property
     def state(self) -> LeftWatch:
-        """For another driver. It has the watch's own collections: not to be changed."""
+        """The state for another driver. It shares the watch's collections: do not change it."""
         return LeftWatch(
             self.trace.state, self._resources.state, self._heights, self._newest, self._fires, self._transactions
         )
@@ -105,18 +105,18 @@ class ChainWatch:
         self._fires, self._transactions = left.fires, left.transactions
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
-        """Enter the resources that a validator uses, if its host reported them."""
+        """Record the resources that a validator uses, if its host reported them."""
         use, sent = view.use, view.state.messages_sent
         if use is not None:
             self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
 
     def take_lag(self, host: int | None, span: LagSpan) -> None:
-        """Enter how long the machine kept a host, or the driver, from running."""
+        """Record how long the machine kept a host, or the driver, from running."""
         at_ms, until_ms = (max(0.0, each - self._began_epoch_ms) for each in (span.from_ms, span.until_ms))
         self._lags.note(Lag(at_ms, until_ms, span.lag_ms, host))
 
     def take_lags(self, hosts: Hosts) -> None:
-        """Enter the lags of hosts and driver since the last look."""
+        """Record the lags of hosts and driver since the last look."""
         for number, span in hosts.take_lags():
             self.take_lag(number, span)
         for span in self.lag.drain():
@@ -129,7 +129,7 @@ class ChainWatch:
         views: Sequence[int | None] = (),
         states: Sequence[str] = (),
     ) -> Sample:
-        """Add a look at the network, and return it."""
+        """Add a sample of the network, and return it."""
         newest = self._newest
         sample = Sample(
             at_ms=at_ms,
@@ -179,7 +179,7 @@ class JoinWatch:
         self._joins = dict(zip(self._joins, self._record.joins, strict=True))
 
     def look(self, hosts: Hosts, now_ms: float, height: int) -> None:
-        """See which of them have begun, and which have their snapshot."""
+        """Note which of them have started, and which have their snapshot."""
         for index, join in self._joins.items():
             state = hosts.host_of(index).state(index)
             if state is None or join.ended_ms is not None:

@@ -2,8 +2,8 @@
 
 A thread of the driver serves it, on the loopback. It shows the driver's newest look at the testnet; requests wait in a
 short queue until the driver's next look. A request that changes something needs the run's token, a file in the run's
-folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a token of its own, which may be
-given to others: it opens nothing else.
+folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a separate token, which may be
+given to others: it permits nothing else.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ SCRAPE_TIMEOUT_S: Final = 2.0
 """A validator whose metrics take longer counts as one that does not answer."""
 START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
-"""The driver looks several times a second, unless it waits for hosts."""
+"""The driver handles requests several times a second, unless it waits for hosts."""
 SCHEME: Final = "Bearer "
 MAX_AMOUNT_DIGITS: Final = 40
 
 
 class StopRun:
-    """The run is to end as if its stop height was reached."""
+    """End the run as if its stop height was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFault:
-    """A fault is to be added to the run. The driver answers what it became, or :class:`BadInput`."""
+    """Add a fault to the run. The driver answers with the fault's fields, or :class:`BadInput`."""
 
     fields: Mapping[str, Any]
     """As in a scenario's ``faults``."""
@@ -73,16 +73,15 @@ class Overview:
 
     status: Page = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
-    """The validators' endpoints by their names."""
+    """URLs of the validators, keyed by validator name."""
     gauges: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Figures of the whole testnet, each with its description, by metric."""
+    """Figures of the whole testnet, each with its description, keyed by metric."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of every target: which run it is."""
+    """Labels of every scrape target: which run it belongs to."""
 
 
 def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit: Mapping[str, Any]) -> Overview:
-    """A look at the testnet, ``at_ms`` after the run began; ``height`` is the highest final one, ``audit`` the page of
-    the run's books so far."""
+    """The overview at ``at_ms``; ``height`` is the highest final one, ``audit`` the page of the run's books so far."""
     newest = record.samples[-1] if record.samples else None
     names = record.scenario.validators.names
     addresses = {address.index: address.url for address in hosts.addresses}
@@ -143,9 +142,9 @@ class ControlServer:
     """The endpoint. :meth:`close` ends it."""
 
     def __init__(self, folder: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
-        """Serve at once, and write the run's token into its folder; with a faucet, that one's too.
+        """Serve at once, and write the run's token into its folder; with a faucet, also the faucet's token.
 
-        The tokens go with the server. Raises :class:`OSError`.
+        They end with the server. Raises :class:`OSError`.
         """
         self._folder = folder
         self._faucet = faucet
@@ -153,7 +152,7 @@ class ControlServer:
         self.orders: queue.Queue[Order] = queue.Queue(MAX_WAITING)
         names = [TOKEN_FILE] if faucet is None else [TOKEN_FILE, FAUCET_TOKEN_FILE]
         self._tokens = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
-        """By the file that holds it."""
+        """Tokens, keyed by the name of the file that holds each."""
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
         self._thread.start()
@@ -177,7 +176,7 @@ class ControlServer:
         return self._server.url
 
     def close(self) -> None:
-        """End the server and its thread, and remove the tokens, which open nothing any more."""
+        """End the server and its thread, and remove the tokens, which are no longer valid."""
         for name in (TOKEN_FILE, FAUCET_TOKEN_FILE):
             (self._folder / name).unlink(missing_ok=True)
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
@@ -255,7 +254,7 @@ class ControlServer:
             raise HTTPException(429, "the driver has not handled the earlier requests yet") from None
 
     def _check_token(self, request: Request, file: str = TOKEN_FILE) -> None:
-        """Refuse a request that does not show the token of a file; by default the run's."""
+        """Refuse a request without the token of a file, by default the run's."""
         given, expected = request.headers.get("authorization", ""), SCHEME + self._tokens[file]
         if not hmac.compare_digest(given.encode(), expected.encode()):
             headers: Any = {"www-authenticate": SCHEME.strip()}
@@ -291,7 +290,7 @@ def _scrape(url: str) -> str | None:
 
 
 def _write_secret(path: Path, secret: str) -> None:
-    """Write a file that only its owner may read, from its first moment on."""
+    """Write a file that only its owner may read, from its creation on."""
     path.unlink(missing_ok=True)
     path.touch(0o600, exist_ok=False)
     path.write_text(secret + "\n", encoding="utf-8")

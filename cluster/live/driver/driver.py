@@ -1,8 +1,7 @@
-"""Runs a scenario on the live testnet: Ray, hosts, load, faults, and what was seen of it all in one record.
+"""Runs a scenario on the live testnet (Ray, hosts, load, faults), and collects all observations in one record.
 
-The driver decides nothing about right or wrong; it starts, watches, kills, stops, asks, and cleans up. Whatever ends
-a run early (a signal, a failure of its own), what is known until then is collected, and nothing that was started is
-left behind.
+The driver gives no verdict; it starts, watches, kills, stops, queries and cleans up. If a run ends early (by a signal,
+or a failure of the driver), what is known by then is collected, and nothing that was started is left behind.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ from loadgen.runplan import MAX_RUN_TIME_S
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
 LOOKS_AT_THE_END: Final = 2
-"""A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
+"""A question may be open from before the hosts came to rest; the answer to the next one has the state at rest."""
 
 
 @contextmanager
@@ -135,7 +134,7 @@ def run_live(
 
 
 class _Gone:
-    """Stands for the hosts of a testnet that is gone: nobody calls them."""
+    """Placeholder for the hosts of a testnet that is gone: every method does nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return nothing
@@ -154,7 +153,7 @@ class RunEnd:
         self._now_ms = now_ms
         self._event = run_until_stopped
         self.on_fail = on_fail
-        """Whether the first violation of a rule ends it."""
+        """Whether the first violation of a rule ends the run."""
         self._timeout_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
         self.duration_s = scenario.stop.duration_s if run_until_stopped is None else None
         has_height = run_until_stopped is None and self.duration_s is None
@@ -162,7 +161,7 @@ class RunEnd:
         """``None`` until the run is stopped, or its duration is over, if it has no stop height."""
         self._deadline_ms = now_ms() + self._timeout_ms if has_height else math.inf
         self._over_ms = math.inf
-        """When its duration is over."""
+        """When the run's duration is over."""
 
     def begin(self) -> None:
         """The testnet is up."""
@@ -171,19 +170,19 @@ class RunEnd:
 
     @property
     def state(self) -> LeftEnd:
-        """For another driver."""
+        """The state for another driver."""
         deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self._deadline_ms, self._over_ms))
         return LeftEnd(self.height, deadline_ms, over_ms)
 
     def take_over(self, left: LeftEnd, away_ms: float) -> None:
-        """Go on with another driver's: the time without any does not count towards the time limit."""
+        """Continue another driver's run: the time without a driver does not count towards the time limit."""
         self.height = left.height
         self._deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
         self._over_ms = math.inf if left.over_ms is None else left.over_ms
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on until it is stopped."""
+        """Whether the run goes on until it is stopped."""
         return self._event is not None and self.height is None
 
     @property
@@ -200,7 +199,7 @@ class RunEnd:
         return self._now_ms() > self._deadline_ms
 
     def set(self, height: int) -> None:
-        """Stop at a height. The time limit starts anew, for draining."""
+        """Stop at a height. The time limit starts again, for draining."""
         self.height, self._deadline_ms = height, self._now_ms() + self._timeout_ms
 
 
@@ -218,7 +217,7 @@ class _LiveRun:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
         self.on_sample, self.on_notice = observer.on_sample, observer.on_notice
         self._scenario = scenario
-        """Without the end that a request may have set."""
+        """The scenario without the end that a request may have set."""
         self._folder = folder
         self._interrupts = interrupts
         self._clock = RunClock()
@@ -233,7 +232,7 @@ class _LiveRun:
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
         self._stage: LiveStage | None = None
         self._audit = self._new_audit()
-        """A new one once there is a folder."""
+        """Replaced once there is a folder."""
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
@@ -265,7 +264,7 @@ class _LiveRun:
         self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 
     def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool = False) -> None:
-        """Follow what ``start`` gives, if anything, and collect. If it fails, that raises, unless the run has begun."""
+        """Follow what ``start`` returns, if anything, and collect. A failure raises, unless the run has begun."""
         try:
             found = start()
             if found is not None:
@@ -317,12 +316,12 @@ class _LiveRun:
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     def _write_checkpoint(self, phase: RunPhase) -> None:
-        """Write all that another driver needs, if one may come."""
+        """Write all that another driver needs, if one may take over."""
         handover, hosts, store = self._handover, self._testnet.hosts, self.record.store
         if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage:
             return
         handover.phase = phase
-        with self._audit.lock:  # else blocks come while they are written
+        with self._audit.lock:  # otherwise blocks arrive while they are written
             handover.write(left_run(self, phase, hosts, self._stage), store)
 
     def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
@@ -338,7 +337,7 @@ class _LiveRun:
         return None, why
 
     def _read(self, left: LeftRun, hosts: Hosts | None) -> None:
-        """Build again what another driver left, and open its files. Raises :class:`OSError`."""
+        """Rebuild the state that another driver left, and open its files. Raises :class:`OSError`."""
         handover, record = self._handover, self.record
         assert handover is not None
         self._clock.take_over(left.clock.began_epoch_ms, left.clock.reading)
@@ -359,7 +358,7 @@ class _LiveRun:
         self._audit.take_over(left.audit, told, rows)
 
     def _adopt(self, left: LeftRun, hosts: Hosts | None, gone: str) -> tuple[Hosts, LiveStage] | None:
-        """Take the testnet of another driver over. Returns what is left to be followed."""
+        """Take over another driver's testnet. Returns what remains to be followed."""
         testnet = self._testnet
         if hosts is not None:
             testnet.adopt(hosts, self.record.seed, self._scenario, left.hosts)
@@ -437,7 +436,7 @@ class _LiveRun:
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _must_stop(self, hosts: Hosts) -> bool:
-        """Tell what breaks a rule by now; whether that ends the run."""
+        """Report the violations so far. Returns whether they end the run."""
         running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
         addresses = [(host, address) for host in running for address in host.reports.addresses]
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
@@ -447,7 +446,7 @@ class _LiveRun:
         answered_s = min((host.reports.answered_s for host in running), default=0.0)
         self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
         told = self._audit.look(urls, diverged)
-        if told:  # it outlives this process before it is told
+        if told:  # persisted before it is reported
             self._testnet.note_violations()
             self._write_checkpoint(FOLLOWING)
         for violation in told:
@@ -460,7 +459,7 @@ class _LiveRun:
         return False
 
     def _wait(self, stage: LiveStage) -> None:
-        """Wait until the next look, at most until a fault begins or ends. The first signal ends a run without end."""
+        """Wait until the next look, at most until a fault begins or ends. The first signal ends an open-ended run."""
         planned_s, next_ms = LOOK_EVERY_S, stage.agenda.next_ms
         if next_ms is not None:
             planned_s = max(0.0, min(planned_s, (next_ms - self._clock.now_ms()) / MILLISECONDS_PER_SECOND))
@@ -495,7 +494,7 @@ class _LiveRun:
         control.view = look_over(self.record, hosts, self._watch.height, self._clock.now_ms(), self._audit.page)
 
     def _end_here(self, as_planned: bool = False) -> None:
-        """The height that is reached becomes the run's last one; ``as_planned`` since its time is over."""
+        """Make the height reached the run's last one; ``as_planned`` if the run's duration is over."""
         self._end.set(self._watch.height)
         self._note_end(self._watch.height, as_planned)
         why = f"{self._end.duration_s:,} s are over" if as_planned else "stop requested"
@@ -537,7 +536,7 @@ class _LiveRun:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def _keep_blocks(self, index: int, url: str) -> None:
-        """Enter what a validator served of the chain into ``record.lost``, since its disk is about to be lost."""
+        """Record the chain that a validator served in ``record.lost``, since its disk is about to be lost."""
         found, serves = self._audit.lose(index, url)
         if serves or found.blocks:
             self.record.lost.append(found)
@@ -637,7 +636,7 @@ class _LiveRun:
 
 
 def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
-    """What another driver needs to go on. It has the run's own collections: not to be changed."""
+    """The state that another driver needs to go on. It shares the run's collections: do not change it."""
     return LeftRun(
         version=VERSION,
         commit=run.record.commit,
@@ -705,8 +704,8 @@ def discard_empty(store: BlockStore) -> None:
 def permit_pruning(scenario: Scenario, hosts: Hosts, audit: LiveAudit) -> None:
     """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
 
-    Byzantine ones keep all: what they serve is asked for at the end. It is said again and again: who was started anew
-    does not know it.
+    Byzantine ones keep all, since their blocks are collected at the end. Sent repeatedly, because a restarted validator
+    has forgotten it.
     """
     if scenario.storage.keep_blocks is not None:
         given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
@@ -724,7 +723,7 @@ def hear_from_all(hosts: Hosts, watch: ChainWatch, checkpoint: Callable[[], None
 
 
 def standings(scenario: Scenario, hosts: Hosts) -> str:
-    """The height of everybody, in words."""
+    """The height of every validator, in words."""
     return ", ".join(
         f"{name} {'does not answer' if height is None else f'is at height {height}'}"
         for name, height in zip(scenario.validators.names, hosts.by_validator(Host.height), strict=True)
@@ -732,7 +731,7 @@ def standings(scenario: Scenario, hosts: Hosts) -> str:
 
 
 def note_totals(record: RunRecord, hosts: Hosts, busyness: Busyness) -> None:
-    """Enter the figures that only the driver knows."""
+    """Record the figures that only the driver knows."""
     totals = hosts.totals()
     record.metrics["messages_sent"] = totals.messages
     record.metrics["messages_dropped"] = totals.lost

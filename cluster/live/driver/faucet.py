@@ -1,8 +1,8 @@
 """The faucet of a live testnet: pays clients with its token from an account of the genesis, by ordinary transfers.
 
 Its money was minted at genesis, and its transfers are signed, sent and charged like all others: the chain does not know
-the faucet. Each payment is bounded, and so is the rate of all payments. A transfer that a validator took and lost is
-sent again with the next payment, under its own nonce.
+the faucet. Each payment and the rate of all payments are bounded. A transfer that a validator accepted and lost is sent
+again with the next payment, with its original nonce.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text, is_reserved
 
 TIMEOUT_S: Final = 2.0
-"""Of each request to a validator."""
+"""Timeout of each request to a validator."""
 SECONDS_PER_MINUTE: Final = 60.0
 
 
 class _Payments(Workload[Options]):
-    """The one payment that is asked for now."""
+    """The single payment that is requested now."""
 
     name: ClassVar[str] = "faucet"
     options_type: ClassVar[type[Options]] = Options
     asked: Intent | None = None
     nonce = 0
-    """Of the payment that was signed last."""
+    """Nonce of the payment that was signed last."""
 
     @property
     def is_signed(self) -> bool:
@@ -61,7 +61,7 @@ class Faucet:
         parameters: Parameters,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock`` gives seconds."""
+        """``clock`` returns seconds."""
         key = account_key(seed, FAUCET_OWNER.removeprefix(SEED_PREFIX))
         self.address: Address = address_of(bytes(key.verify_key))
         self._section = section
@@ -70,14 +70,14 @@ class Faucet:
         self._payments = _Payments(Options(), member)
         self._user = LoadUser(key, chain_id, Schedule(1), self._payments)
         self._promised: dict[int, int] = {}
-        """Payments under way, by nonce."""
+        """Amounts of payments under way, keyed by nonce."""
         self._lock = threading.Lock()
         most = section.requests_per_minute
         self._budget = ClientBudgets(Rate(most / SECONDS_PER_MINUTE, most), clock)
 
     @classmethod
     def of(cls, scenario: Scenario, seed: int, chain_id: str) -> Faucet | None:
-        """The faucet that a scenario asks for, if it does."""
+        """The faucet that a scenario asks for, if any."""
         section = scenario.chain.faucet
         return None if section is None else cls(section, seed, chain_id, scenario.chain.parameters())
 
@@ -97,7 +97,7 @@ class Faucet:
         raise HTTPException(503, "no validator answered for the prices and the faucet's account")
 
     def _take_turn(self) -> None:
-        """Every request counts, whatever comes of it and whoever asks."""
+        """Apply the rate limit. Every request counts, whatever its result and whichever client sent it."""
         if not self._budget.take("anybody"):
             most = self._section.requests_per_minute
             raise HTTPException(429, f"too many payments, expected at most {most} a minute")
@@ -127,7 +127,7 @@ class Faucet:
     ) -> dict[str, Any]:
         payments = self._payments
         payments.asked = Intent(Transfer(to), self._parameters.tx_base_cycles, 0, value=amount)
-        while not payments.is_signed:  # what may have been lost is sent first
+        while not payments.is_signed:  # transfers that may have been lost are sent first
             wires = self._user.next_transactions(observation)
             if not wires:
                 payments.asked = None

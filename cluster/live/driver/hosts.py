@@ -1,9 +1,9 @@
 """The hosts of a run, supervised: each host's actor, its current process, and the addresses of its validators.
 
 A host is *down* until its actor answers as another process than before, then *starting* until its validators have
-recovered, then *up*. A host that was killed or died goes that way again: Ray starts its process, and the driver starts
-its validators and distributes their new addresses. The validators of a host that is held down are not started, so a
-fault lasts as long as the scenario says. The new process performs :attr:`Host.pending_disk_operations` before it
+recovered, then *up*. A host that was killed or died repeats these phases: Ray starts its process, and the
+driver starts its validators and distributes their new addresses. A host that is held down gets no validators started,
+so a fault lasts as long as the scenario says. The new process performs :attr:`Host.pending_disk_operations` before it
 starts validators. A host that gets other code is *stopping* first: it shuts down cleanly; another actor replaces it.
 
 No call waits for a host: each has at most one question open, and a host that does not answer has no height in the next
@@ -40,14 +40,14 @@ from cluster.scenario.sections.faults import KEYWORDS, BitRotFault, DownFault, R
 T = TypeVar("T")
 
 LOOK_S: Final = 0.2
-"""A round waits for answers for so long."""
+"""How long a round waits for answers."""
 NODE_ENDS_WITHIN_S: Final = 2.0
-"""A node on its way down ends its actors first, and itself so soon after."""
+"""A node that shuts down ends its actors first, and itself within this time."""
 ORDER_TIMEOUT_S: Final = 5.0
-"""A host that did not answer an order for so long is not waited for any more."""
+"""A host that did not answer an order for this long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
 PREPARE_TIMEOUT_S: Final = 300.0
-"""Hosts get other code after so long, even if it is not compiled yet."""
+"""Hosts get other code after this time, even if it is not compiled yet."""
 HASH_SEEDS_PER_RUN: Final = 1_000
 """Hosts of runs with neighbouring seeds get different hash seeds."""
 
@@ -57,12 +57,12 @@ class _Order:
     """An order to hosts."""
 
     pending: dict[Any, Host | None]
-    """Hosts that have not answered yet, by the answer to come; no host for a task of its own."""
+    """Hosts that have not answered yet, keyed by the pending answer; ``None`` for a task without a host."""
     then: Callable[[], None]
     until: float
     """Monotonic seconds."""
     on_failure: Callable[[str], None]
-    """Gets the reason if it could not be carried out."""
+    """Receives the reason if the order could not be carried out."""
 
 
 class Orders:
@@ -75,7 +75,7 @@ class Orders:
 
     @property
     def have_tasks(self) -> bool:
-        """Whether an order waits for a task of its own."""
+        """Whether an order waits for a task without a host."""
         return any(host is None for order in self._orders for host in order.pending.values())
 
     def give(
@@ -85,16 +85,16 @@ class Orders:
         timeout_s: float,
         on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """Call ``then`` once all have answered, gone down or timed out. The next look finds a host that went down."""
+        """Call ``then`` once all have answered, gone down or timed out. The next look notices a host that went down."""
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     @property
     def calls(self) -> list[Then]:
-        """What is to be called once the orders under way are complete."""
+        """The calls to make once the orders under way are complete."""
         return [order.then for order in self._orders]
 
     def look(self, wait_s: float) -> None:
-        """Take the answers that come, and finish the orders that are complete."""
+        """Take the answers that arrive, and finish the orders that are complete."""
         pending = [answer for order in self._orders for answer in order.pending]
         done: set[Any] = set()
         if pending:
@@ -155,7 +155,7 @@ class Hosts:
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any]
         self._folder = Path()
-        """The run's; absolute once hosts are created."""
+        """The run's folder; absolute once hosts are created."""
 
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str, left: LeftHosts | None = None) -> None:
         """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up.
@@ -198,7 +198,7 @@ class Hosts:
 
     @property
     def addresses(self) -> list[ValidatorAddress]:
-        """Of every validator that was ever started, by index."""
+        """Addresses of every validator that was ever started, by index."""
         found = [address for host in self.all for address in host.reports.addresses]
         return sorted(found, key=lambda address: address.index)
 
@@ -215,7 +215,7 @@ class Hosts:
         return [read(self.host_of(index), index) for index in range(count)]
 
     def totals(self) -> Totals:
-        """Of all validators so far; dead processes included as far as they reported."""
+        """The totals of all validators so far, with those of dead processes as far as they reported."""
         return Totals(*map(sum, zip(*(host.reports.totals for host in self.all), strict=True)))
 
     def take_lags(self) -> list[tuple[int, LagSpan]]:
@@ -264,8 +264,7 @@ class Hosts:
         """Kill a host's process, by Ray or by a signal. Ray starts another one, which is held down.
 
         Ray asks the process to end, which a stopped process cannot do. Ray restarts an actor for each death that the
-        scenario plans, and a few times more. A kill that it does not plan takes none of these: the host gets another
-        actor.
+        scenario plans, and a few times more. An unplanned kill uses none of these: the host gets another actor.
         """
         process = host.processes.current
         if process is None:
@@ -342,7 +341,7 @@ class Hosts:
             host.is_paused = False
 
     def ask_each(self, method: str, timeout_s: float, checkpoint: Callable[[], None]) -> list[tuple[Host, str]]:
-        """Call a method of every running host, side by side. Returns the hosts that failed, and why.
+        """Call a method of every running host, concurrently. Returns the hosts that failed, and why.
 
         Hosts whose validators recover or join are asked too: validators that run there must come to rest with the
         others.
@@ -373,7 +372,7 @@ class Hosts:
         return self._signals[host.place]
 
     def take_place(self, what: TakePlace) -> None:
-        """End the last process, however far its shutdown came, and create another actor."""
+        """End the last process, even if its shutdown is incomplete, and create another actor."""
         host = self.all[what.host]
         if not host.is_placed:
             return  # the actor that it gets elsewhere has the other code
@@ -386,7 +385,7 @@ class Hosts:
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:
-        """See which processes are gone; their successors may not have answered yet."""
+        """Note which processes are gone; their successors may not have answered yet."""
         for host in self.all:
             dying = host.processes.dying
             if dying is not None and not self._signals_for(host).is_running(dying):
@@ -460,7 +459,7 @@ class Hosts:
             self._on_up(host)
 
     def _meet(self, host: Host, process: Process, view: HostView) -> None:
-        """A host that is down answers."""
+        """Handle the answer of a host that is down."""
         processes, why_lost = host.processes, host.why_lost
         if process == processes.last:
             if why_lost is not None:
@@ -490,7 +489,7 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
 
 
 def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
-    """Let validators, by index, prune their blocks up to heights; nobody waits for an answer."""
+    """Let validators prune their blocks up to heights, keyed by validator index, without waiting for an answer."""
     for host in hosts:
         carried = {index: heights[index] for index in host.validators if index in heights}
         if carried and host.phase is Phase.UP and not host.is_paused:
@@ -498,11 +497,11 @@ def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
 
 
 def state_of(hosts: Hosts) -> LeftHosts:
-    """What another driver needs: what nobody has answered yet is asked anew."""
+    """The state that another driver needs. That driver repeats the questions without an answer."""
     calls = [what for then in hosts._orders.calls if (what := what_of(then)) is not None]
     return LeftHosts([host.left for host in hosts.all], sorted(hosts._compiled), calls, set(hosts.nodes.lost))
 
 
 def actors_so_far(hosts: Hosts) -> int:
-    """Another number once a host has another actor, which another driver must know before validators start there."""
+    """Changes once a host has another actor, which another driver must know before validators start there."""
     return sum(host.processes.actors for host in hosts.all)

@@ -1,7 +1,6 @@
 """The load on the nodes of a cluster that are marked for it: on each a worker with its share of the Locust processes.
 
-A load needs no master: the plan says which process has which users. So what a lost node takes with it is its users; the
-others go on.
+A load needs no master: the plan says which process has which users. A lost node takes only its own users with it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from cluster.record.run import LoadRecord
 from loadgen.runplan import RunPlan, Statistics
 
 MAX_LOG_BYTES: Final = 2**20
-"""The end of a worker's log that is fetched."""
+"""Only this many bytes from the end of a worker's log are fetched."""
 ANSWER_TIMEOUT_S: Final = 10.0
 """More than a worker needs to end its processes."""
 CALLS: Final = 4
-"""That a worker answers at a time."""
+"""Calls that a worker answers at a time."""
 
 
 class LoadWorker:
@@ -51,7 +50,7 @@ class LoadWorker:
         self._answer: tuple[str, bytes] | None = None
 
     def wait_until_ready(self) -> None:
-        """Return when it waits for nothing but endpoints, or has ended."""
+        """Return when the load only waits for endpoints, or has ended."""
         while not self._load.is_ready and self._load.exit_code is None:
             time.sleep(POLL_S)
 
@@ -68,7 +67,7 @@ class LoadWorker:
         self._load.stop()
 
     def finish(self) -> tuple[str, bytes]:
-        """End it. Returns the statistics as JSON, and the end of the log."""
+        """End the load. Returns the statistics as JSON, and the end of the log."""
         if self._answer is None:
             stats = self._load.finished(lambda: None)
             self._answer = stats.model_dump_json(), self._log.read_bytes()[-MAX_LOG_BYTES:]
@@ -84,9 +83,9 @@ class _Worker:
     actor: Any
     users: int
     ready: Any
-    """The answer to come when it is ready."""
+    """Pending answer of :meth:`LoadWorker.wait_until_ready`."""
     ended: Any
-    """The answer to come when it has ended."""
+    """Pending answer of :meth:`LoadWorker.wait_until_ended`."""
     is_ready: bool = False
     is_lost: bool = False
     exit_code: int | None = None
@@ -96,9 +95,9 @@ class LoadNodes:
     """The load of a run, on several nodes. To the driver it is like a :class:`LoadProcess`."""
 
     process: Process | None = None
-    """None of its processes is here."""
+    """``None``: no process of the load runs on the driver's node."""
     reason = ""
-    """As of a :class:`LoadProcess`; what its nodes say is known at the end."""
+    """As in :class:`LoadProcess`; empty, since the nodes report only at the end."""
 
     def __init__(
         self,
@@ -109,10 +108,10 @@ class LoadNodes:
         notice: Callable[[str], None],
         before: Statistics | None = None,
     ) -> None:
-        """Start it, with processes dealt to the nodes in turn. ``before`` is as of a :class:`LoadProcess`."""
+        """Start the load, with processes dealt to the nodes in turn. ``before`` is as in :class:`LoadProcess`."""
         self.before = Statistics() if before is None else before
         self.began_epoch_ms = plan.began_epoch_ms
-        """As of a :class:`LoadProcess`."""
+        """As in :class:`LoadProcess`."""
         self.was_told_to_stop = False
         self._ray = session.ray
         self._folder = folder
@@ -134,7 +133,7 @@ class LoadNodes:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all workers wait for nothing but the endpoints, or did."""
+        """Whether all workers are, or were, waiting only for the endpoints."""
         self._look()
         return all(worker.is_ready for worker in self._alive())
 
@@ -155,19 +154,19 @@ class LoadNodes:
 
     @property
     def exit_code(self) -> int | None:
-        """The worst one of those that ended."""
+        """The worst exit code of the workers that ended."""
         codes = [worker.exit_code for worker in self._workers if worker.exit_code is not None]
         return max(codes, key=abs, default=None)
 
     def stop(self) -> None:
-        """Ask it to end; returns at once."""
+        """Ask the load to end; returns at once."""
         if not self.was_told_to_stop:
             self.was_told_to_stop = True
             for worker in self._alive():
                 worker.actor.stop.remote()
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
-        """See that it has ended; fetch logs and statistics, once. ``checkpoint`` may raise to end the waiting."""
+        """Wait for the end; fetch logs and statistics, once. ``checkpoint`` may raise to end the wait."""
         if self._record is not None:
             return self._record
         self.stop()
@@ -203,7 +202,7 @@ class LoadNodes:
         return (worker for worker in self._workers if not worker.is_lost)
 
     def _look(self) -> None:
-        """See which are ready, have ended, or are lost."""
+        """Note which workers are ready, have ended, or are lost."""
         for worker in list(self._alive()):
             try:
                 if not worker.is_ready and self._ray.wait([worker.ready], timeout=0)[0]:

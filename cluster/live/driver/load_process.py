@@ -1,7 +1,7 @@
-"""The load generator as a process of its own: ``python -m loadgen.run``, with a plan file, ended by a signal.
+"""The load generator as a separate process: ``python -m loadgen.run``, with a plan file, ended by a signal.
 
 It also ends when this process does, however that happens: its standard input is a pipe that only this process holds.
-If another driver may take the run over, it goes on instead, and a cleanup watchdog ends it once nobody does.
+If another driver may take the run over, it goes on instead, and a cleanup watchdog ends it if no driver does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDPOINTS_FILE: Final = "load-endpoints.json"
 STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
-"""The load would end by itself so long after the scenario."""
+"""The load would end by itself this long after the scenario."""
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
@@ -42,7 +42,7 @@ class AdoptedProcess:
     stdin = None
 
     def __init__(self, process: Process, result: Path) -> None:
-        """``result`` is the file that it writes at its end, unless it fails."""
+        """``result`` is the file that the process writes at its end, unless it fails."""
         self._process = process
         self._result = result
 
@@ -74,9 +74,9 @@ def read_statistics(path: Path) -> Statistics:
 def plan_load(
     scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int, began_epoch_ms: int | None = None
 ) -> RunPlan:
-    """The plan of a scenario's load, for so many seconds at most, with its files in a folder.
+    """The plan of a scenario's load, for ``run_time_s`` at most, with its files in a folder.
 
-    ``began_epoch_ms`` is when it began, if it is to go on.
+    ``began_epoch_ms`` is when the load began, if the plan continues one.
     """
     return RunPlan(
         chain_id=chain_id,
@@ -91,14 +91,14 @@ def plan_load(
 
 
 def now_epoch_ms() -> int:
-    """By this machine's clock."""
+    """The time by this machine's clock."""
     return int(time.time() * 1_000)
 
 
 class LoadProcess:
-    """A load that makes itself ready, and runs once :meth:`go` gives it the addresses of the validators.
+    """A load that prepares itself, and runs once :meth:`go` gives it the addresses of the validators.
 
-    :meth:`stop` asks it to end, :meth:`finish` sees that it does.
+    :meth:`stop` asks it to end, :meth:`finish` waits until it has.
     """
 
     _reason: str | None = None
@@ -112,14 +112,14 @@ class LoadProcess:
         before: Statistics | None = None,
         layout: Sequence[str] = (),
     ) -> None:
-        """Start it: all of the plan's processes, or some of them. Raises :class:`OSError`.
+        """Start all of the plan's processes, or some of them. Raises :class:`OSError`.
 
         ``before`` are the counts of a load that ended earlier, which this one continues. ``layout`` are options of
         :mod:`loadgen.run` for a master with workers; then the first process is the master.
         """
         self.before = Statistics() if before is None else before
         self.began_epoch_ms = plan.began_epoch_ms
-        """When it began, once it has."""
+        """When the load began, once it has."""
         self._numbers = list(plan.reporting) if processes is None or plan.needs_master else list(processes)
         self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
         self._plan = plan
@@ -143,14 +143,14 @@ class LoadProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self._identity = find(self._process.pid)  # before its end can be noticed: then the id is its own
+        self._identity = find(self._process.pid)  # before its end can be noticed: the id cannot have been reused yet
         self._urls: dict[int, str] = {}
         self.was_told_to_stop = False
         self._was_ready = False
 
     @classmethod
     def adopt(cls, folder: Path, process: Process, before: Statistics, was_told_to_stop: bool) -> LoadProcess | None:
-        """The load of a driver that died, which still runs, or ends as it was told; ``None`` if it does not run."""
+        """The load of a dead driver, running or ending as it was told; ``None`` if it does not run."""
         if not process.is_running:
             return None
         found = cls.__new__(cls)
@@ -166,17 +166,17 @@ class LoadProcess:
 
     @property
     def process(self) -> Process | None:
-        """Its main process, while that runs."""
+        """The main process, while it runs."""
         return self._identity if self._identity is not None and self._identity.is_running else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether all processes wait for nothing but the endpoints, or did."""
+        """Whether all processes are, or were, waiting only for the endpoints."""
         self._was_ready = self._was_ready or all(self._plan.ready_file(process).exists() for process in self._numbers)
         return self._was_ready
 
     def go(self, urls: Mapping[int, str]) -> None:
-        """Give it the addresses of the validators, by index: the load begins. Later, it learns which of these moved;
+        """Give the load the addresses of the validators, by index: it begins. Later calls report which of these moved;
         other validators get no load. Raises :class:`OSError`.
         """
         known = {index: urls.get(index, url) for index, url in self._urls.items()} if self._urls else dict(urls)
@@ -187,7 +187,7 @@ class LoadProcess:
 
     @property
     def ended_early(self) -> bool:
-        """Whether it ended before :meth:`stop`, and not because a shape of the user's own was over."""
+        """Whether the load ended before :meth:`stop`, and not because the user's own load shape was over."""
         is_over = self._plan.load.locust is not None and self._process.poll() == 0
         return not self.was_told_to_stop and self._process.poll() is not None and not is_over
 
@@ -197,20 +197,20 @@ class LoadProcess:
 
     @property
     def reason(self) -> str:
-        """Once it has ended: what it says itself of its early end, after a colon; empty if it says nothing."""
+        """The load's own reason for an early end, after a colon, once it has ended; empty if it gives none."""
         if self._reason is None:
             self._reason = "".join(f": {line}" for line in read_statistics(self._stats_file).lost)
         return self._reason
 
     def stop(self) -> None:
-        """Ask it to end; returns at once."""
+        """Ask the load to end; returns at once."""
         if not self.was_told_to_stop:
             self.was_told_to_stop = True
             if self._process.poll() is None:
                 self._process.terminate()
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
-        """See that it has ended. Returns its own statistics. ``checkpoint`` may raise to end the waiting."""
+        """Wait for the end. Returns the load's own statistics. ``checkpoint`` may raise to end the wait."""
         return record_of(self.finished(checkpoint), self._process.returncode)
 
     def finished(self, checkpoint: Callable[[], None]) -> Statistics:
@@ -229,7 +229,7 @@ class LoadProcess:
 
 
 def record_of(stats: Statistics, process_exit: int | None, lost: Sequence[str] = ()) -> LoadRecord:
-    """The statistics as the record of a run has them."""
+    """The statistics in the form of a run's record."""
     return LoadRecord(
         requests=stats.requests,
         failures=stats.failures,

@@ -1,13 +1,12 @@
 """The Ray nodes of a run: which of them carry hosts, which are lost, and where the hosts of a lost node go.
 
-A node is lost once Ray says so, or once the run itself has ended it; it never comes back. Its hosts have no place then.
-Each gets another one, on the living node with the fewest validators. If every node would carry more than ``f`` then, a
-new node is waited for first. No host is placed anew before the last one surely ended: a node may only be cut off from
-the cluster, so its hosts hold leases (:mod:`cluster.live.host.lease`), which are renewed here as long as it counts as
-alive.
+A node is lost once Ray says so, or once the run itself has ended it; it never comes back. Each of its hosts is placed
+on the living node with the fewest validators. If every node would carry more than ``f`` then, a new node is waited for
+first. No host is placed again before its last process surely ended: the node may only be partitioned from the cluster.
+So hosts hold leases (:mod:`cluster.live.host.lease`), which are renewed here as long as their node counts as alive.
 
-A host with a Ray node of its own (:mod:`cluster.live.nodes.placement`) waits for the node that replaces it, for as long
-as the run lasts: its disk comes with that node. At the start the nodes of all hosts are waited for.
+A host with a dedicated Ray node (:mod:`cluster.live.nodes.placement`) waits for the replacement node, as long as the
+run lasts: its disk comes with that node. At the start the nodes of all hosts are waited for.
 
 A Ray on a single node has nothing to watch: if that is lost, so is the run.
 """
@@ -35,17 +34,16 @@ from cluster.scenario.sections.faults import LoseNodeFault
 
 LOOK_EVERY_S: Final = 1.0
 LEASE_S: Final = 20.0
-"""Above the time for which a link between nodes fails now and then."""
+"""Longer than the usual transient failure of a link between nodes."""
 LEASE_SLACK_S: Final = 2.0
-"""A host ends so long after its lease at most."""
+"""A host ends at most this long after its lease."""
 RENEW_EVERY_S: Final = 2.0
 NEW_NODE_PATIENCE_S: Final = 60.0
-"""A node that joins is waited for so long, if all others would carry too many validators."""
+"""How long a joining node is waited for, if all others would carry too many validators."""
 OWN_NODES_PATIENCE_S: Final = 300.0
-"""At the start the nodes of hosts are waited for so long: a volume has to be made, and an image may have to be pulled.
-"""
+"""How long the start waits for the nodes of hosts: a volume has to be made, and an image may have to be pulled."""
 ORDER_AGAIN_S: Final = 15.0
-"""One fault asks for each validator of a node, and a silent node would be waited for each time."""
+"""A fault repeats the order for each validator of a node, and would wait for a silent node each time."""
 MAX_LOG_BYTES: Final = 4 * 2**20
 COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0
@@ -69,11 +67,11 @@ class _Homeless:
 
     host: Host
     may_start_s: float
-    """Monotonic: from then on its last process is surely gone."""
+    """Monotonic time after which its last process is surely gone."""
     waits_until_s: float
-    """Monotonic: until then it waits for a node with room."""
+    """Monotonic time until which it waits for a node with room."""
     is_awaiting_own_node: bool = False
-    """It waits for a node of its own, and that was said."""
+    """Whether it waits for its dedicated node, and that was reported."""
 
 
 class NodeWatch:
@@ -87,8 +85,8 @@ class NodeWatch:
         wait: Callable[[float], None],
         are_all_pinned: bool = False,
     ) -> None:
-        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node. ``wait`` waits so many
-        seconds, and may raise to give up. With ``are_all_pinned`` each host has a node of its own, or gets one.
+        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node. ``wait`` waits N
+        seconds, and may raise to give up. With ``are_all_pinned`` each host has a dedicated node, or gets one.
         """
         self.hosts: list[Host] = []
         self._session = session
@@ -103,7 +101,7 @@ class NodeWatch:
         self._lost: set[str] = set()
         """Ids of the lost nodes that carried hosts."""
         self._next_orders_s: dict[str, float] = {}
-        """By node that did not end when it was to, when it is told so again at the earliest (monotonic)."""
+        """The earliest time to repeat the order to end (monotonic), keyed by the id of a node that did not end."""
         self._is_needed = False
         self._looked = float("-inf")
         self._leases: Leases | None = None
@@ -111,7 +109,7 @@ class NodeWatch:
     def place_all(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> list[Place]:
         """A place for each host of a scenario, by number; ``bind`` is the address to listen on in a Ray of our own, and
         on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`, and
-        :class:`TestnetError` if hosts that need nodes of their own get none.
+        :class:`TestnetError` if hosts that need dedicated nodes get none.
         """
         wanted = hosts_to_place(scenario)
         nodes = self._nodes_for({host.number for host in wanted})
@@ -129,7 +127,7 @@ class NodeWatch:
         return [self._place_on(found.nodes[host.number]) for host in wanted]
 
     def _nodes_for(self, hosts: Set[int]) -> list[RayNode]:
-        """The nodes of the cluster; if some hosts have nodes of their own, once all have."""
+        """The nodes of the cluster. If some hosts have dedicated nodes, waits until all have."""
         deadline, is_said = time.monotonic() + OWN_NODES_PATIENCE_S, False
         while True:
             nodes = self._session.nodes()
@@ -160,10 +158,10 @@ class NodeWatch:
     def take_over(
         self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
     ) -> None:
-        """Watch the hosts of another driver; ``lost`` are the nodes that were lost by then. Those that were lost
-        since are lost now. Hosts without a place get one once every lease that the other driver may have given is over.
-        If their last process had surely ended, they get one at once: a later actor that the other driver may have
-        created carries no validator.
+        """Watch the hosts of another driver; ``lost`` are the nodes that it had lost. Nodes that failed since then are
+        lost now. Hosts without a place get one once every lease that the other driver may have given is over. If their
+        last process had surely ended, they get one at once: a later actor that the other driver may have created
+        carries no validator.
         """
         self._begin(scenario, bind, start)
         self._lost = set(lost)
@@ -184,7 +182,7 @@ class NodeWatch:
 
     @property
     def lease_s(self) -> float | None:
-        """The lease of each host, from the beginning of its process on; ``None`` if there are none."""
+        """The lease of each host, from the start of its process; ``None`` without leases."""
         return self._lease_s if self._is_needed or self._session.kept is not None else None
 
     @property
@@ -193,7 +191,7 @@ class NodeWatch:
         return LEASE_S if kept is None else kept.lease_s
 
     def close(self) -> None:
-        """Renew no more leases."""
+        """Stop renewing leases."""
         if self._leases is not None:
             self._leases.close()
 
@@ -209,7 +207,7 @@ class NodeWatch:
         return self._on(where.node_id)
 
     def is_lost(self, host: Host) -> bool:
-        """Whether a host is on a lost node; asks Ray again, however lately that was done."""
+        """Whether a host is on a lost node; always asks Ray again."""
         if self._is_needed and host.is_placed:
             self._look_at(self._session.nodes())
         return not host.is_placed
@@ -229,7 +227,7 @@ class NodeWatch:
         """End a node for good: with ``kills`` all of its processes at once, else by Ray. Neither the head nor the
         driver's own node is ended, for the cluster and the run would be lost with them.
 
-        If nobody there says that the order was carried out, the node is lost only once Ray says so.
+        If no process there confirms the order, the node is lost only once Ray says so.
         """
         node = self._living(where)
         if node is None or time.monotonic() < self._next_orders_s.get(node.node_id, 0.0):
@@ -245,7 +243,7 @@ class NodeWatch:
         self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
 
     def lose(self, where: Place, reason: str) -> None:
-        """A node is about to go, since its pod does: its hosts are placed anew once their leases are over."""
+        """A node is about to end with its pod: its hosts are placed again once their leases are over."""
         node = self._living(where)
         if node is not None:
             self._lose(node, reason, False)
@@ -342,16 +340,16 @@ class NodeWatch:
 
 
 class Leases:
-    """Renews the leases of the hosts that have a place, from a thread of its own: the driver may be busy for long."""
+    """Renews the leases of the hosts that have a place, from a separate thread: the driver may be busy for long."""
 
     def __init__(self, ray: Any, hosts: Sequence[Leased], lease_s: float) -> None:
         self._ray = ray
         self._hosts = hosts
         self._lease_s = lease_s
         self._open: dict[int, tuple[Any, Any]] = {}
-        """By host the actor that was asked, and its answer to come: nobody is asked twice at a time."""
+        """The actor that was asked and its pending answer, keyed by host number: one question per host at a time."""
         self._heard: dict[int, tuple[Any, float]] = {}
-        """By host the actor that answered last, and its clock: a renewal counts from there."""
+        """The actor that answered last and its clock, keyed by host number: a renewal counts from that time."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._thread.start()

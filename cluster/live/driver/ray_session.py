@@ -1,10 +1,10 @@
 """Ray for one run: started for it and ended with it, or joined if ``RAY_ADDRESS`` names one.
 
-A Ray of our own has a short private folder (Unix sockets' paths are short), a token of its own that leaves the user's
-home alone, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
+A Ray of our own has a short private folder (Unix sockets' paths are short), a private token, not one in the
+user's home, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
 closed, its processes are waited for, and killed if they do not end; its folder is removed.
 
-A Ray that was joined belongs to somebody else: only our own actors are killed there.
+A Ray that was joined belongs to another party: only our own actors are killed there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cluster.scenario.sections.faults import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
-"""As an address: a new Ray on this machine."""
+"""The address that stands for a new Ray on this machine."""
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 MODE_VARIABLE: Final = "RAY_AUTH_MODE"
 """The library turns tokens on by itself, the command that starts a node does not."""
@@ -51,37 +51,37 @@ SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_O
 """Environment of a Ray of our own: no usage reports, no messages on the terminal."""
 
 SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
-"""Lines that it matches are not printed; Ray reads it when it is imported."""
+"""A pattern of lines that are not printed; Ray reads it when it is imported."""
 SKIPPED_LINES: Final = "A worker died or was killed while executing a task|The node with node id|Raylet is terminated"
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
-"""About the least that Ray takes."""
+"""About the least that Ray accepts."""
 STARTING_CPUS: Final = 2
-"""As many workers start at a time; hosts themselves ask for no CPU."""
+"""The number of workers that start at a time; hosts themselves request no CPU."""
 SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False, "worker_niceness": 0}
-"""Each host has an environment of its own, so that workers started ahead would never be used. Ray's own workers are
-niced by 15: beside a busy load generator that leaves validators a thirtieth of a processor.
+"""Each host has a separate environment, so workers started ahead would never be used. Ray's default niceness of
+workers is 15: next to a busy load generator that leaves validators a thirtieth of a processor.
 """
 SPARE_RESTARTS: Final = 3
 """Restarts of a host beyond those of the scenario; a host that keeps crashing ends with them."""
 HOST_CONCURRENCY: Final = 8
 """Calls that a host answers at a time."""
 ADDRESS_FILE: Final = "ray_current_cluster"
-"""Of a Ray's folder: where its head listens."""
+"""The file in a Ray's folder that has the address of its head."""
 CORE_PROCESSES: Final = {"gcs_server": "", "raylet": "--head"}
-"""Programs, and an argument by which those of the head are known: any other node may be lost."""
+"""Programs, and an argument that identifies those of the head: any other node may be lost."""
 FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
 SIGNAL_TIMEOUT_S: Final = 15.0
 NODE_TIMEOUT_S: Final = 60.0
-"""Each node of a Ray of our own is up after so long at most."""
+"""A node of a Ray of our own is up within this time."""
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
 
 _token = secrets.token_hex(32)
-"""Of every Ray that this process starts: the library reads it once."""
+"""Token of every Ray that this process starts: the library reads it once."""
 
 
 class Place(NamedTuple):
@@ -90,13 +90,13 @@ class Place(NamedTuple):
     node_id: str
     bind: str
     is_own: bool = False
-    """The node is for this host alone, whose disk is there: it goes nowhere else, unless to a node that replaces it."""
+    """Whether the node is dedicated to this host and has its disk: the host moves only to a node that replaces it."""
 
 
 class RemoteProcessSignals:
     """The :class:`ProcessSignals` of another node: an actor there, asked with a bound on the time.
 
-    A node that does not answer is not asked again for a while, and nothing is known of its processes meanwhile.
+    A node that does not answer is not asked again for a while; meanwhile the state of its processes is unknown.
     """
 
     def __init__(self, ray: Any, actor: Any) -> None:
@@ -115,13 +115,13 @@ class RemoteProcessSignals:
         self._ask("resume", None, process)
 
     def is_running(self, process: Process) -> bool:
-        """Whether it is not known to be gone."""
+        """Whether the process is not known to be gone."""
         return bool(self._ask("is_running", True, process))
 
     def end_node(self, kills: bool) -> bool | None:
         """Have the node end (:meth:`NodeSignals.end_node`). Returns whether its processes are known to be gone.
 
-        ``None`` if it is not known to end at all: nobody answered.
+        ``None`` if there was no answer: the node may not end at all.
         """
         answer = self._ask("end_node", None, kills)
         return None if answer is None else bool(answer)
@@ -143,8 +143,8 @@ class RemoteProcessSignals:
 def relocated_host(code: str) -> type:
     """The actor class of a host whose code is taken from another folder.
 
-    Ray puts the driver's own folders in front of ``PYTHONPATH``. So this class goes to the worker by value, and it puts
-    the folder first before anything of ours is imported there.
+    Ray puts the driver's own folders in front of ``PYTHONPATH``. So this class is pickled by value, and it puts the
+    folder first before any of our modules is imported there.
     """
 
     class RelocatedHost:
@@ -177,7 +177,7 @@ def _runtime_of(code: str | None, environment: dict[str, str]) -> dict[str, Any]
 
 
 def _relocated_warm_up(code: str) -> Callable[[], None]:
-    """Like :func:`relocated_host`: it goes to the worker by value."""
+    """Like :func:`relocated_host`, pickled by value."""
 
     def warm_up() -> None:
         import runpy
@@ -195,18 +195,18 @@ class RaySession:
     def __init__(self, ray: Any, folder: Path | None, kept: KeptRay | None = None) -> None:
         self.ray = ray
         self.kept = kept
-        """If hosts are to outlive this process: where another one finds them."""
+        """Where another process finds the hosts, if they are to outlive this one."""
         self._folder = folder
-        """Of a Ray of our own; ``None`` if it was joined."""
+        """Folder of a Ray of our own; ``None`` if it was joined."""
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
         self._disconnects = True
         self._core: dict[Process, str] = {}
         """Processes without which a Ray of our own cannot continue, and their names."""
         self._joining: list[subprocess.Popen[bytes]] = []
-        """Nodes of a Ray of our own besides its head, as this process started them."""
+        """Processes of the nodes, except the head, that this process added to a Ray of our own."""
         self._has_nodes = False
-        """Whether a Ray of our own has nodes besides its head."""
+        """Whether a Ray of our own has nodes in addition to its head."""
 
     @property
     def is_ours(self) -> bool:
@@ -228,9 +228,9 @@ class RaySession:
         lease_s: float | None = None,
     ) -> RaySession:
         """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks on each of its nodes, of which
-        ``nodes`` are for hosts, with a head beside them if there are several; ``on_folder`` gets its folder before
+        ``nodes`` are for hosts, with an additional head if there are several; ``on_folder`` gets its folder before
         there is any process. With ``lease_s`` hosts, and a Ray of our own, outlive this process, and hosts end
-        themselves so long after they last heard of a driver. Raises :class:`TestnetError`, and
+        themselves this long after they last heard from a driver. Raises :class:`TestnetError`, and
         :class:`~cluster.common.errors.BadInput` if the working directory holds modules that workers would import
         instead of ours, or ``STAMPEDE_PORTS`` no ports.
         """
@@ -292,7 +292,7 @@ class RaySession:
 
     def rejoin(self, runtime_env: dict[str, Any]) -> bool:
         """Join the cluster again, with an environment for all tasks from now on; nothing may run. Returns whether that
-        can be done: not if somebody else joined it for this process. Raises :class:`BadInput`.
+        is possible: not if the caller's program had joined it for this process. Raises :class:`BadInput`.
         """
         if self.is_ours or not self._disconnects:
             return False
@@ -301,12 +301,12 @@ class RaySession:
         return True
 
     def replace_node(self) -> None:
-        """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
+        """A node is lost: another one joins a Ray of our own, after a while. A joined cluster replaces its own."""
         if self._has_nodes:
             self._joining.append(self._start_node())
 
     def _add_nodes(self, count: int) -> None:
-        """One after the other: together they take each other's ports. Raises :class:`TestnetError`."""
+        """Add nodes one after the other: together they take each other's ports. Raises :class:`TestnetError`."""
         for _ in range(count):
             self._joining.append(node := self._start_node())
             said, _ = node.communicate(timeout=NODE_TIMEOUT_S)
@@ -329,7 +329,7 @@ class RaySession:
             )
 
     def have_ended(self, ended: Iterable[Process]) -> bool:
-        """Whether processes of a lost node are gone for certain. Those of other machines cannot be looked at."""
+        """Whether processes of a lost node are gone for certain. Processes on other machines cannot be checked."""
         return self.is_ours and not any(process.is_running for process in ended)
 
     def nodes(self) -> list[RayNode]:
@@ -346,7 +346,7 @@ class RaySession:
         name: str = "",
         lease_s: float | None = None,
     ) -> Any:
-        """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
+        """Create a host's actor, which stays on its node because of its data; returns its handle at once.
 
         ``release`` is the code that it runs, from another folder if it names one. ``name`` is the actor's, if it
         outlives this process. With ``lease_s`` each of its processes begins with a lease, which the caller renews.
@@ -361,7 +361,7 @@ class RaySession:
         if self.kept is not None:
             options |= {"name": name, "lifetime": "detached"}
             more = (self.kept.lease_s,)
-        elif lease_s is not None and release.code is None:  # code of another folder may not know of it
+        elif lease_s is not None and release.code is None:  # code of another folder may not support it
             more = (None, lease_s)
         actor = (
             self.ray.remote(actor_class)
@@ -372,8 +372,8 @@ class RaySession:
         return actor
 
     def warm_up(self, place: Place, code: str) -> Any:
-        """Have a node compile the code of another folder beforehand. Returns the answer to come."""
-        # With its own environment, no worker does it that has imported our modules for something else.
+        """Have a node compile the code of another folder beforehand. Returns the pending answer."""
+        # With a separate environment, no worker does it that has imported our modules for something else.
         options = self.options_on(place.node_id) | {"max_calls": 1, "max_retries": 0}
         options |= {"runtime_env": _runtime_of(code, {})}
         task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
@@ -391,17 +391,17 @@ class RaySession:
         return RemoteProcessSignals(self.ray, self.actor_on(place.node_id, NodeSignals))
 
     def actor_on(self, node_id: str, actor_class: type, *arguments: Any, **options: Any) -> Any:
-        """An actor of a node, beside its work, which ends with this session."""
+        """An actor on a node that reserves no CPU and ends with this session."""
         actor = self.ray.remote(actor_class).options(**self.options_on(node_id), **options).remote(*arguments)
         self._actors.append(actor)
         return actor
 
     def call_on(self, node_id: str, function: Callable[[], Any]) -> Any:
-        """Call a function on a node, beside its work. Returns the answer to come."""
+        """Call a function on a node, reserving no CPU. Returns the pending answer."""
         return self.ray.remote(function).options(**self.options_on(node_id), max_retries=0).remote()
 
     def outlast(self, node_id: str, seconds: float) -> Any:
-        """A task that a node completes if it is there for so long. Returns the answer to come, an error if it ends."""
+        """Start a task that a node completes if it lives this long. Returns the pending answer, an error if it ends."""
 
         def stay() -> None:
             time.sleep(seconds)
@@ -409,13 +409,13 @@ class RaySession:
         return self.call_on(node_id, stay)
 
     def options_on(self, node_id: str) -> dict[str, Any]:
-        """The options of a task or actor of a node, beside its work."""
+        """The options of a task or actor on a node that reserves no CPU."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
     def request_nodes(self, resource: str, count: int) -> None:
-        """Have the cluster's autoscaler bring and keep nodes with a custom resource. Replaces the request before."""
+        """Have the cluster's autoscaler add and keep nodes with a custom resource. Replaces the previous request."""
         from ray.autoscaler.sdk import request_resources
 
         request_resources(bundles=[{resource: 1}] * count)
@@ -423,7 +423,7 @@ class RaySession:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Disconnect, and end nothing."""
+        """Disconnect without ending anything."""
         if self._disconnects:
             self.ray.shutdown()
 
@@ -471,7 +471,7 @@ class RaySession:
         return self.is_ours or place.node_id == self.own_node_id
 
     def keep_logs(self, target: Path) -> None:
-        """Copy the logs of a Ray of our own, to find out why something did not start."""
+        """Copy the logs of a Ray of our own, to diagnose a failed start."""
         if self._folder is not None:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
 
@@ -497,7 +497,7 @@ def _new_namespace() -> str:
 
 
 def _probe(address: str) -> None:
-    """Raise :class:`BadInput` if nobody listens at ``host:port``; Ray would wait for minutes."""
+    """Raise :class:`BadInput` if no process listens at ``host:port``; Ray would wait for minutes."""
     if problem := _unanswered(address):
         raise BadInput(
             f"{ADDRESS_VARIABLE}={address}: no Ray answers there: {problem}; expected the address of a"
@@ -506,7 +506,7 @@ def _probe(address: str) -> None:
 
 
 def _unanswered(address: str) -> str:
-    """Why nobody answers at ``host:port``; empty if somebody does, or if it is another kind of address."""
+    """Why ``host:port`` does not answer; empty if it does, or if it is another kind of address."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or "://" in address:
         return ""
@@ -535,7 +535,7 @@ def why_gone(kept: KeptRay, silent_s: float, is_here: bool) -> str:
     """Why the Ray of a driver that died is gone for certain; empty if it answers.
 
     ``silent_s`` is how long ago that driver wrote a checkpoint, and ``is_here`` whether it was on this machine. Raises
-    :class:`BadInput` if nobody answers, and yet it may be there.
+    :class:`BadInput` if Ray does not answer, but may still be there.
     """
     if kept.folder is not None and is_here and not core_of(Path(kept.folder)):
         return "no process of its Ray is left"
@@ -567,7 +567,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
                     object_store_memory=OBJECT_STORE_BYTES,
                     _node_ip_address=LOOPBACK,
                     _temp_dir=str(folder),
-                    _system_config=dict(SYSTEM_CONFIG),  # Ray writes into it, this session's folder too
+                    _system_config=dict(SYSTEM_CONFIG),  # a copy: Ray writes into it, also this session's folder
                 )
         except BaseException:
             session.close([])
@@ -618,7 +618,7 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
 def _hang_ups_held_back() -> Iterator[None]:
     """Processes that are started meanwhile never get SIGHUP, which a terminal that is closed sends to all of its group.
 
-    They are to answer and to be ended by us. One that comes to us meanwhile is delivered afterwards.
+    They must keep answering until we end them. A SIGHUP to this process is delivered afterwards.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
@@ -635,7 +635,7 @@ def _connect(ray: Any, kind: type[HarnessError], failure: str, **options: Any) -
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type's name; of the cause, if an actor raised the error."""
+    """The first line of an error's message, or its type's name; of the error's cause, if an actor raised it."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         error = cause
@@ -655,7 +655,7 @@ def _import_ray() -> Any:
 
 
 def _read_environment(ray: Any) -> None:
-    """Have the library read its settings again: it did so when it was imported, and knew of no token then."""
+    """Have the library read its settings again: when it was imported, there was no token yet."""
     ray._raylet.Config.initialize("")
 
 
@@ -663,7 +663,7 @@ def _read_environment(ray: Any) -> None:
 def _environment(is_kept: bool = False, token: str | None = None) -> Iterator[None]:
     """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are.
 
-    With ``is_kept`` the command started it, or another process, which had this ``token``.
+    With ``is_kept`` a command started it, or another process, which had this ``token``.
     """
     before = set(os.environ)
     for name, value in SETTINGS.items():

@@ -1,11 +1,12 @@
 """Faults on a live testnet: the driver's :class:`~cluster.faults.stage.Stage`.
 
 Hosts perform faults of links, slow disks, slow executors, skewed clocks and failing disks themselves, in software
-(:mod:`cluster.live.injection`). Other faults act on processes, so that validators on one host share its fate: processes
+(:mod:`cluster.live.injection`). Other faults act on processes, so they hit all validators of a host together: processes
 are killed by Ray or by SIGKILL, and stopped by SIGSTOP. Disks are wiped or damaged before the next process starts
 validators on them.
 
-Nothing happens between two looks of the driver: what is due is performed at the next one, by :meth:`LiveStage.perform`.
+Nothing happens between two looks of the driver: calls that are due are made at the next one, by
+:meth:`LiveStage.perform`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _Due(NamedTuple):
 
 
 class Agenda:
-    """Calls to come, in milliseconds since the run began. Times of faults count from when the testnet was up: now."""
+    """Scheduled calls, in milliseconds since the run began. Fault times count from the creation: the testnet is up."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
@@ -73,12 +74,12 @@ class Agenda:
 
     @property
     def fault_ms(self) -> float:
-        """The time that faults count in."""
+        """The time on the clock of faults."""
         return self._now_ms() - self._began_ms
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Another one after each call that was added or made."""
+        """A mark that changes with each call that was added or made."""
         return self._count, len(self._due)
 
     @property
@@ -88,12 +89,12 @@ class Agenda:
 
     @property
     def state(self) -> LeftAgenda:
-        """For another driver. Raises :class:`TypeError` if a call cannot be written down."""
+        """The state for another driver. Raises :class:`TypeError` if a call cannot be serialized."""
         due = [LeftCall(each.at_ms, each.number, what_of(each.call)) for each in self._due]
         return LeftAgenda(self._began_ms, self._count, due)
 
     def take_over(self, left: LeftAgenda, call: Callable[[LiveCall | None], Then]) -> None:
-        """Go on with what another driver left; ``call`` makes a call to come of plain data."""
+        """Go on with what another driver left; ``call`` turns plain data into a scheduled call."""
         self._began_ms, self._count = left.began_ms, left.count
         self._due = [_Due(each.at_ms, each.number, call(each.what)) for each in left.due]
         heapq.heapify(self._due)
@@ -116,17 +117,17 @@ class Agenda:
 
 
 class Pauses:
-    """The validators that are to be paused, and their hosts, which stand still."""
+    """The validators that are to be paused, and their hosts, whose processes are stopped."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._paused: set[int] = set()
         self._seen: dict[tuple[int, Process], list[float]] = {}
-        """By host and process, the times at which it was seen to be stopped."""
+        """Times at which a process was seen stopped, keyed by host number and process."""
 
     @property
     def state(self) -> LeftPauses:
-        """For another driver."""
+        """The state for another driver."""
         seen = [LeftLooks(host, process, seen_ms) for (host, process), seen_ms in self._seen.items()]
         return LeftPauses(self._paused, seen)
 
@@ -136,12 +137,12 @@ class Pauses:
         self._seen = {(each.host, each.process): each.seen_ms for each in left.seen}
 
     def become(self, paused: set[int], among: Collection[int], now_ms: float) -> None:
-        """From now on exactly these are paused, of some validators."""
+        """From now on exactly ``paused`` of the validators ``among`` are paused."""
         self._paused = self._paused.difference(among) | paused
         self.keep(now_ms)
 
     def keep(self, now_ms: float) -> None:
-        """Stop every host with a paused validator, resume the others, and look."""
+        """Stop every host with a paused validator, resume the others, and note which are stopped."""
         for host in self._hosts.all:
             if not self._paused.intersection(host.validators):
                 self._hosts.resume(host)
@@ -184,7 +185,7 @@ class LiveStage:
         leftovers: Leftovers | None = None,
         left: LeftStage | None = None,
     ) -> None:
-        """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes. ``leftovers``
+        """``keep_blocks(index, url)`` asks a validator for its blocks, and blocks until it has them. ``leftovers``
         are those of faults of Kubernetes. With ``left`` it goes on with another driver's faults.
         """
         self.random = Random(f"{seed}/faults")
@@ -279,7 +280,7 @@ class LiveStage:
     def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
         """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
 
-        ``skipped`` is how many such orders another driver may have given, of which nothing is known.
+        ``skipped`` is how many such orders another driver may have given since its checkpoint.
         """
         number = self._injection.number + skipped + 1
         self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
@@ -389,9 +390,9 @@ class LiveStage:
 
 
 def state_of(stage: LiveStage) -> LeftStage:
-    """What another driver needs to go on. It has the stage's own collections: not to be changed.
+    """The state that another driver needs to go on. It shares the stage's collections: do not change it.
 
-    Raises :class:`TypeError` if a call to come cannot be written down.
+    Raises :class:`TypeError` if a scheduled call cannot be serialized.
     """
     version, internal, gauss = stage.random.getstate()
     injection = stage._injection
@@ -423,12 +424,12 @@ def take_over(stage: LiveStage, left: LeftStage) -> None:
 
 
 def call_to_come(stage: LiveStage, what: LiveCall | None) -> Then:
-    """A call to come, of plain data."""
+    """A scheduled call, from plain data."""
     return nothing if what is None else Call(partial(make_call, stage), what)
 
 
 def make_call(stage: LiveStage, what: LiveCall) -> None:
-    """Make a call that was to come."""
+    """Make a scheduled call."""
     match what:
         case Prepared(then):
             stage.later(0, "prepared", call_to_come(stage, then))
@@ -444,14 +445,14 @@ def make_call(stage: LiveStage, what: LiveCall) -> None:
 
 
 def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
-    """The Ray node of a host is about to go: its hosts are taken off it."""
+    """The Ray node of a host is about to end: its hosts are taken off it."""
     host = hosts.all[number]
     if host.is_placed:
         hosts.nodes.lose(host.place, reason)
 
 
 def note_lost_node(stage: LiveStage, hosts: Sequence[Host], node: str, reason: str) -> None:
-    """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once it lets them."""
+    """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once the fault ends."""
     engine = stage.engine
     indices = [index for host in hosts for index in host.carried_at(stage.height)]
     if indices:

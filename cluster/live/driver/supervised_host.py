@@ -20,9 +20,9 @@ from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 
 ARRIVE: Final = "arrive"
-"""The method of a host that tells it whence a validator comes."""
+"""The method of a host that announces a validator from a lost node."""
 STALE_S: Final = 3.0
-"""A host that did not answer for so long has no heights any more."""
+"""A host that did not answer for this long has no heights any more."""
 
 
 class Phase(Enum):
@@ -30,20 +30,20 @@ class Phase(Enum):
     STARTING = "starting"
     UP = "up"
     STOPPING = "stopping"
-    """It shuts down cleanly, and other code takes its place."""
+    """The host shuts down cleanly, and other code takes its place."""
     DOUBTED = "doubted"
-    """Ray has given its actor up. Its node is asked whether it is there, since that may have ended, too."""
+    """Ray has given up the actor. The node is asked whether it is alive, since it may have ended, too."""
     DEAD = "dead"
-    """Ray does not start it again."""
+    """Ray does not start the host again."""
 
 
 class Totals(NamedTuple):
     """Work of validators since the run began."""
 
     messages: int = 0
-    """Sent to each other."""
+    """Messages sent to each other."""
     size: int = 0
-    """Of these, in bytes."""
+    """Size of the sent messages, in bytes."""
     lost: int = 0
     """Messages that never left."""
     core_seconds: float = 0.0
@@ -64,21 +64,21 @@ class ProcessHistory:
 
     def __init__(self) -> None:
         self.current: Process | None = None
-        """It carries validators, or is about to."""
+        """The process that carries validators, or is about to."""
         self.last: Process | None = None
-        """The one before."""
+        """The process before the current one."""
         self.successor: Process | None = None
-        """It answers while the host is down, and becomes the current one."""
+        """The process that answers while the host is down, and becomes the current one."""
         self.version = self.code = ""
         """The code of the newest process: the version, and the folder."""
         self.actors = 0
-        """Actors that it had so far."""
+        """Number of actors that the host had so far."""
         self.planned_kills = 0
         """How many more processes of the newest actor the scenario may kill."""
         self.deaths = 0
-        """Processes that are known to be gone."""
+        """Number of processes that are known to be gone."""
         self.have_surely_ended = False
-        """Its node is lost, and they are known to be gone: another may start elsewhere at once."""
+        """The node is lost, and the processes are known to be gone: another may start elsewhere at once."""
         self._is_death_noted = True
 
     @property
@@ -107,7 +107,7 @@ class ProcessHistory:
 
     @property
     def known(self) -> list[Process]:
-        """Those that may still run. One that was lost with its node is not among them: it was elsewhere."""
+        """The processes that may still run, without one that was lost with its node: it was elsewhere."""
         return [process for process in (self.current, self.dying, self.successor) if process is not None]
 
     @property
@@ -128,7 +128,7 @@ class ProcessHistory:
             self.deaths += 1
 
     def revive(self) -> None:
-        """The last process had not died, it only did not answer."""
+        """The last process had not died; it only did not answer."""
         self.current, self.last, self._is_death_noted = self.last, None, True
 
 
@@ -138,16 +138,16 @@ class HostReports:
     def __init__(self) -> None:
         self.addresses: list[ValidatorAddress] = []
         self.states: dict[int, LoopState] = {}
-        """Of the current process; empty while the host is down."""
+        """Last states in the current process; empty while the host is down."""
         self.old_file_sizes: dict[int, dict[str, int]] = {}
         self.answered_s = 0.0
-        """When it answered last (monotonic)."""
+        """Time of the last answer (monotonic)."""
         self._delay_counts: dict[tuple[Process, int], DelayCounts] = {}
         self._link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
-        """By fault of links."""
+        """Counts per process and validator, then keyed by the fault of links."""
         self._lags: list[LagSpan] = []
         self._totals_before = Totals()
-        """Of processes that are gone, as far as they reported."""
+        """Totals of processes that are gone, as far as they reported."""
 
     @property
     def left(self) -> LeftReports:
@@ -159,7 +159,7 @@ class HostReports:
         return LeftReports(self.addresses, self.states, self.old_file_sizes, counts, self._lags, self._totals_before)
 
     def take_over(self, left: LeftReports) -> None:
-        """Go on with what another driver left. When the host answered that one says nothing here."""
+        """Go on with what another driver left, except for the time of the last answer, which means nothing here."""
         self.addresses, self.states, self.old_file_sizes = left.addresses, left.states, left.old_file_sizes
         self._delay_counts = {(each.process, each.index): each.delays for each in left.counts}
         self._link_counts = {(each.process, each.index): each.links for each in left.counts}
@@ -178,7 +178,7 @@ class HostReports:
         self.states = {address.index: self.states.get(address.index, LoopState()) for address in addresses}
 
     def take(self, process: Process, view: HostView) -> None:
-        """Take a report that counts whatever phase the host is in."""
+        """Take the parts of a report that count in every phase."""
         self._lags += view.lags
         for validator in view.validators:
             self._delay_counts[process, validator.index] = validator.delay_counts
@@ -193,7 +193,7 @@ class HostReports:
         self.answered_s = time.monotonic()
 
     def note_silence(self) -> None:
-        """Nothing was heard of it lately, whatever was heard before."""
+        """Treat the last answer as stale."""
         self.answered_s = -math.inf
 
     def end(self) -> None:
@@ -220,26 +220,26 @@ class Host:
     def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
         self.number = number
         self.place = place
-        """The last one, while it has none."""
+        """The current place, or the last one while the host has none."""
         self.validators = validators
         """Indices of the validators that it carries."""
         self.late = late
         """Those of them that join later, and the heights at which they do."""
         self.actor: Any = None
-        """``None`` while it has no place: its node is lost."""
+        """``None`` while the host has no place: its node is lost."""
         self.moves = 0
-        """How often it went to another node and started validators there, or is about to."""
+        """How often the host moved to another node and started validators there, or is about to."""
         self.release = Release()
-        """The code that it is to run."""
+        """The code that the host is to run."""
         self.phase = Phase.DOWN
         self.why_lost: str | None = None
-        """Why it is dead, or went down by itself; until its successor answers."""
+        """Why the host is dead, or went down by itself; until its successor answers."""
         self.question: Any = None
-        """The answer to come."""
+        """The pending answer."""
         self.is_held_down = False
-        """Its validators are not to be started."""
+        """Whether its validators must not be started."""
         self.is_paused = False
-        """Its process is stopped: it answers nothing, and is not lost for that."""
+        """Whether its process is stopped: it does not answer, but is not lost."""
         self.pending_disk_operations: list[tuple[DiskOperation, tuple[Any, ...]]] = []
         """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
@@ -247,7 +247,7 @@ class Host:
 
     @property
     def left(self) -> LeftHost:
-        """For another driver: it asks anew, and finds the actor by its name, if there is any."""
+        """The state for another driver, which asks again, and finds the actor by its name, if there is one."""
         return LeftHost(
             number=self.number,
             place=self.place,
@@ -279,7 +279,7 @@ class Host:
     def find(self, find: Callable[[str], Any], forget: Callable[[Any], None]) -> None:
         """Find the actor that another driver has left, by its name.
 
-        That driver may have created another actor before it could write this down; no validator was started there. It
+        That driver may have created a newer actor after its checkpoint; no validator was started there. The newer actor
         takes the place of one that it replaced, and is ended if it was to be elsewhere.
         """
         self.reports.note_silence()
@@ -312,12 +312,12 @@ class Host:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is a process that carries validators, or is about to."""
+        """Whether the host has a process that carries validators, or is about to."""
         return self.phase in (Phase.STARTING, Phase.UP)
 
     @property
     def can_answer(self) -> bool:
-        """Whether it answers an order, sooner or later."""
+        """Whether the host will eventually answer an order."""
         return (self.is_running or self.phase is Phase.STOPPING) and not self.is_paused
 
     @property
@@ -359,15 +359,15 @@ class Host:
         return "up" if state.ready else "joining"
 
     def is_started(self, height: int) -> bool:
-        """Whether every validator was started that is there at a height."""
+        """Whether every validator that takes part at a height was started."""
         return all(index in self.reports.states for index in self.carried_at(height))
 
     def carried_at(self, height: int) -> list[int]:
-        """Its validators that are there at a height."""
+        """Its validators that take part at a height."""
         return [index for index in self.validators if self.late.get(index, 0) <= height]
 
     def went_down(self, why_lost: str | None = None) -> None:
-        """Its process is gone, or about to be; by itself if ``why_lost`` is given."""
+        """The process is gone, or about to be; by itself if ``why_lost`` is given."""
         self.phase = Phase.DOWN
         self.why_lost = why_lost
         self.is_paused = False
@@ -376,12 +376,12 @@ class Host:
         self.reports.end()
 
     def doubt(self, why_lost: str) -> None:
-        """Ray has given its actor up."""
+        """Ray has given up the actor."""
         self.went_down(why_lost)
         self.phase = Phase.DOUBTED
 
     def give_up(self) -> str:
-        """It is lost, and its node is not. Returns why."""
+        """The host is lost, but its node is not. Returns why."""
         self.phase = Phase.DEAD
         return self.why_lost or ""
 
@@ -391,11 +391,11 @@ class Host:
 
     @property
     def is_on_a_node(self) -> bool:
-        """Whether it is placed, or Ray has given its actor up where it was."""
+        """Whether the host is placed, or Ray has given up its actor there."""
         return self.is_placed or self.phase is Phase.DEAD
 
     def lose_place(self, is_certain: bool) -> None:
-        """Its node is lost, and its process with it. ``is_certain``: that one is known to be gone."""
+        """The node is lost with the host's process. ``is_certain``: that process is known to be gone."""
         self.processes.have_surely_ended = is_certain
         if self.phase is not Phase.DOWN:
             self.went_down()
@@ -404,7 +404,7 @@ class Host:
         self.processes.note_death()
 
     def move(self, place: Place) -> None:
-        """It goes to another node. Its validators are told so before they start, if they ever ran."""
+        """Move to another node. Validators that ever ran are told so before they start."""
         is_on_its_way = any(method == ARRIVE for method, _ in self.pending_disk_operations)
         if self.reports.addresses and not is_on_its_way:
             self.moves += 1
@@ -415,6 +415,6 @@ class Host:
         self.place, self.processes.have_surely_ended = place, False
 
     def revive(self) -> None:
-        """It had not gone down: its last process answers."""
+        """The host had not gone down: its last process answers."""
         self.processes.revive()
         self.phase, self.why_lost = Phase.STARTING, None

@@ -46,7 +46,7 @@ from loadgen.runplan import Statistics
 LOOK_EVERY_S: Final = 0.25
 START_TIMEOUT_S: Final = 90.0
 START_TIMEOUT_OF_EACH_S: Final = 2.0
-"""More for each validator: 100 on ten hosts were up after 97 s on two processors."""
+"""Added for each validator: 100 on ten hosts were up after 97 s on two processors."""
 STOP_TIMEOUT_S: Final = 5.0
 
 
@@ -58,7 +58,7 @@ class FoundHost(NamedTuple):
 
 
 class Testnet:
-    """One testnet; :meth:`close` ends what was started of it, however far :meth:`start` came."""
+    """One testnet; :meth:`close` ends every part that was started, even if :meth:`start` failed."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Testnet:
         notice: Callable[[str], None],
         lease_s: float | None = None,
     ) -> None:
-        """With ``lease_s`` it outlives this process for so long, for another driver to take it over."""
+        """With ``lease_s`` the testnet outlives this process for this long, so that another driver can take over."""
         self.lease_s = lease_s
         self.hosts: Hosts | None = None
         self.load: LoadProcess | LoadNodes | None = None
@@ -82,7 +82,7 @@ class Testnet:
         self._watchdog: CleanupWatchdog | None = None
         self._session: RaySession | None = None
         self._leases: Leases | None = None
-        """Of hosts of another driver, until they are supervised."""
+        """Leases of another driver's hosts, until they are supervised."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -126,14 +126,14 @@ class Testnet:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it ends with this driver: not one of another driver that was not taken over."""
+        """Whether the testnet ends with this driver; false for another driver's that was not taken over."""
         return self._watchdog is not None
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     @property
     def state(self) -> LeftTestnet:
-        """What another driver needs to find it."""
+        """The state that another driver needs to find the testnet."""
         kept = None if self._session is None else self._session.kept
         load = LeftLoad()
         if self.load is not None:
@@ -145,7 +145,7 @@ class Testnet:
     def reach(self, left: LeftTestnet) -> RaySession:
         """Connect to the testnet of a driver that died, whose hosts hold their leases from now on.
 
-        Raises :class:`BadInput`, after which nothing is different.
+        Raises :class:`BadInput`, after which nothing has changed.
         """
         assert left.ray is not None
         try:
@@ -160,7 +160,7 @@ class Testnet:
         return session
 
     def leave(self) -> None:
-        """Disconnect from the testnet of another driver, and end nothing of it."""
+        """Disconnect from another driver's testnet without ending any of it."""
         if self._leases is not None:
             self._leases.close()
         if self.control is not None:
@@ -170,7 +170,7 @@ class Testnet:
         self.control = self._session = None
 
     def take_over(self, left: LeftTestnet) -> None:
-        """From now on what another driver left ends with this one. Raises :class:`OSError`."""
+        """From now on another driver's testnet ends with this driver. Raises :class:`OSError`."""
         assert left.ray is not None
         self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
         watchdog.wait_for_another(left.ray.lease_s)
@@ -182,7 +182,7 @@ class Testnet:
             self._notice(f"the testnet's own endpoint is {self.control.url}")
 
     def replace_others(self) -> None:
-        """The watchdog of the other driver may leave: this one's knows everything."""
+        """Release the other driver's watchdog: this driver's has the same information."""
         if self._watchdog is not None:
             self._watchdog.replace_others()
 
@@ -212,9 +212,7 @@ class Testnet:
             self._notice("the load had ended with its driver: it is started again")
 
     def end_what_is_left(self, left: LeftTestnet) -> None:
-        """The testnet of another driver is gone, or has done its work: what is left of it here ends, and its load is
-        entered into the record.
-        """
+        """Another driver's testnet is gone or finished: end its remains here, and enter its load into the record."""
         if self._adopt_load(left.load) is None and self._record.load == LoadRecord():
             self._record.load = record_of(self._counts_of(left.load), None)
         if left.ray is not None and left.ray.folder is not None and self._session is None:
@@ -249,8 +247,8 @@ class Testnet:
         before: Statistics | None = None,
         began_epoch_ms: int | None = None,
     ) -> None:
-        """Have the load generator make itself ready: on the nodes of a cluster for it, else here. No validator starts
-        before it is ready: otherwise a short chain might be over before a slow machine has a user's first transaction.
+        """Have the load generator prepare itself: on the cluster's nodes for load, else here. No validator starts
+        before it is ready: on a slow machine a short chain might be over before a user's first transaction.
 
         ``before`` are the counts of a load that ended with its driver, and ``began_epoch_ms`` is when that began.
         """
@@ -316,8 +314,8 @@ class Testnet:
             self.load.stop()
 
     def write_endpoints(self) -> bool:
-        """Give everybody's addresses to users and to the load; ``False`` until all validators of the genesis were
-        started. A validator that moves has other addresses.
+        """Give all addresses to users and to the load, also after a validator moved; ``False`` until all validators of
+        the genesis were started.
         """
         assert self.hosts is not None and self.control is not None
         section, addresses = self._record.scenario.validators, self.hosts.addresses
@@ -344,19 +342,19 @@ class Testnet:
         return True
 
     def note_leftovers(self, facts: Mapping[str, Any]) -> None:
-        """Faults leave this in a Kubernetes cluster, unless it is taken back."""
+        """Record what faults leave in a Kubernetes cluster, unless it is undone."""
         if self._watchdog is not None:
             self._watchdog.watch_kubernetes(facts)
 
     def note_violations(self) -> None:
-        """From now on the run fails though its driver is killed, since its record has violations."""
+        """From now on the run fails even if its driver is killed, since its record has violations."""
         if self._watchdog is not None:
             self._watchdog.replace_result(_result_of_a_killed_driver(self._record))
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def finish_load(self, checkpoint: Callable[[], None]) -> None:
-        """See that the load has ended, and record its result."""
+        """Wait for the end of the load, and record its result."""
         if self.load is not None:
             self._record.load = self.load.finish(checkpoint)
 
