@@ -1,4 +1,4 @@
-"""The handshake by which two validators that open a stream prove who they are.
+"""The handshake by which two validators that open a stream prove their identities.
 
     dialer → listener   ``Hello``     version, chain id, both indices, the dialer's key, a fresh nonce
     listener → dialer   ``Welcome``   the listener's key, a fresh nonce, its signature
@@ -6,11 +6,11 @@
     listener → dialer   ``Accepted``  from now on the dialer sends messages
 
 Instead of an answer either side may send ``Refusal`` with a fixed word (:class:`Refused`) and close. Both signatures
-are over the same things: the signer's role, the version, the chain id, both nonces, both indices and both keys. So an
+cover the same fields: the signer's role, the version, the chain id, both nonces, both indices and both keys. So an
 answer recorded earlier, on another chain, from another peer or in the other direction proves nothing.
 
-What is proved is who opened the stream. The bytes after it are neither encrypted nor authenticated one by one: whoever
-can write into the stream can garble it. Votes and blocks carry signatures and hashes of their own.
+The handshake proves who opened the stream. The bytes after it are neither encrypted nor authenticated: an attacker that
+can write into the stream can garble it. Votes and blocks carry their own signatures and hashes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTENER: Final = "listener"
 
 
 class Refused(Exception):
-    """A stream is not taken; ``reason`` is a short fixed word for counters."""
+    """A stream is refused; ``reason`` is a short fixed word for counters."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -91,11 +91,11 @@ def encode_handshake(message: HandshakeMessage) -> bytes:
 
 
 def decode_handshake(frame: bytes) -> HandshakeMessage:
-    """The message of a frame. Raises :class:`Refused`, also if the message is the peer's refusal."""
+    """Decode a frame. Raises :class:`Refused`, also if the message is the peer's refusal."""
     try:
         message = _decoder.decode(frame)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        # Text that is no UTF-8 is a ValueError to msgspec, and nesting without end a RecursionError.
+        # msgspec raises ValueError for text that is not UTF-8, and RecursionError for deep nesting.
         raise Refused("bad_handshake") from None
     if isinstance(message, Refusal):
         raise Refused(message.reason if message.reason in REASONS else "refused")
@@ -104,7 +104,7 @@ def decode_handshake(frame: bytes) -> HandshakeMessage:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we are, and whom we know."""
+    """Our own identity, and the validators that we know."""
 
     index: int
     signer: Signer
@@ -135,7 +135,7 @@ class DialerHandshake:
 
 
 class ListenerHandshake:
-    """Our side of a stream that somebody opens to us."""
+    """Our side of a stream that a peer opens to us."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
@@ -174,5 +174,5 @@ class ListenerHandshake:
 
 
 def _signed_bytes(role: str, hello: Hello, listener_key: bytes, listener_nonce: bytes) -> bytes:
-    """The signed bytes. MessagePack, so that no two lists of fields have the same bytes."""
+    """The signed bytes, as MessagePack, so that different fields never have the same bytes."""
     return msgspec.msgpack.encode((DOMAIN, role, hello, PublicKey(listener_key), listener_nonce))

@@ -1,9 +1,9 @@
 """The links from one live validator to the others: the simulator's link model, in front of real streams.
 
-The sender decides what becomes of a message, before it reaches the stream: it is dropped, or every copy of it waits
-until the moment at which the model lets it arrive, on top of what the real network takes. Each directed link draws from
-a source of its own, which follows from the run's seed and the pair, so that what one peer sends does not shift what
-happens to another. A link on which nothing happens costs nothing.
+The sender applies the model before a message reaches the stream: it is dropped, or every copy is delayed until its
+modelled arrival time, in addition to the latency of the real network. Each directed link has its own random source,
+seeded by the run's seed and the pair, so that messages to one peer do not shift the fate of messages to another. A link
+without impairments costs nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cluster.scenario.sections.faults import LinkFault
 from cluster.scenario.topology.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
-"""Messages that are under way from one validator to all others; what comes then is lost."""
+"""Messages that are under way from one validator to all others; further ones are lost."""
 MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 
 Deliver = Callable[[int, bytes], None]
@@ -31,13 +31,13 @@ Deliver = Callable[[int, bytes], None]
 class _Waiting(NamedTuple):
     at_us: int
     number: int
-    """Of those that arrive at the same time the older one goes first."""
+    """Sequence number: of messages with the same arrival time the older one goes first."""
     receiver: int
     frame: bytes
 
 
 class OutgoingLinks:
-    """One validator's links to the others, which lie in ``network``; ``index`` is its own."""
+    """One validator's links to the others in ``network``; ``index`` is its own."""
 
     def __init__(self, network: Network, index: int, seed: int) -> None:
         self._index = index
@@ -53,11 +53,11 @@ class OutgoingLinks:
         self._alarm_us = 0
         self._delayed = 0
         self._overflowed = 0
-        """Found too many under way."""
+        """Number of messages lost because too many were under way."""
         self.set_faults({})
 
     def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
-        """From now on exactly these faults are in force, by their keys. What is under way arrives as it was to."""
+        """From now on exactly these faults are in force, by their keys. Messages under way arrive as planned."""
         self.faults.become(faults)
         links, everybody = self._links, range(len(self._names))
         is_free = not links.uplink_bytes_per_second
@@ -66,7 +66,7 @@ class OutgoingLinks:
     def send(
         self, receiver: int, frame: bytes, later_us: int, loop: asyncio.AbstractEventLoop, deliver: Deliver
     ) -> None:
-        """Let ``deliver`` have every copy of a frame that arrives, when it does: at once on a clear link."""
+        """Call ``deliver`` with every copy of a frame that arrives, when it does: at once on a clear link."""
         if self._clear[receiver] and not later_us:
             self._links.between(self._index, receiver).sent += 1
             deliver(receiver, frame)
@@ -81,7 +81,7 @@ class OutgoingLinks:
         self._arm(loop, deliver)
 
     def close(self) -> None:
-        """Nothing arrives any more."""
+        """Drop all messages under way."""
         self._waiting.clear()
         self._waiting_bytes = 0
         if self._alarm is not None:
@@ -89,7 +89,7 @@ class OutgoingLinks:
             self._alarm = None
 
     def totals(self) -> dict[str, int]:
-        """Messages by what was done to them; faults and the scenario's own settings together."""
+        """Numbers of messages, keyed by their effect; faults and the scenario's own settings together."""
         kinds = self._links.kinds
         return {
             "delayed": self._delayed,
@@ -109,7 +109,7 @@ class OutgoingLinks:
         heapq.heappush(self._waiting, _Waiting(at_us, self._number, receiver, frame))
 
     def _arm(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
-        """Be called when the next one arrives."""
+        """Schedule the next arrival."""
         if not self._waiting:
             return
         first_us = self._waiting[0].at_us

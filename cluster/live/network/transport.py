@@ -1,23 +1,22 @@
-"""Streams between validators: framed TCP, one connection an ordered pair.
+"""Streams between validators: framed TCP, one connection per ordered pair.
 
-A validator dials every other one and sends to it on the connection that it dialed; what it receives comes on those
-that others dialed. So nobody has to agree on who keeps which connection, and a restarted validator is complete again
-once it has dialed everybody and everybody has dialed it. A newer connection of a peer that proved its key replaces
-the older one.
+A validator dials every peer and sends on the connection that it dialed; it receives on the connections that peers
+dialed. So peers need not agree on which connection to keep, and a restarted validator is connected again once it has
+dialed every peer and every peer has dialed it. A newer connection of a peer that proved its key replaces the older one.
 
-- Peers prove their key first (:mod:`cluster.live.network.handshake`); what is refused is counted by its reason.
+- Peers prove their key first (:mod:`cluster.live.network.handshake`); refusals are counted by reason.
 - A frame is four bytes of length, big-endian, and that many bytes of message, at most :data:`MAX_FRAME_BYTES`.
   A longer message is never sent, but counted.
 - Each peer has an outgoing queue, bounded in messages and bytes. It fills while the peer is away or slow; then the
-  oldest messages go first, counted: consensus copes with loss, and newer messages say more. A queue keeps its order in
-  every case.
-- Between a validator and its queues stand its links (:mod:`cluster.live.network.links`), which lose messages and hold
-  them up as the scenario says. What nothing happens to keeps its order.
+  oldest messages are dropped and counted: consensus tolerates loss, and newer messages are worth more. A queue always
+  keeps its order.
+- Between a validator and its queues are its links (:mod:`cluster.live.network.links`), which drop and delay messages as
+  the scenario says. Messages that are not affected keep their order.
 - A connection that fails is dialed again, with a backoff up to :data:`MAX_BACKOFF_S`. Addresses may change at any
   time: a host that was started again has new ports.
 
-Everything runs on one event loop and never blocks it. Messages are handed over synchronously, so what the receiver
-cannot keep up with stays in the sockets and slows the sender down.
+Everything runs on one event loop and never blocks it. Messages are handed over synchronously, so a slow receiver
+leaves bytes in the sockets and slows the sender down (backpressure).
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ from validator.chain.messages import MAX_MESSAGE_BYTES
 LENGTH_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = MAX_MESSAGE_BYTES
 MAX_QUEUED_MESSAGES: Final = 4_096
-"""Messages that wait for one peer."""
+"""Limit of messages that wait for one peer."""
 MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 WRITE_BATCH_BYTES: Final = 256 * 1024
-"""Messages are joined up to so many bytes for one write."""
+"""Messages are joined up to this many bytes per write."""
 MAX_HANDSHAKES: Final = 64
-"""Incoming connections that have not proved anything yet. One more ends the oldest: strangers keep no peer out."""
+"""Incoming connections without a completed handshake. One more ends the oldest, so strangers cannot lock out peers."""
 MAX_HANDSHAKE_FRAMES: Final = 4
 """Frames that a peer may send ahead during the handshake."""
 HANDSHAKE_TIMEOUT_S: Final = 5.0
@@ -62,9 +61,9 @@ CONNECT_TIMEOUT_S: Final = 3.0
 FIRST_BACKOFF_S: Final = 0.05
 MAX_BACKOFF_S: Final = 2.0
 ACCEPTED_LASTS_S: Final = 1.0
-"""A connection that lasted so long was a good one: the backoff begins anew."""
+"""A connection that lasted this long resets the backoff."""
 USER_TIMEOUT_MS: Final = 10_000
-"""A connection whose bytes are not acknowledged for so long is given up by the kernel."""
+"""The kernel gives up a connection whose bytes are not acknowledged for this long."""
 LISTEN_BACKLOG: Final = 256
 
 
@@ -84,13 +83,13 @@ class TransportCounters:
     messages_received: int = 0
     bytes_received: int = 0
     messages_dropped: int = 0
-    """From full queues."""
+    """Messages dropped from full queues."""
     messages_oversized: int = 0
-    """Not sent, since no peer takes a frame of their size."""
+    """Messages not sent, since no peer accepts a frame of their size."""
 
 
 class Transport:
-    """One validator's streams. :meth:`listen` first, :meth:`start` when messages may come, :meth:`close` at the end."""
+    """One validator's streams: :meth:`listen` first, :meth:`start` when messages may arrive, finally :meth:`close`."""
 
     def __init__(
         self,
@@ -102,18 +101,18 @@ class Transport:
     ) -> None:
         """``on_message(sender, payload)`` and ``on_refused(reason)`` are called on the loop and must not block.
 
-        Without ``links`` nothing happens to messages on their way.
+        Without ``links`` messages are neither dropped nor delayed.
 
-        ``on_crash`` gets what ended one of the transport's tasks unexpectedly: a bug.
+        ``on_crash`` gets an unexpected exception of one of the transport's tasks: a bug.
         """
         self.counters = TransportCounters()
         self.before_write: Callable[[], None] = lambda: None
-        """Called before messages go to a peer; does not return if they must not."""
+        """Called before messages go to a peer; does not return if they must not be sent."""
         self.links = links
         self._identity = identity
         self._on_message = on_message
         self.refused = on_refused
-        """Is told why a stream was not taken, or was ended for what came on it."""
+        """Receives the reason why a stream was refused, or ended because of its content."""
         self._on_crash = on_crash
         self._server: asyncio.Server | None = None
         self._incoming: dict[int, FrameStream] = {}
@@ -125,10 +124,10 @@ class Transport:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int = 0) -> PeerAddress:
-        """Take an address; port 0 stands for a free one. Connections are taken from :meth:`start` on.
+        """Bind an address; port 0 means a free one. Connections are accepted from :meth:`start` on.
 
-        The socket listens at once: Linux lets others have the port of one that does not, and then refuses to listen.
-        Raises :class:`OSError` if the address cannot be had.
+        The socket listens at once: otherwise Linux lets others bind its port, and then refuses to listen.
+        Raises :class:`OSError` if the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         held = socket.create_server((host, port), backlog=LISTEN_BACKLOG)
@@ -139,14 +138,14 @@ class Transport:
         return PeerAddress(*address)
 
     async def start(self) -> None:
-        """Take connections, and dial the peers whose addresses are known or get known."""
+        """Accept connections, and dial peers once their addresses are known."""
         assert self._server is not None, "listen() comes first"
         await self._server.start_serving()
         for peer in self._peers.values():
             peer.start()
 
     async def close(self) -> None:
-        """End all streams; nothing is sent or handed over afterwards. What waits in queues is dropped."""
+        """End all streams; nothing is sent or handed over afterwards. Queued messages are dropped."""
         if self.links is not None:
             self.links.close()
         if self._server is not None:
@@ -173,7 +172,7 @@ class Transport:
 
         On links it arrives ``later_us`` later than it would otherwise.
 
-        One of more than :data:`MAX_FRAME_BYTES` is dropped and counted: its size may be a peer's or client's doing.
+        A message above :data:`MAX_FRAME_BYTES` is dropped and counted: a peer or client may have caused its size.
         """
         if len(payload) > MAX_FRAME_BYTES:
             self.counters.messages_oversized += 1
@@ -197,7 +196,7 @@ class Transport:
 
     @property
     def connected(self) -> list[int]:
-        """The peers that messages flow to and from, by index."""
+        """Indices of the peers connected in both directions."""
         return [index for index, peer in self._peers.items() if peer.connected and index in self._incoming]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -229,7 +228,7 @@ class Transport:
         task.add_done_callback(lambda ended: self._handshakes.pop(ended, None))
 
     async def _welcome(self, stream: FrameStream) -> None:
-        """The handshake with somebody who dialed us; then their messages are ours."""
+        """Perform the handshake with a peer that dialed us; then receive its messages."""
         handshake = ListenerHandshake(self._identity)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
@@ -285,7 +284,7 @@ class Transport:
 
 
 class _Peer:
-    """The way to one peer: its queue, its address, and the task that keeps a stream open."""
+    """The sending side for one peer: its queue, its address, and the task that keeps a stream open."""
 
     def __init__(self, transport: Transport, index: int) -> None:
         self.task: asyncio.Task[None] | None = None
@@ -326,7 +325,7 @@ class _Peer:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write what waits, in batches, for as long as the socket takes it."""
+        """Write queued messages, in batches, as long as the socket accepts them."""
         self._flush_due = False
         counters = self._transport.counters
         while self._stream is not None and self._queue and self._stream.writable:
@@ -380,7 +379,7 @@ class _Peer:
 
 
 class FrameStream(asyncio.Protocol):
-    """One connection, as frames. In the handshake frames are asked for one by one; afterwards they are delivered."""
+    """One connection, as frames. During the handshake frames are pulled one by one; afterwards they are pushed."""
 
     def __init__(self, on_failure: Callable[[str], None]) -> None:
         self.on_open: Callable[[], object] = lambda: None
@@ -426,7 +425,7 @@ class FrameStream(asyncio.Protocol):
             self.on_closed()
 
     def close(self) -> None:
-        """End the connection after what was written; nothing is delivered any more."""
+        """End the connection once all writes are sent; nothing is delivered any more."""
         self._deliver = _ignore
         if self._transport is not None:
             self._transport.close()
@@ -499,11 +498,11 @@ class FrameStream(asyncio.Protocol):
 
 
 def _ignore(payload: bytes) -> None:
-    """Drop what comes after the end."""
+    """Drop frames after the end."""
 
 
 def _tune(connection: socket.socket) -> None:
-    """Small messages at once; a peer that vanished without a word is noticed."""
+    """Send small messages at once, and detect a peer that vanished silently."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
