@@ -42,7 +42,7 @@ from cluster.scenario.sections.faults import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
-"""The address that stands for a new Ray on this machine."""
+"""The address that means a new Ray on this machine."""
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 MODE_VARIABLE: Final = "RAY_AUTH_MODE"
 """The library turns tokens on by itself, the command that starts a node does not."""

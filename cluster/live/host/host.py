@@ -1,13 +1,11 @@
 """One host of the live testnet: a Ray actor that carries validators, each with its own data folder and HTTP endpoint.
 
-The validators run on an event loop in a thread of their own; the actor's methods are short calls into it, so none of
-them waits for the chain. Ray gives a restarted actor its old constructor arguments and nothing else: everything a
-validator was is in its data folder (``<run>/data/<name>``), and beside it is what the host itself remembers
-(:class:`HostNotes`). A start takes new ports for peers, which the driver distributes; the HTTP port
-stays the same for clients, if it is still free.
+The validators run on an event loop in a separate thread; the actor's methods are short calls into it, so none of them
+waits for the chain. Ray gives a restarted actor only its old constructor arguments: a validator's state is in its data
+folder (``<run>/data/<name>``), next to the notes of the host itself (:class:`HostNotes`). A start takes new ports for
+peers, which the driver distributes; the HTTP port stays the same for clients, if it is still free.
 
-A bug in a validator ends the whole process: the log has the reason, and the driver sees that the process is another
-one.
+A bug in a validator ends the whole process: the log has the reason, and the driver notices the new process.
 """
 
 from __future__ import annotations
@@ -72,18 +70,18 @@ log = logging.getLogger(__name__)
 DATA_FOLDER: Final = "data"
 LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
-"""No call into the loop takes longer, but for a bug, which raises."""
+"""No call into the loop takes longer, except through a bug, which raises."""
 CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
 REMEMBERED_BYTES: Final = 4 << 20
-"""Payload bytes of which a host remembers what they say: a broadcast reaches its validators within milliseconds."""
+"""Payload bytes whose decoded messages a host caches: a broadcast reaches its validators within milliseconds."""
 SCHEME: Final = RememberingScheme(Ed25519Scheme())
 READER: Final = SharedReader(REMEMBERED_BYTES)
 """Shared by the validators of this process."""
 TAP: Final = CertificateTap()
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
-"""Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
+"""Suffix of the file that traces how a validator's execution diverged; it outlives the process and the disk."""
 DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -93,11 +91,11 @@ HASH_SEED_WARNING: Final = (
 )
 
 ORPHANS_LEASE_S: Final = 20.0
-"""The lease of a process that was started since the one before had heard nothing of its driver."""
+"""The longest first lease of a process whose predecessor ended because it had not heard from its driver."""
 END_PATIENCE_S: Final = 10.0
 """An actor that Ray does not end within this time ends itself."""
 NO_WORD: Final = "this host heard nothing of the driver"
-"""In the last words of a host whose lease ended."""
+"""Part of the last words of a host whose lease ended."""
 
 T = TypeVar("T")
 
@@ -114,7 +112,7 @@ class ValidatorAddress:
     name: str
     peers: PeerAddress
     url: str
-    """Of its HTTP endpoint, ``http://host:port``."""
+    """URL of its HTTP endpoint, ``http://host:port``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +123,13 @@ class ValidatorView:
     state: LoopState
     observations: list[Observation]
     stamps: list[Stamp] = field(default_factory=list)
-    """Its last messages, if they were asked for."""
+    """Its last messages, if requested."""
     disk_bytes: int = 0
     use: processes.Use | None = None
-    """The resources of the host's process, measured now and then."""
+    """The resources of the host's process, if measured since the last report."""
     delay_counts: DelayCounts = field(default_factory=DelayCounts)
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
-    """By the keys of faults of links."""
+    """Effects of link faults on messages, keyed by the fault."""
     old_file_sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -143,28 +141,28 @@ class HostView:
     validators: list[ValidatorView]
     """Empty until the host is started."""
     started: int = 0
-    """When the process was (:class:`cluster.live.processes.processes.Process`)."""
+    """Start time of the process (:class:`cluster.live.processes.processes.Process`)."""
     namespace: str = processes.NAMESPACE
-    """Where it has its id (the same)."""
+    """Namespace of the process id (same class)."""
     last_words: LastWords | None = None
-    """Of the process before, if it ended itself."""
+    """Last words of the previous process, if it ended itself."""
     version: str = ""
     """The version of its code."""
     code: str = ""
     """The folder that its code was taken from."""
     lags: list[LagSpan] = field(default_factory=list)
-    """Time for which the machine kept it from running, since the last call."""
+    """Time for which the machine kept the host from running, since the last call."""
 
 
 class HostNotes(msgspec.Struct):
-    """A host's notes of a validator from start to start, beside its data folder."""
+    """A host's notes on a validator, kept from start to start next to its data folder."""
 
     starts: int = 0
     http_port: int = 0
     joins: bool = False
-    """Its disk was lost: if it is empty, the validator joins by a snapshot."""
+    """Whether the disk was lost: if it is empty, the validator joins by a snapshot."""
     moves: int = 0
-    """How often it was moved to another node, up to the last start from this disk."""
+    """How often the validator moved to another node, up to the last start from this disk."""
 
 
 class ValidatorHost:
@@ -184,9 +182,9 @@ class ValidatorHost:
     ) -> None:
         """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on.
 
-        ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here. With
-        ``lease_s`` it outlives its driver for so long, and has a lease from now on. With ``drivers_lease_s`` it has one
-        from now on that its driver alone renews.
+        ``version`` is the name of this code, ``mutant`` a bug that is planted in all validators here. With ``lease_s``
+        the host outlives its driver for this long, and has a lease from now on. With ``drivers_lease_s`` it has a lease
+        from now on that only its own driver renews.
         """
         use_installed_kernels()
         self._folder = Path(folder)
@@ -207,7 +205,7 @@ class ValidatorHost:
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
         resumed = resumption.note_file(self._folder / DATA_FOLDER, host)
-        with suppress(FileNotFoundError, NotADirectoryError):  # no folder that a host can use: its start says so
+        with suppress(FileNotFoundError, NotADirectoryError):  # no usable folder: the start of the host reports that
             resumed.unlink()
         self._lease = Lease(self._end_without_driver, resumed)
         self._lease.is_for_any_driver = lease_s is not None
@@ -224,9 +222,9 @@ class ValidatorHost:
     # --- called by the driver ----------------------------------------------------------------------------------------
 
     def start(self, height: int = 0, injection: Injection = NOTHING_INJECTED) -> list[ValidatorAddress]:
-        """Start the validators of this host that are there at a height; they may still recover when this returns.
+        """Start the validators of this host that take part at a height; they may still recover when this returns.
 
-        The faults of ``injection`` are in force from their first moment on. Another call starts only new validators.
+        The faults of ``injection`` are in force from the start. Another call starts only new validators.
         Returns the addresses of all that were started. Raises
         :class:`~validator.storage.disk.DiskError` and :class:`OSError`.
         """
@@ -242,17 +240,17 @@ class ValidatorHost:
         return self._call(self._inject(injection))
 
     def keep(self, lease_s: float, heard_s: float | None = None) -> float:
-        """The driver counts on this host: it ends itself if it does not hear that again for so long.
+        """Renew the lease: the host ends itself if it is not renewed within ``lease_s``.
 
-        ``heard_s`` is the last answer to this that the driver got (:class:`~cluster.live.host.lease.Lease`).
+        ``heard_s`` is the last answer to this call that the driver got (:class:`~cluster.live.host.lease.Lease`).
         """
         return self._lease.renew(lease_s, heard_s)
 
     def arrive(self, index: int, move: int, starts: int) -> None:
-        """A validator, not started yet, comes from a lost node; its disk counts if the nodes share a volume.
+        """Announce a validator from a lost node before its start; its disk counts if the nodes share a volume.
 
-        ``move`` is how often it was moved, ``starts`` how often it was started, this time not included. A disk that it
-        did not run on last is from before: it would not know its last votes, so it is emptied.
+        ``move`` is how often it was moved, ``starts`` how often it was started, without this time. A disk that it did
+        not run on last is outdated: it lacks the validator's last votes, so it is emptied.
         """
         name, data = self._name_of(index), self._folder / DATA_FOLDER
         data.mkdir(parents=True, exist_ok=True)
@@ -272,7 +270,7 @@ class ValidatorHost:
         try:
             shutil.rmtree(folder / name)
         except FileNotFoundError:
-            pass  # it came here without its disk
+            pass  # it moved here without its disk
         except OSError as error:
             return f"the disk of {name} could not be wiped: {error}"
         notes_file = folder / f"{name}{NOTES_SUFFIX}"
@@ -302,8 +300,8 @@ class ValidatorHost:
     def allow_pruning(self, heights: Mapping[int, int]) -> None:
         """Let validators, by index, prune their blocks up to these heights, down to ``storage.keep_blocks``.
 
-        The auditor has these blocks of theirs, and every validator that is to catch up with its own disk has them, too.
-        A validator that is started anew prunes nothing until this is called again.
+        The auditor has these blocks, and so has every validator that must catch up from its own disk.
+        A restarted validator prunes nothing until this is called again.
         """
         self._call(self._allow_pruning(heights))
 
@@ -314,7 +312,7 @@ class ValidatorHost:
         self._call(self._each(_RunningValidator.freeze))
 
     def read_log(self, limit: int) -> bytes:
-        """The end of this host's log, so many bytes at most. Raises :class:`OSError`."""
+        """The end of this host's log, at most ``limit`` bytes. Raises :class:`OSError`."""
         with self._log_file.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read(limit)
@@ -337,22 +335,22 @@ class ValidatorHost:
     # --- on the loop --------------------------------------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the loop and wait for it. An unexpected failure there is this call's.
+        """Run ``work`` on the loop and wait for it. An unexpected failure there is raised here.
 
-        Raises :class:`TimeoutError` if the loop is busy for long; it is done later all the same.
+        Raises :class:`TimeoutError` if the loop is busy for long; the work is still done later.
         """
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(CALL_TIMEOUT_S)
 
     def _name_of(self, index: int) -> str:
-        """Of a validator that is not started."""
+        """The name of a validator that is not started."""
         assert all(running.address.index != index for running in self._validators), "it runs"
         return self._scenario.validators.names[index]
 
     async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
         self._take(injection)
         section = self._scenario.validators
-        async with self._starting:  # the call before may still be under way, though its caller waits no more
+        async with self._starting:  # the previous call may still run, though its caller timed out
             started = {running.address.index for running in self._validators}
             for index in section.on_host(self._host, height):
                 if index not in started:
@@ -394,9 +392,9 @@ class ValidatorHost:
         return FaultyDisk(path, pace.sync_ms)
 
     def _end_for(self, index: int, error: BaseException) -> None:
-        """End the process, since a validator cannot continue; its successor reports the reason.
+        """End the process, since a validator cannot continue; the next process reports the reason.
 
-        Nothing that fails on the way keeps the process from ending: a disk that is full fails here, too.
+        No further failure keeps the process from ending: a full disk fails here, too.
         """
         reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
         try:
@@ -446,7 +444,7 @@ class ValidatorHost:
             running.validator.allow_pruning(heights.get(running.address.index, 0))
 
     def _take(self, injection: Injection) -> None:
-        """Unless a newer one came first: calls may overtake each other."""
+        """Take the faults, unless newer ones came first: calls may overtake each other."""
         if injection.number > self._injection.number:
             self._injection = injection
 
@@ -492,7 +490,7 @@ class _RunningValidator:
     address: ValidatorAddress
     recovery: asyncio.Task[None]
     traps_laid: set[int] = field(default_factory=set)
-    """By their numbers."""
+    """Numbers of the disk traps that were set."""
 
     def inject(self, injection: Injection) -> None:
         """Apply the faults in force from now on to this validator."""
@@ -551,7 +549,7 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
-    """Serve on the port of the last start if it is free, else on any that it may have."""
+    """Serve on the port of the last start if it is free, else on any permitted port."""
     application = build_app(validator.pages)
     last = [port] if port else []
     return await _at_free_port(partial(serve, application, bind), [*last, *ports_from(os.environ)])
@@ -584,7 +582,7 @@ def _crash(error: BaseException) -> None:
 
 
 def _end_for_good() -> None:
-    """Have Ray end this actor: nobody is left to do so, and otherwise its process would be started again."""
+    """Have Ray end this actor, since no driver is left to do it: otherwise Ray would restart its process."""
     import ray
 
     threading.Timer(END_PATIENCE_S, os._exit, [CRASH_EXIT_CODE]).start()
@@ -592,8 +590,8 @@ def _end_for_good() -> None:
 
 
 def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:
-    """Whether others than this machine can learn the hashes of texts: a fixed ``PYTHONHASHSEED`` determines them, and
-    status pages show it to every client.
+    """Whether other machines can predict the hashes of texts: a fixed ``PYTHONHASHSEED`` determines them, and status
+    pages show it to every client.
     """
     return hash_seed not in (None, "", "random") and bind != LOOPBACK
 

@@ -1,6 +1,6 @@
 """The HTTP endpoint of one validator, as ``docs/http.md`` describes it.
 
-Requests are checked here, and :class:`~cluster.live.host.pages.Pages` has the answers. Whatever a client sends, the
+Requests are checked here, and answered by :class:`~cluster.live.host.pages.Pages`. To any request the
 answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its traceback, which
 goes to the log. Bodies, batches and requests in flight are bounded.
 """
@@ -51,7 +51,7 @@ MAX_BATCH_TRANSACTIONS: Final = 1_024
 MAX_BATCH_ACCOUNTS: Final = 1_024
 MAX_BLOCKS_PER_REQUEST: Final = 256
 CLIENT_RATE: Final = Rate(5_000, 10_000)
-"""Of requests; a client that has more to submit batches."""
+"""Limit of requests per client; a client with more to submit batches them."""
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -85,12 +85,12 @@ def build_app(pages: Pages) -> ASGIApp:
 
 
 class _Endpoints:
-    """One method a page: check the request, ask the validator, encode the answer."""
+    """One method per page: check the request, ask the validator, encode the answer."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self.requests: Counter[tuple[str, int]] = Counter()
-        """Requests answered, by route and status."""
+        """Requests answered, keyed by route and status."""
         self._shares = Shares(Amounts(MAX_REQUESTS_IN_FLIGHT, MAX_OFFERED_TRANSACTIONS, MAX_OFFERED_BYTES))
 
     async def transactions(self, request: Request) -> Response:
@@ -174,7 +174,7 @@ class _Endpoints:
         if name is not None and len(name.encode()) > MAX_NAME_BYTES:
             raise HTTPException(400, f"name: expected at most {MAX_NAME_BYTES} bytes, got {len(name.encode())}")
         wanted = EventFilter(None if actor is None else _parse_address("actor", actor), name)
-        # a stream without a body never ends, nor does it show that its client is gone
+        # a stream without a body would never end, and never notice that its client is gone
         is_stream = request.method == "GET" and EVENT_STREAM in request.headers.get("accept", "")
         start = request.headers.get("last-event-id") if is_stream else None
         start = query.get("from") if start is None else start
@@ -198,7 +198,7 @@ class _Endpoints:
             raise HTTPException(404, str(error)) from None
 
     async def _read(self, read: Callable[[StatePages], T]) -> T:
-        """Read something of blocks that may not be here any more."""
+        """Read from blocks that may have been pruned."""
         try:
             return await self._pages.read(read)
         except BlockGone as error:
@@ -237,7 +237,7 @@ _json_batch: Final = msgspec.json.Decoder(str | list[str])
 
 
 def _body_decoder(content_type: str, what: str, prefix: str = "") -> Callable[[bytes], list[bytes]]:
-    """Of a body with one item or several: MessagePack ``bin``, or JSON texts of hex behind a prefix."""
+    """The decoder of a body with one item or several: MessagePack ``bin``, or JSON texts of hex after a prefix."""
     match content_type.split(";")[0].strip().lower():
         case "application/msgpack":
             return lambda body: _decoded(_messagepack_batch, body, "MessagePack bin or array of bin")

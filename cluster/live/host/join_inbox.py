@@ -13,7 +13,7 @@ from validator.node.events import Effect, Event, Message, Started
 from validator.node.joining.snapshot_join import SnapshotJoin
 
 MAX_JOIN_MESSAGES: Final = 4
-"""Messages of one peer that wait for a join; it asks each for its view and one other thing at a time."""
+"""Messages of one peer that wait for a join, which asks each peer for its view and one other thing at a time."""
 
 
 class JoinInbox:
@@ -22,7 +22,7 @@ class JoinInbox:
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] | None = None
         self._messages: Counter[int] = Counter()
-        """Messages among the events, by sender."""
+        """Number of messages among the events, keyed by sender."""
         self._is_given_up = False
 
     @property
@@ -31,13 +31,13 @@ class JoinInbox:
         return self._events is not None
 
     def give_up(self) -> None:
-        """End a join that is under way or about to begin; what has arrived stays on the disk."""
+        """End a join that is under way or about to begin; data that has arrived stays on the disk."""
         self._is_given_up = True
         if self._events is not None:
             self._events.put_nowait(Started())  # wakes it
 
     def deliver(self, event: Event) -> None:
-        """Add an event. One that does not fit is dropped like a message on its way, and is asked for again."""
+        """Add an event. One that does not fit is dropped like a lost message, and requested again."""
         if self._events is None:
             return
         if isinstance(event, Message):

@@ -1,7 +1,7 @@
 """A process measures its own lag: time for which it wanted to run, and the machine did not let it.
 
 Lag is the delay of a wait of known length, less the processor time that the process itself used during the wait: the
-machine gave its processors to others, or stood still as a whole. Linux also measures how long each thread waited for a
+machine gave its processors to other processes, or was suspended. Linux also measures how long each thread waited for a
 processor (``/proc/self/task/*/schedstat``, which psutil does not read); the longest wait counts. A process that is late
 because it is busy has no lag: that delay is the chain's own.
 """
@@ -28,11 +28,11 @@ MAX_SPANS: Final = 1_000
 """The oldest are dropped first."""
 TASKS: Final = "/proc/self/task"
 SCHEDSTAT_BYTES: Final = 256
-"""More than the three numbers take."""
+"""Longer than the three numbers of the file."""
 
 
 class LagSpan(NamedTuple):
-    """A stretch of time, in milliseconds since the epoch, and how long of it was lag."""
+    """A span of time, in milliseconds since the epoch, and how much of it was lag."""
 
     from_ms: float
     until_ms: float
@@ -43,16 +43,16 @@ class Moment(NamedTuple):
     """The clocks of a process, at one moment."""
 
     at_s: float
-    """Since the machine was started: if it was suspended, that was lag."""
+    """Seconds since the machine was started; time of a suspension included, since that is lag."""
     epoch_ms: float
     cpu_s: float
-    """Used by the process so far."""
+    """Processor time of the process so far."""
     waited_s: Mapping[int, float]
-    """By thread, for a processor so far; empty if the system does not measure it."""
+    """Time waited for a processor so far, keyed by thread; empty if the system does not measure it."""
 
 
 def moment() -> Moment:
-    """Of this process, now."""
+    """The clocks of this process, now."""
     return Moment(boot_seconds(), CLOCK.epoch_ms(), time.process_time(), _waited())
 
 
@@ -71,7 +71,7 @@ class LagMeter:
         self._before = self._look()
 
     def end(self, planned_s: float) -> None:
-        """It is over, and was to last so long."""
+        """End the wait that :meth:`begin` began, which should have lasted ``planned_s``."""
         before, now = self._before, self._look()
         took_s = now.at_s - before.at_s
         late_s = took_s - planned_s - (now.cpu_s - before.cpu_s)
@@ -93,7 +93,7 @@ class LagMeter:
         self._is_closed = True
 
     def drain(self) -> list[LagSpan]:
-        """The spans with a lag that are over, once."""
+        """The completed spans with a lag, each once."""
         spans, self._spans = self._spans, []
         return spans
 
@@ -106,17 +106,17 @@ class LagMeter:
 
 
 def _waited() -> dict[int, float]:
-    """By the native ids of this process's threads. Called often, so a file is read with as few steps as possible."""
+    """Wait times keyed by native thread id. Called often, so a file is read in as few steps as possible."""
     found: dict[int, float] = {}
     for thread in threading.enumerate():
         try:
             file = os.open(f"{TASKS}/{thread.native_id}/schedstat", os.O_RDONLY)
         except OSError:
-            continue  # it ended, or the system does not measure it
+            continue  # the thread ended, or the system does not measure it
         try:
             fields = os.read(file, SCHEDSTAT_BYTES).split()
         except OSError:
-            continue  # it ended since
+            continue  # the thread ended since
         finally:
             os.close(file)
         if thread.native_id is not None and len(fields) > 1:

@@ -1,18 +1,18 @@
-"""How long a host may go on without a word of its driver.
+"""How long a host may go on without hearing from its driver.
 
-A node that is cut off from the cluster counts as lost after a while, and its validators are started elsewhere. The
-hosts that still run on it must have ended by then: a validator that ran twice would contradict itself with its own key.
-So a host of a cluster holds a lease that its driver renews, and ends when the lease does. The driver starts validators
-of a lost node elsewhere once no lease that it gave can be held any more.
+A node that is partitioned from the cluster counts as lost after a while, and its validators are started elsewhere.
+Hosts that still run on it must have ended by then: a validator that ran twice would equivocate. So a host of a cluster
+holds a lease that its driver renews, and ends when the lease does. The driver starts validators of a lost node
+elsewhere once no lease that it gave can be held any more.
 
-A lease counts the time of the machine, suspended or not, whether the host ran or not. A host that was stopped, or that
-the machine did not let run, finds its lease ended when it goes on: :meth:`Lease.check` is called before a validator
+A lease counts the machine's time, with suspensions and while the host does not run. A host that was stopped or did not
+get to run finds its lease expired when it goes on: :meth:`Lease.check` is called before a validator
 takes an event and before it sends a message, so that neither happens after the end.
 
-A renewal counts from the host's own clock as of its last answer that the driver has, so that one that was long on its
-way does not lengthen the lease. A process that was started since counts from its start. A host that the driver paused
-on purpose cannot answer. Whoever resumes it in good order notes the time first
-(:mod:`cluster.live.processes.resumption`), and the lease counts from there.
+A renewal counts from the host's clock in the last answer that the driver has, so that a delayed renewal does not
+lengthen the lease. For a process that was started since, it counts from its start. A host that the driver paused on
+purpose cannot answer. The process that resumes it in good order notes the time first
+(:mod:`cluster.live.processes.resumption`), and the lease counts from that time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOK_EVERY_S: Final = 0.5
 
 
 class Lease:
-    """One host's. It begins with the first :meth:`renew`."""
+    """The lease of one host. It begins with the first :meth:`renew`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Lease:
         resumed: Path | None = None,
         now_s: Callable[[], float] = boot_seconds,
     ) -> None:
-        """``on_end`` is called once, in whichever thread finds that it has ended, with the length of the lease.
+        """``on_end`` is called once, with the length of the lease, in the thread that notices its end.
 
         ``resumed`` is the file of :mod:`cluster.live.processes.resumption`.
         """
@@ -50,13 +50,14 @@ class Lease:
         self._until_s: float | None = None
         self._is_given_up = self._is_told = False
         self.is_for_any_driver = False
-        """Another driver may take the host over, and nobody ends it if none does."""
+        """Whether another driver may take the host over; if none does, no process ends the host."""
         self._guard = threading.Lock()
         self._never = threading.Event()
         self._thread: threading.Thread | None = None
 
     def renew(self, length_s: float, heard_s: float | None = None) -> float:
-        """It lasts so long from ``heard_s`` on: the clock of this host that its driver knows; by default from now on.
+        """Extend the lease to ``length_s`` after ``heard_s``, the last clock of this host that its driver knows;
+        default now.
 
         Returns the clock. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
         """
@@ -65,7 +66,7 @@ class Lease:
             now_s = self._now_s()
             since_s = now_s if heard_s is None else max(self._began_s, min(heard_s, now_s))
             self._length_s = length_s
-            # a lease that was given earlier holds as long as was said
+            # never shorten a lease that was given earlier
             self._until_s = max(self._until_s or since_s + length_s, since_s + length_s)
             if self._thread is None and not self._is_given_up:
                 self._thread = threading.Thread(target=self._watch, name="lease", daemon=True)
@@ -73,7 +74,7 @@ class Lease:
         return now_s
 
     def give_up(self) -> None:
-        """It never ends: the host takes part in nothing any more."""
+        """The lease never ends: the host no longer takes part in anything."""
         self._is_given_up = True
 
     @property
@@ -86,7 +87,7 @@ class Lease:
         return self._now_s() >= self._until_s
 
     def check(self) -> None:
-        """Return if the lease lasts. Else nothing happens in this thread any more, and ``on_end`` ends the process."""
+        """Return if the lease lasts. Otherwise block this thread forever, while ``on_end`` ends the process."""
         if self.has_ended:
             self._end()
             self._never.wait()

@@ -1,4 +1,4 @@
-"""Notes of what one validator did and saw, for the driver. Times are milliseconds since the epoch."""
+"""Notes on what one validator did and saw, for the driver. Times are milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from validator.node.events import BlockFinal
 MAX_OBSERVATIONS: Final = 100_000
 """The oldest are dropped first."""
 MAX_REMEMBERED: Final = 4_096
-"""Certificates, and statements, the oldest forgotten first: those of the last views of a hundred validators."""
+"""Certificates, and statements, the oldest forgotten first: enough for the last views of a hundred validators."""
 MAX_VOTES_REMEMBERED: Final = 256
 """A vote is repeated while its view is not decided."""
 MARKED_BYTES: Final = 256
-"""The checksum of so many bytes, and the length, identify a message well enough to draw it."""
+"""The checksum of this many bytes, and the length, identify a message well enough for a diagram."""
 
 
 NOT_TOLD: Final = View(-1)
-"""For the parent view of a vote, of a host whose code tells only view and kind."""
+"""Parent view of a vote from a host whose code reports only view and kind."""
 
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class ViewSeen(NamedTuple):
 
 
 class VoteSent(NamedTuple):
-    """A validator sent a vote that it did not send of late. The vote's signer is the validator."""
+    """A validator sent a vote that it had not sent recently. The vote's signer is the validator."""
 
     view: View
     kind: VoteKind
@@ -63,15 +63,15 @@ class VoteSent(NamedTuple):
 
 
 class CertificateSeen(NamedTuple):
-    """A validator believes a certificate (:class:`CertificateTap`)."""
+    """A validator accepts a certificate (:class:`CertificateTap`)."""
 
     certificate: AnyCertificate
     looks_good: bool
-    """By the host's own look at its signatures."""
+    """Whether the signatures are valid by the host's own check."""
 
 
 class NotesLost(NamedTuple):
-    """Too many notes waited, and the oldest were dropped: of views up to this one."""
+    """Too many notes waited, and the oldest, of views up to this one, were dropped."""
 
     view: int
 
@@ -80,7 +80,7 @@ Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen | No
 
 
 def view_of(seen: Observation) -> int:
-    """The view that a note is about; 0 if it is about a block."""
+    """The view of a note; 0 if it is about a block."""
     match seen:
         case ViewSeen() | VoteSent() | NotesLost():
             return seen.view
@@ -95,21 +95,21 @@ class Observations:
     def __init__(self) -> None:
         self._notes: deque[Observation] = deque()
         self._lost: NotesLost | None = None
-        """Of the notes that were dropped since the last call of :meth:`drain`."""
+        """Highest view of the notes that were dropped since the last call of :meth:`drain`."""
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
         self._votes: dict[VoteSent, None] = {}
-        """Those that were told last."""
+        """The votes that were noted last."""
         self._view = 0
         self._highest = 0
         self._build_began_ms: dict[int, float] = {}
-        """By view."""
+        """Start times of builds, keyed by view."""
 
     def recovered(self, height: int) -> None:
         """Blocks up to this height are not noted as first seen."""
         self._highest = height
 
     def entered(self, view: int) -> None:
-        """Note a view, unless it is still the same."""
+        """Note a view, unless it is unchanged."""
         if view != self._view:
             self._view = view
             self._note(ViewSeen(CLOCK.epoch_ms(), view))
@@ -171,11 +171,11 @@ class Observations:
 
 
 class CertificateTap:
-    """The certificates that the validators of one host believe, as far as the driver is to hear of them.
+    """Selects which certificates, accepted by the validators of one host, are reported to the driver.
 
-    Among 64 validators the same statement of a view stands in dozens of certificates. The host looks at the signatures
-    of each, and remembers most of them from when its validators checked them. It tells the first certificate of each
-    statement, and each that does not look good. The driver judges (:mod:`cluster.live.audit.safety_watch`).
+    Among 64 validators the same statement of a view is in dozens of certificates. The host checks the signatures of
+    each; most are cached from its validators' own checks. It reports the first certificate of each statement, and each
+    that does not look good. The driver judges (:mod:`cluster.live.audit.safety_watch`).
     """
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class CertificateTap:
         self._newest_finalized: int = GENESIS_VIEW
 
     def take(self, certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> CertificateSeen | None:
-        """A validator believes a certificate. Returns what the driver is to hear of it, if anything."""
+        """Take a certificate that a validator accepts. Returns the report for the driver, if any."""
         if certificate in self._seen:
             return None
         _remember(self._seen, certificate)

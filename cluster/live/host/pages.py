@@ -45,7 +45,7 @@ class Pages:
         join: JoinInbox,
         deliver: Callable[[Event], None],
     ) -> None:
-        """``deliver`` gives an event to the node."""
+        """``deliver`` passes an event to the node."""
         self._name = name
         self._index = index
         self._genesis = genesis
@@ -58,7 +58,7 @@ class Pages:
         self._is_frozen = False
         self._requests = count(1)
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
-        """By request."""
+        """Pending answers, keyed by the number of the request."""
         self._proofs_waiting = 0
         self.streams = EventHub(self._read_events, self._read_page)
 
@@ -70,7 +70,7 @@ class Pages:
         self.streams.note_final(validator.node.height)
 
     def freeze(self) -> None:
-        """Take no transactions any more."""
+        """Stop taking transactions."""
         self._is_frozen = True
 
     def reply(self, request: int, results: Sequence[SubmitResult]) -> None:
@@ -104,12 +104,12 @@ class Pages:
         )
 
     async def read(self, read: Callable[[StatePages], T]) -> T:
-        """Read something of the final state and blocks, between two jobs of the executor."""
+        """Read from the final state and blocks, between two jobs of the executor."""
         pages = self._ready().executor.pages
         return await self._executor.read(lambda: read(pages))
 
     def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
-        """A subscription of a client, by its address, to events from a place on, by default of the blocks to come.
+        """A client's subscription, by its address, to events from a cursor on, by default from the next block on.
 
         Raises :class:`~cluster.live.web.shares.NoShare` if there are too many.
         """
@@ -119,7 +119,7 @@ class Pages:
     async def proof(self, key: bytes, height: int | None) -> Page:
         """Raises :class:`~validator.state.HistoryError` if the height is not retained.
 
-        A proof of an older height costs as much as the blocks above it changed, so few are made at a time.
+        The cost of a proof grows with the changes in the blocks above its height, so few are made at a time.
         """
         if self._proofs_waiting >= MAX_PROOFS_WAITING:
             raise NotReady("too many proofs are being made: ask again")
@@ -133,7 +133,7 @@ class Pages:
         return genesis_page(self._genesis)
 
     async def supply(self) -> Page:
-        """The supply of a validator at rest: it would keep a running one from its blocks."""
+        """The supply, only of a validator at rest: the computation would delay the blocks of a running one."""
         self._ready()
         if not self._is_frozen:
             raise NotReady("the supply is served at the end of a run only, when the validators are at rest")

@@ -1,4 +1,4 @@
-"""The timers of one validator on an asyncio loop, by a clock that may run at another speed."""
+"""The timers of one validator on an asyncio loop, with a clock that may run at another speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Timers:
 
     def __init__(self, usual_speed: float, on_timeout: Callable[[TimerName], None]) -> None:
         self.skewed = 0
-        """Timers that were set while a fault had the clock run at another speed."""
+        """Number of timers that were set while a fault skewed the clock."""
         self._usual_speed = self._speed = usual_speed
         self._on_timeout = on_timeout
         self._running: dict[TimerName, asyncio.TimerHandle] = {}
@@ -43,7 +43,7 @@ class Timers:
             self._start(timer, max(0.0, running.when() - now) * before / self._speed)
 
     def close(self) -> None:
-        """Cancel every timer, and start none any more."""
+        """Cancel every timer, and ignore new ones."""
         self._is_closed = True
         for running in self._running.values():
             running.cancel()

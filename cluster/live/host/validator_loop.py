@@ -89,16 +89,16 @@ class ValidatorSetup:
     config: NodeConfig
     parts: Parts = PRODUCTION
     joins: bool = False
-    """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
+    """Whether it starts without state: from a snapshot of its peers, unless its disk has one already."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
     reader: SharedReader = field(default_factory=SharedReader)
-    """Reads its messages, for other validators of the process as well."""
+    """Decodes its messages, and those of other validators of the process."""
     links: OutgoingLinks | None = None
-    """The links that its messages take."""
+    """The links that carry its messages."""
     pace: Pace = FULL_SPEED
     tap: CertificateTap | None = None
-    """Where its certificates go; ``None`` if nothing that it says of them counts."""
+    """Selects its certificates for the driver; ``None`` if its reports of certificates do not count."""
     watches_files: bool = False
     """Whether it notes the sizes of its files at each final block."""
     check_lease: Callable[[], None] = lambda: None
@@ -107,27 +107,27 @@ class ValidatorSetup:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """The state of a validator as the driver asks for it all the time; by default one that is not ready."""
+    """The state of a validator that the driver polls; by default one that is not ready."""
 
     height: int = 0
     ready: bool = False
-    """Recovered from its disk."""
+    """Whether it has recovered from its disk."""
     view: int = 0
     """0 until it is ready."""
     leader: int = 0
-    """Of that view."""
+    """Leader of that view."""
     diverged: bool = False
     recovered_height: int = 0
     messages_sent: int = 0
     bytes_sent: int = 0
     snapshot_height: int = 0
-    """Of the snapshot with which it joined; 0 without one."""
+    """Height of the snapshot with which it joined; 0 without one."""
     snapshot_chunks: dict[int, int] = field(default_factory=dict)
-    """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
+    """Number of snapshot chunks accepted since its start, keyed by the peer that sent them."""
     messages_lost: int = 0
-    """On its links, or for want of room, since it was started."""
+    """Messages lost on its links, or because a queue was full, since its start."""
     core_seconds: float = 0.0
-    """Processor time of the validator itself (node and executor, what is pure of it), since it was started."""
+    """Processor time of the validator itself (pure code of node and executor), since its start."""
 
 
 class ValidatorLoop:
@@ -141,7 +141,7 @@ class ValidatorLoop:
         tally: Tally | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``sleep`` holds up the executor's thread if its jobs are slow."""
+        """``sleep`` delays the executor's thread if a fault slows its jobs."""
         self.setup = setup
         self.tally = Tally() if tally is None else tally
         self._disk = disk
@@ -205,9 +205,9 @@ class ValidatorLoop:
         self.timers.set_speed(clock_speed)
 
     def allow_pruning(self, height: int) -> None:
-        """Nobody else needs the blocks up to a height (:class:`~validator.node.executor.executor.Executor`).
+        """No peer needs the blocks up to a height (:class:`~validator.node.executor.executor.Executor`).
 
-        A validator that is not there yet is not told: the driver says it again.
+        Ignored before the validator is ready: the driver repeats the call.
         """
         if self._validator is not None:
             self._validator.executor.allow_pruning(height)
@@ -215,7 +215,7 @@ class ValidatorLoop:
     async def freeze(self) -> None:
         """Come to rest, once :meth:`recover` has ended: take no more input, and finish the work under way.
 
-        Pages are still served. The final state does not change any more, so that pages read one by one belong together.
+        Pages are still served. The final state no longer changes, so that pages read one by one are consistent.
         """
         self._frozen = True
         self.pages.freeze()
@@ -280,7 +280,7 @@ class ValidatorLoop:
         self._note_rest()
 
     def _deliver(self, event: Event) -> None:
-        """Give the node an event, and perform its effects in order."""
+        """Pass an event to the node, and perform its effects in order."""
         self.setup.check_lease()
         if self._validator is None:
             self.join.deliver(event)
@@ -338,7 +338,7 @@ class ValidatorLoop:
         self.transport.send(recipient, payload, later_us)
 
     def _tell(self, certificate: AnyCertificate) -> None:
-        """Note a certificate that the validator believes, if the driver is to hear of it."""
+        """Note a certificate that the validator accepts, if it is to be reported to the driver."""
         setup = self.setup
         if setup.tap is not None:
             seen = setup.tap.take(certificate, setup.validators, setup.genesis.chain_id.encode())
@@ -365,8 +365,8 @@ class ValidatorLoop:
                 self.observations.began_execution(block.header.height)
             case ReadBlocks() | ReadSnapshot():
                 if self._frozen or self.executor.is_full_of_reads:
-                    # without an answer the node would never read for that peer again; the answer comes later, since
-                    # the effects that came with the job are to be performed first
+                    # without an answer the node would never read for that peer again; the answer is deferred, since
+                    # the effects that came with the job must be performed first
                     asyncio.get_running_loop().call_soon(self._deliver, Completed(_nothing_read(job)))
                     return
             case _:
