@@ -1,1 +1,1 @@
-"""Processes of a machine: signals, pauses, clean-up, and their last words."""
+"""Processes of a machine: signals, pauses, cleanup, and last words."""

@@ -2,17 +2,17 @@
 
 A driver that is killed (``kill -9``, the system's out-of-memory killer) ends nothing that it started and writes no
 result. The watchdog reads a pipe from the driver: one line of JSON for each thing to clean up, and a last line when the
-run is over. If the pipe ends without that line, the watchdog ends the processes of the run, takes back what faults left
+run is over. If the pipe ends without that line, the watchdog ends the processes of the run, undoes what faults left
 in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*
-(*fail* if the driver had told violations), and prints one line on the standard error that it shares with the driver. As
-long as the driver lives, it does nothing.
+(*fail* if the driver had reported violations), and prints one line on the standard error that it shares with the
+driver. As long as the driver lives, it does nothing.
 
-If another driver may take the run over, the watchdog waits for one as long as hosts do. A driver that has the run's
-lock may yet refuse the run, or be killed: as long as one has it, the watchdog waits, and then the whole time again. It
-leaves the run alone when another watchdog, of a driver that took the run over, says in a file that it watches
-everything, or when the run has got its verdict. A run without a checkpoint cannot be taken over: nothing is waited for.
-The watchdog has the run's lock while it cleans up, and removes it. The lock of a driver that was killed can outlive it:
-for a moment, or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
+If another driver may take the run over, the watchdog waits for one as long as hosts do. A driver that holds the run's
+lock may still refuse the run, or be killed: the watchdog waits until the lock is released, and then the whole time
+again. It leaves the run alone when the watchdog of a driver that took the run over declares in a file that it watches
+everything, or when the run has its verdict. A run without a checkpoint cannot be taken over, so there is no wait.
+The watchdog holds the run's lock while it cleans up, and removes it. The lock of a killed driver can outlive it: for a
+moment, or longer in a child that inherited it. So a lock whose file names the dead driver belongs to no other process.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from cluster.record.folder import (
 )
 
 PATIENCE_S: Final = 0.5
-"""Processes get this long to end by themselves: nobody is left to ask them for anything."""
+"""Processes get this long to end by themselves: no process is left that needs them."""
 SLACK_S: Final = 2.0
-"""More than the lease: hosts end themselves first."""
+"""Added to the lease, so that hosts end themselves first."""
 POLL_S: Final = 1.0
 ENDING_TIMEOUT_S: Final = 10.0
 
 
 class CleanupWatchdog:
-    """The driver's side, made before anything that it watches. :meth:`dismiss` it at the end."""
+    """The driver's side, created before anything that it watches. :meth:`dismiss` it at the end."""
 
     def __init__(self, run_folder: Path, result: dict[str, Any]) -> None:
         """``result`` is the content of ``result.json`` if the driver is killed. Raises :class:`OSError`."""
@@ -63,7 +63,7 @@ class CleanupWatchdog:
         self._send(run=str(run_folder.absolute()), result=result)
 
     def replace_result(self, result: dict[str, Any]) -> None:
-        """Another content of ``result.json``."""
+        """Replace the content of ``result.json``."""
         self._send(result=result)
 
     def watch_ray(self, folder: Path) -> None:
@@ -75,17 +75,17 @@ class CleanupWatchdog:
         self._send(load=process)
 
     def watch_kubernetes(self, facts: Mapping[str, Any]) -> None:
-        """Take this back from the cluster: arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the
+        """Undo this in the cluster: arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the
         deployment's namespace and name.
         """
         self._send(kubernetes=dict(facts))
 
     def wait_for_another(self, lease_s: float) -> None:
-        """Another driver may take the run over within this time after this one died. This one has the run's lock."""
+        """Another driver may take the run over within this time after this driver, which holds the lock, died."""
         self._send(lease_s=lease_s, driver=processes.own())
 
     def replace_others(self) -> None:
-        """Everything is watched that the watchdog of another driver watches: that one may leave."""
+        """Release the watchdog of another driver: this one watches everything that it watches."""
         self._send(watches_all=True)
 
     def dismiss(self) -> None:
@@ -108,7 +108,7 @@ def main() -> int:
         with suppress(ValueError):  # the driver was killed in the middle of a line
             facts |= json.loads(line)
         if facts.pop("watches_all", False):
-            with suppress(OSError):  # the other one stays, too
+            with suppress(OSError):  # the other watchdog stays, too
                 write_atomically(Path(facts["run"]) / WATCHDOG_FILE, json.dumps(processes.own()) + "\n")
     if "run" not in facts:
         return 0
@@ -118,7 +118,7 @@ def main() -> int:
 
 
 def _end_watch(run: Path, facts: dict[str, Any]) -> None:
-    """The driver has ended, in good order or not."""
+    """The driver has ended, cleanly or not."""
     lease_s, dead = facts.pop("lease_s", None), facts.pop("driver", None)
     if "done" in facts:
         if _watches_all(run) == processes.own():
@@ -151,7 +151,7 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
     with ExitStack() as lock:
         while True:
             if _watches_all(run) not in (None, myself) or not can_be_taken_over(run):
-                return  # another driver has it, or has given it its verdict
+                return  # another driver has the run, or has given its verdict
             if driver_lock.is_driven(run, dead):
                 deadline = time.monotonic() + lease_s + SLACK_S
             elif time.monotonic() >= deadline:
@@ -160,7 +160,7 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
                     break
                 except (BadInput, OSError):
                     if not driver_lock.is_driven(run, dead):
-                        break  # what has it still is no driver
+                        break  # the remaining holder of the lock is not a driver
             time.sleep(POLL_S)
         facts["result"]["nobody_came"] = True
         _clean_up(**facts)

@@ -1,11 +1,11 @@
-"""The lock of a run's driver: who has it drives the run, and it goes with its process, however that ends.
+"""The lock of a run's driver: its holder drives the run, and the lock ends with its process, however that ends.
 
-The lock is one of the file system (``flock``), so that a driver that is stopped still has it. The file names its
-process, for people and for a driver on another machine that shares the folder, where such locks may not hold. So a
-thread of the driver counts in the file until the driver ends, whatever it does meanwhile; and whoever finds the file of
-another machine watches it for a while: a count that goes on is a driver that lives. No clocks are compared.
+It is a file system lock (``flock``), so that a driver that is stopped still holds it. The file names its process, for
+users and for a driver on another machine that shares the folder, where such locks may not work. So a heartbeat thread
+of the driver increments a counter in the file, even while the driver is busy. A driver that finds the file of another
+machine watches it for a while: a counter that increases means a live driver. No clocks are compared.
 
-The file is removed at the end. Whoever had opened it before then holds a lock that nobody else sees, and opens it anew.
+The file is removed at the end. A process that had opened it before holds a lock on a removed file, and opens it again.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from cluster.live.processes.processes import NAMESPACE, Process
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
-"""A cleanup watchdog has the lock for a moment only, unless it cleans up."""
+"""A cleanup watchdog holds the lock only for a moment, unless it cleans up."""
 POLL_S: Final = 0.05
 PAGE_BYTES: Final = 512
-"""Each page is as long, so that a new one covers the one before."""
+"""Length of each page, constant so that a new page overwrites the previous one."""
 BEAT_S: Final = 2.0
-"""The driver counts in the file so often."""
+"""Interval of the driver's heartbeats in the file."""
 FRESH_S: Final = 15.0
-"""A driver of another machine that does not count for so long is dead."""
+"""A driver of another machine without a heartbeat for this long is dead."""
 
 
 @contextmanager
 def driving(folder: Path) -> Iterator[float]:
-    """Be the driver of a run; gives the time of the driver before, in seconds since the epoch: 0.0 without any.
+    """Hold the lock of a run; yields the time of the previous driver, in seconds since the epoch, 0.0 without any.
 
-    Raises :class:`BadInput` if somebody else is, and :class:`OSError`.
+    Raises :class:`BadInput` if another process drives the run, and :class:`OSError`.
     """
     path = folder / LOCK_FILE
     file = _take(folder, path)
@@ -56,7 +56,7 @@ def driving(folder: Path) -> Iterator[float]:
         finally:
             heartbeat.close()
             if is_refused and before:
-                _write(file, before)  # the next one asks for it, too
+                _write(file, before)  # the next driver needs it, too
             elif _is_at(file, path):
                 path.unlink(missing_ok=True)
     finally:
@@ -64,7 +64,7 @@ def driving(folder: Path) -> Iterator[float]:
 
 
 class _Heartbeat:
-    """Counts in the lock's file, from a thread of its own."""
+    """Increments the counter in the lock's file, from a separate thread."""
 
     def __init__(self, file: int) -> None:
         """Raises :class:`OSError`."""
@@ -82,7 +82,7 @@ class _Heartbeat:
 
     def _run(self) -> None:
         while not self._is_over.wait(BEAT_S):
-            with suppress(OSError):  # the disk is full, or away: the next one may work
+            with suppress(OSError):  # the disk is full, or unavailable: the next beat may succeed
                 self._beat()
 
     def _beat(self) -> None:
@@ -94,9 +94,9 @@ class _Heartbeat:
 
 
 def is_driven(folder: Path, dead: Process | None = None) -> bool:
-    """Whether a process of this machine drives a run, another one than ``dead``.
+    """Whether a process of this machine, other than ``dead``, drives a run.
 
-    The lock of a process that was killed is held until the system has closed its files, and by children that have them.
+    The lock of a killed process is held until the system has closed its files, or by children that inherited them.
     """
     path = folder / LOCK_FILE
     try:
@@ -134,7 +134,7 @@ def _take(folder: Path, path: Path) -> int:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether an open file is the one that has a name."""
+    """Whether a path still names an open file."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file), path.stat())
     return False
@@ -146,7 +146,7 @@ def _is_elsewhere(page: Mapping[str, Any]) -> bool:
 
 
 def _counts(path: Path, before: Mapping[str, Any]) -> bool:
-    """Whether somebody counts in the file."""
+    """Whether the counter in the file increases."""
     deadline = time.monotonic() + FRESH_S
     while time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -175,7 +175,7 @@ def _write(file: int, page: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The process that the lock's file names; nothing while the file is written."""
+    """The content of the lock's file, which names the process; empty while the file is written."""
     with suppress(OSError, ValueError):
         page = json.loads(path.read_text(encoding="utf-8"))
         return page if isinstance(page, dict) else {}

@@ -1,7 +1,7 @@
-"""The reason why a host ended itself, left to its successor in a file that needs no more room on the disk.
+"""The reason why a host ended itself, left to its successor in a preallocated file.
 
-The file has its whole size from the host's first start on, and the words are written over what stands there: a disk
-that is full has no room for another file, nor for a longer one, and then that is the reason to report.
+The file has its full size from the host's first start on, and the words overwrite its content: a full disk has no room
+for another file, nor for a longer one, and then exactly that is the reason to report.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cluster.live.injection import LastWords
 
 FILE_BYTES: Final = 4_096
 MAX_CHARACTERS: Final = 650
-"""Of a reason, which needs up to six bytes a character: so many has a control character that JSON escapes."""
+"""Limit of a reason. A character needs up to six bytes: the length of a control character that JSON escapes."""
 
 
 def reserve(path: Path) -> None:
-    """Make room for the words of a host, unless a host before it did. Raises :class:`OSError`."""
+    """Preallocate the file for a host's words, unless it exists already. Raises :class:`OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         missing = FILE_BYTES - os.fstat(file.fileno()).st_size
@@ -31,7 +31,7 @@ def reserve(path: Path) -> None:
 
 
 def write(path: Path, words: LastWords) -> None:
-    """Put the words in the room that was made for them. Raises :class:`OSError`."""
+    """Write the words into the preallocated file. Raises :class:`OSError`."""
     content = msgspec.json.encode(replace(words, reason=words.reason[:MAX_CHARACTERS]))
     with path.open("r+b", buffering=0) as file:
         file.write(content.ljust(FILE_BYTES))
@@ -39,7 +39,7 @@ def write(path: Path, words: LastWords) -> None:
 
 
 def read(path: Path) -> LastWords | None:
-    """The words of the process before; ``None`` if it left none, was killed as it wrote, or had no folder."""
+    """The words of the previous process; ``None`` if it left none, was killed while writing, or had no folder."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LastWords)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):

@@ -1,16 +1,16 @@
 """Stops a process for as long as this program's standard input stays open, and resumes it then.
 
 Run as ``python pause_holder.py PIDFD`` with an inherited descriptor of the process, so that another process that gets
-its id later is never touched. It prints a line once it has sent SIGSTOP. The process that runs it holds the other end
-of its input: when that one ends, in whatever way, the stopped process is resumed. It imports nothing of ours, so that
-it starts in milliseconds and depends on nothing that a fault may have broken.
+its id later is never touched. It prints a line once it has sent SIGSTOP. Its parent holds the other end of its input:
+when the parent ends, in whatever way, the stopped process is resumed. It imports no module of ours, so that it starts
+in milliseconds and depends on nothing that a fault may have broken.
 """
 
 import signal
 import sys
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a terminal sends to all must not end this process before those that hold its input."""
+"""Signals that a terminal sends to its whole group must not end this process before the holders of its input."""
 
 
 def main(descriptor: int) -> None:
@@ -22,7 +22,7 @@ def main(descriptor: int) -> None:
         sys.stdin.buffer.read()
         signal.pidfd_send_signal(descriptor, signal.SIGCONT)
     except ProcessLookupError:
-        pass  # it was killed meanwhile
+        pass  # the stopped process was killed meanwhile
 
 
 if __name__ == "__main__":

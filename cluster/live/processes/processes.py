@@ -1,9 +1,9 @@
 """Processes of this machine: found, watched and ended, never by name alone.
 
-A process is known by its id, its start time, and the namespace in which it has that id, so that no other process with
-the same id is taken for it: not one that got the id later, and not one of another machine or container. Two containers
-of a machine have one boot time, and the same few ids. The ids of threads are not ids of processes: :func:`find` refuses
-them, though the kernel would deliver signals to them.
+A process is identified by its id, its start time, and its pid namespace, so that no other process with the same id is
+taken for it: not one that got the id later, and not one of another machine or container. Two containers of a machine
+have the same boot time, and the same few ids. Thread ids are not process ids: :func:`find` refuses them, though the
+kernel would deliver signals to them.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ POLL_S: Final = 0.05
 REMOVAL_ATTEMPTS: Final = 5
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-"""Of this machine since its last start; the same in all its containers."""
+"""Identifies this boot of the machine; the same in all its containers."""
 
 
 def _namespace_of(pid: int | str) -> str:
-    """The namespace of a process, by the id that it has here: another one on every machine and after every boot.
+    """The pid namespace of a process with a local id: different on every machine and after every boot.
 
-    Raises :class:`OSError` if it has ended, or belongs to somebody else.
+    Raises :class:`OSError` if the process has ended, or belongs to another user.
     """
     return f"{BOOT_ID} {os.readlink(f'/proc/{pid}/ns/pid')}"
 
 
 NAMESPACE: Final = _namespace_of("self")
-"""Of this process, and of all that it sees but those of containers."""
+"""Namespace of this process, and of all that it sees except processes in containers."""
 
 
 class Process(NamedTuple):
-    """A process that runs, or ran. It is looked for, and gets signals, in its own namespace alone."""
+    """A process that runs, or ran. It is looked up, and signalled, only in its own namespace."""
 
     pid: int
     started: int
     """Clock ticks since boot: unlike a time since the epoch, the same in every process, even if the clock is set."""
     namespace: str = NAMESPACE
-    """The one in which ``pid`` is its id."""
+    """The namespace in which ``pid`` is its id."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it still runs; a process that ended and was not waited for does not."""
+        """Whether the process still runs; a zombie does not."""
         return find(self.pid) == self
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it runs and is stopped (state T)."""
+        """Whether the process runs and is stopped (state T)."""
         with suppress(psutil.Error):
             return self.is_running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
         return False
@@ -73,10 +73,10 @@ class Process(NamedTuple):
 
     @contextmanager
     def handle(self) -> Iterator[int | None]:
-        """A descriptor of this very process, whoever gets its id later; ``None`` if it does not run."""
+        """A descriptor of exactly this process, even if its id is reused; ``None`` if it does not run."""
         try:
             descriptor = os.pidfd_open(self.pid)
-        except OSError:  # there is none, or the id is a thread's
+        except OSError:  # no such process, or the id of a thread
             yield None
             return
         try:
@@ -89,11 +89,11 @@ class Use(NamedTuple):
     """The resources that a process uses."""
 
     memory_bytes: int
-    """Resident."""
+    """Resident memory."""
     cpu_seconds: float
-    """Of all its threads, since it started."""
+    """Processor time of all its threads, since it started."""
     open_files: int
-    """File descriptors."""
+    """Number of file descriptors."""
 
 
 def own_use() -> Use:
@@ -123,7 +123,7 @@ def with_argument(text: str) -> set[Process]:
 
 def using(folder: Path) -> set[Process]:
     """The processes of a Ray with this folder, except this one: those that write below it, and programs of Ray or of
-    this Python that were given it. Whoever reads there, such as somebody with a pager, is no part of it.
+    this Python that were given it. A process that only reads there, such as a pager, is not included.
     """
     return _identified(handle for handle in psutil.process_iter() if _uses(handle, folder))
 
@@ -136,7 +136,7 @@ def command(process: Process) -> str:
 
 
 def with_descendants(roots: Iterable[Process]) -> set[Process]:
-    """Processes, and all that they started, directly or not."""
+    """Processes with all their descendants."""
     found = set(roots)
     for root in list(found):
         with suppress(psutil.Error):
@@ -146,7 +146,7 @@ def with_descendants(roots: Iterable[Process]) -> set[Process]:
 
 
 def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
-    """Wait until all of them are gone, and kill those that still run then. Returns those that had to be killed."""
+    """Wait until all processes are gone, then kill the rest. Returns those that had to be killed."""
     left = [process for process in processes if process.is_running]
     deadline = time.monotonic() + patience_s
     while left and time.monotonic() < deadline:
@@ -158,7 +158,7 @@ def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
 
 
 def end_of(process: Process, patience_s: float) -> bool:
-    """Wait for the end of a process that may not be ours. Returns whether it has ended."""
+    """Wait for the end of a process that need not be a child. Returns whether it has ended."""
     deadline = time.monotonic() + patience_s
     while process.is_running and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -188,7 +188,7 @@ def _uses(handle: psutil.Process, folder: Path) -> bool:
 
 
 def _is_rays(program: Path) -> bool:
-    """Whether it is this Python, or a program that comes with Ray."""
+    """Whether a program is this Python, or comes with Ray."""
     found = importlib.util.find_spec("ray")
     folders = [] if found is None else list(found.submodule_search_locations or ())
     return program == Path(sys.executable).resolve() or any(map(program.is_relative_to, folders))
@@ -201,13 +201,13 @@ def _has_argument(handle: psutil.Process, text: str) -> bool:
 
 
 def _identified(handles: Iterable[psutil.Process]) -> set[Process]:
-    """Those that run in the namespace of this process, without this one."""
+    """The processes in the namespace of this process, without this one."""
     found = {find(handle.pid) for handle in handles if handle.pid != os.getpid() and _is_here(handle.pid)}
     return {process for process in found if process is not None}
 
 
 def _is_here(pid: int) -> bool:
-    """Whether a process is in the namespace of this one: a container's are seen from outside, too."""
+    """Whether a process is in the namespace of this one: processes in containers are visible from outside, too."""
     with suppress(OSError):  # it ended, or belongs to another user
         return _namespace_of(pid) == NAMESPACE
     return False

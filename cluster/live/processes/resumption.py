@@ -1,8 +1,8 @@
-"""The note of who resumed a paused host: an order of the driver, or the end of those who had paused it.
+"""Notes that a paused host was resumed on purpose, not by the end of the process that had paused it.
 
-A host that is paused on purpose cannot renew its lease (:mod:`cluster.live.host.lease`). Whoever resumes it in good
-order writes the time into a file before that, and the lease counts from there. A pause that ends since the driver or
-the signals of the node are gone leaves no note.
+A host that is paused on purpose cannot renew its lease (:mod:`cluster.live.host.lease`). A process that resumes
+it in good order first writes the time into a file, and the lease counts from that time. A pause that ends because the
+driver or the signal actor of the node is gone leaves no note.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ SUFFIX: Final = ".resumed"
 
 
 def boot_seconds() -> float:
-    """Seconds since the machine was started, with those in which it was suspended: the same in all its processes."""
+    """Seconds since the machine was started, including suspensions: the same in all its processes."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def note_file(data_folder: Path, host: int) -> Path:
-    """Where the resumption of a host is noted, in the folder of the validators' data."""
+    """The file that notes the resumption of a host, in the folder of the validators' data."""
     return data_folder / f"host-{host}{SUFFIX}"
 
 
@@ -32,9 +32,9 @@ def note(path: Path) -> None:
 
 
 def noted(path: Path) -> float | None:
-    """When that was last, in :func:`boot_seconds`; ``None`` if there is no note that is to be believed."""
+    """The last noted time, in :func:`boot_seconds`; ``None`` without a credible note."""
     try:
         resumed_s = float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return resumed_s if resumed_s <= boot_seconds() else None  # else from before the machine's last start
+    return resumed_s if resumed_s <= boot_seconds() else None  # otherwise from before the machine's last start

@@ -1,7 +1,7 @@
 """Signals to the processes of one machine: kill, pause and resume.
 
-A small program of its own (:mod:`cluster.live.processes.pause_holder`) stops a process, and resumes it when this
-process ends, in whatever way: no process stays stopped.
+A small separate program (:mod:`cluster.live.processes.pause_holder`) stops a process, and resumes it when this process
+ends, in whatever way: no process stays stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POLL_S: Final = 0.005
 RAYLET: Final = "raylet"
 """Program of the process that starts all others of a Ray node."""
 END_AFTER_S: Final = 0.2
-"""A node that is ended says so first."""
+"""Delay of the end of a node, so that its answer is sent first."""
 
 
 class ProcessSignals:
@@ -36,7 +36,7 @@ class ProcessSignals:
     def __init__(self) -> None:
         self._pause_holders: dict[Process, subprocess.Popen[bytes]] = {}
         self._notes: dict[Process, Path] = {}
-        """Where the resumption of a paused process is to be noted."""
+        """Files that note the resumption, keyed by paused process."""
 
     def kill(self, process: Process) -> bool:
         """Send SIGKILL. Returns whether the process still ran."""
@@ -76,7 +76,7 @@ class ProcessSignals:
         if holder is None:
             return
         if resumed is not None:
-            with suppress(OSError):  # without a place for the note its lease goes on as if nothing had happened
+            with suppress(OSError):  # without the note its lease goes on as if it was never paused
                 resumption.note(resumed)
         assert holder.stdin is not None and holder.stdout is not None
         holder.stdin.close()
@@ -105,13 +105,13 @@ class NodeSignals(ProcessSignals):
         super().__init__()
         parent = processes.find(os.getppid())
         self._raylet = parent if parent is not None and processes.command(parent) == RAYLET else None
-        """Of this node. If it ends, this process gets another parent, which may be the raylet of another Ray."""
+        """Raylet of this node. If it ends, this process gets another parent, which may be the raylet of another Ray."""
 
     def end_node(self, kills: bool) -> bool | None:
-        """End the node: with ``kills`` every process of it gets a SIGKILL, the others first, so that nothing is tidied
-        up; else Ray ends the node in good order. Returns whether all other workers are gone; the rest follows at once.
+        """End the node: with ``kills`` by SIGKILL to each of its processes, the raylet last, so that nothing is cleaned
+        up; else in good order by Ray. Returns whether all other workers are gone; the rest follows at once.
 
-        Without its raylet nothing gets a signal, and it returns ``None``.
+        If the raylet is gone, sends no signal and returns ``None``.
         """
         raylet = self._raylet
         if raylet is None or not raylet.is_running:
@@ -119,7 +119,7 @@ class NodeSignals(ProcessSignals):
         if not kills:
             raylet.send(signal.SIGTERM)
             return False
-        raylet.send(signal.SIGSTOP)  # else it ends, and this process with it, once it misses one of its agents
+        raylet.send(signal.SIGSTOP)  # else it ends, and this process with it, once one of its agents is missing
         others = processes.with_descendants([raylet]) - {raylet, processes.own()}
         processes.end(others, 0.0)
         left = processes.end(others, PATIENCE_S)

@@ -1,9 +1,9 @@
-"""Time since the epoch, of which all processes of a run on one machine have the same, whatever its wall clock does.
+"""Time since the epoch that is the same in all processes of a run on one machine, even if the wall clock is set.
 
 A run is judged by times that several processes note: the driver when faults begin and end, hosts when blocks become
 final. If the machine's wall clock is set meanwhile, times before and after that are not comparable. So a process reads
-the wall clock once, and counts from there in the time since the machine was started. The driver hands its reading on:
-to hosts by :data:`CLOCK_VARIABLE`, and to another driver with the run. A process on another machine reads the wall
+the wall clock once, and from then on adds the time since the machine was started. The driver passes its reading on: to
+hosts by :data:`CLOCK_VARIABLE`, and to another driver with the run. A process on another machine reads the wall
 clock of that machine when it starts.
 """
 
@@ -18,26 +18,26 @@ from cluster.live.processes.processes import BOOT_ID
 from cluster.live.processes.resumption import boot_seconds
 
 CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
-"""Of the environment of a process: the reading of another one (:attr:`SteadyClock.reading`)."""
+"""Environment variable with the reading of another process (:attr:`SteadyClock.reading`)."""
 
 
 class SteadyClock:
     """The clock of this process."""
 
     def __init__(self, reading: str = "") -> None:
-        """With the reading of another process, if that is of this machine."""
+        """``reading`` is that of another process, used if it is on this machine."""
         self._offset_s: float
-        """Of the epoch, to the time since the machine was started."""
+        """Difference between the time since the epoch and the time since the machine was started."""
         self.read()
         self.take_over(reading)
 
     def read(self) -> None:
-        """Read the wall clock anew: a run begins."""
+        """Read the wall clock again: a run begins."""
         self._offset_s = time.time() - boot_seconds()
 
     @property
     def reading(self) -> str:
-        """For another process: of which machine it is, since its last start, and the offset in seconds."""
+        """The reading for another process: the machine's boot id, and the offset in seconds."""
         return f"{BOOT_ID} {self._offset_s!r}"
 
     def take_over(self, reading: str) -> None:
