@@ -9,7 +9,7 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 PORTS_VARIABLE: Final = "STAMPEDE_PORTS"
-"""Environment variable with the ports that validators may listen at, ``FIRST-LAST``; any free ones without it."""
+"""Environment variable with the ports on which validators may listen, ``FIRST-LAST``; by default any free ones."""
 ANY_PORT: Final = range(1)
 MAX_PORT: Final = 65_535
 
@@ -19,16 +19,16 @@ class Served:
     """The address of a live testnet, unless Ray has several nodes: then hosts listen at their nodes' addresses."""
 
     bind: str = LOOPBACK
-    """An address of the machine: of the testnet's own endpoint, of the validators' pages and of their streams."""
+    """Address of the machine for the testnet's own endpoint, the validators' pages and their streams."""
     port: int = 0
-    """Of the testnet's own endpoint; 0 is a free one."""
+    """Port of the testnet's own endpoint; 0 means a free one."""
 
     def __str__(self) -> str:
         return f"{self.bind}, {f'port {self.port}' if self.port else 'a free port'}"
 
 
 def listening_address(text: object) -> str:
-    """An address to listen at that others can use. Raises :class:`ValueError`."""
+    """Parse an address to listen at that other machines can reach. Raises :class:`ValueError`."""
     try:
         address = IPv4Address(text if isinstance(text, str) else "")
     except AddressValueError:
@@ -39,7 +39,7 @@ def listening_address(text: object) -> str:
 
 
 def ports_from(environment: Mapping[str, str]) -> range:
-    """The ports to try, in this order; port 0 stands for a free one. Raises :class:`ValueError`."""
+    """The ports to try, in this order; port 0 means a free one. Raises :class:`ValueError`."""
     given = environment.get(PORTS_VARIABLE)
     if not given:
         return ANY_PORT

@@ -1,19 +1,19 @@
-"""HTTP connections whose cost is bounded, whatever their clients do: uvicorn's protocol with limits of our own.
+"""HTTP connections whose cost is bounded, whatever their clients do: uvicorn's protocol with additional limits.
 
-* Headers must be complete :data:`MAX_HEADER_SECONDS` after the connection was made or the last answer was given, else
+* Headers must be complete :data:`MAX_HEADER_SECONDS` after the connection was opened or the last answer was sent, else
   the answer is 408. A client that sent nothing is not answered.
-* At most :data:`MAX_CONNECTIONS` stand at a time. One more closes one that has its answer already, else the one that
+* At most :data:`MAX_CONNECTIONS` are open at a time. One more closes one that already has its answer, else the one that
   has waited longest for headers, else the one that has been sending its body for longest; if there is none, the new one
   is answered 503.
 * A client may end its side of the connection (a half-closed connection): it gets its answer. A request that ends in the
   middle is answered 400.
-* An answer that comes before the body was read closes the connection, slowly: what still arrives is dropped for
-  :data:`MAX_LINGER_SECONDS` and up to :data:`MAX_DROPPED_BYTES`, because closing at once would take the answer from a
+* An answer before the body was read closes the connection, slowly: further input is dropped for
+  :data:`MAX_LINGER_SECONDS` and up to :data:`MAX_DROPPED_BYTES`, because closing at once would lose the answer for a
   client that still sends.
 * A client that takes less than :data:`MIN_TAKEN_BYTES` of its answer in :data:`MAX_WRITE_SECONDS` loses the connection.
-* What all clients have not taken yet is :data:`MAX_UNTAKEN_BYTES` at most, but for a single answer. Beyond, whoever has
-  been slow for longest loses the connection.
-* What is no HTTP is answered like every other error: one JSON line.
+* Unsent answers of all clients are at most :data:`MAX_UNTAKEN_BYTES`, except for a single answer. Beyond that, the
+client that has been slow for longest loses the connection. * Input that is not HTTP is answered like every other error:
+one JSON line.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
 
 h11: Final[Any] = vars(h11_impl)["h11"]
-"""The library with whose states uvicorn's protocol says how far a conversation is."""
+"""The library that uvicorn's protocol uses for the states of a connection."""
 
 MAX_CONNECTIONS: Final = 256
-"""Of one server."""
+"""Limit per server."""
 MAX_HEADER_SECONDS: Final = 10.0
 MAX_UNREAD_BODY_SECONDS: Final = 20.0
-"""Time for the rest of a body that no page reads, once the answer was given."""
+"""Time for the rest of a body that no page reads, after the answer."""
 MAX_LINGER_SECONDS: Final = 2.0
 MAX_WRITE_SECONDS: Final = 30.0
 MIN_TAKEN_BYTES: Final = 64 * 1024
-"""The least that a client takes in :data:`MAX_WRITE_SECONDS`."""
+"""The minimum that a client must take in :data:`MAX_WRITE_SECONDS`."""
 MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
-"""Of the answers of one server."""
+"""Limit of unsent bytes of all answers per server."""
 MAX_DROPPED_BYTES: Final = 32 * 1024 * 1024
 JSON: Final = "application/json"
 
@@ -52,7 +52,7 @@ def error_body(reason: object) -> bytes:
 
 
 class _Transport:
-    """A connection's transport, except that it is closed as ``close`` does it."""
+    """A connection's transport, except that ``close`` closes it."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self._transport = transport
@@ -69,19 +69,19 @@ class Connection(H11Protocol):
         super().__init__(*arguments, **options)
         self._socket: asyncio.Transport
         self._awaited: tuple[object, object] | None = None
-        """The input that the client is to send: the state of the conversation, and the request before or concerned."""
+        """The input that the client must send: the state of the connection, and the previous or current request."""
         self._deadline: asyncio.TimerHandle | None = None
-        """When it is due."""
+        """Timer for when the awaited input is due."""
         self._due_s = 0.0
-        """The same, by a finer clock: that of the loop counts milliseconds, in which several connections can begin."""
+        """The same time on a finer clock: several connections can begin within a millisecond, the loop's resolution."""
         self._abort_timer: asyncio.TimerHandle | None = None
-        """While the client has to take something: when it is looked whether it does."""
+        """Timer for the next check that the client takes its answer, while there is one to take."""
         self._slow_since: float | None = None
-        """Since when an answer waits for the client to take it, by the loop's clock; ``None`` if none does."""
+        """Time since which an answer waits for the client to take it, by the loop's clock; ``None`` if none does."""
         self._sends_since: float | None = None
-        """Since when the client sends a body, by the loop's clock; ``None`` if it does not."""
+        """Time since which the client sends a body, by the loop's clock; ``None`` if it does not."""
         self._has_ended = False
-        """The client sends nothing any more."""
+        """Whether the client has closed its sending side."""
         self._is_closing = False
         self._dropped_bytes = 0
 
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
             self._socket.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client sends nothing any more. True keeps the connection open for the answer that it waits for."""
+        """The client has closed its sending side. ``True`` keeps the connection open for a pending answer."""
         if self._is_closing:
             return False
         self._has_ended = True
@@ -118,7 +118,7 @@ class Connection(H11Protocol):
         return self._has_work and not self._is_closing
 
     def _refuse_part(self) -> None:
-        """Nothing more comes: refuse a request that has begun, unless it has to wait for the answers before it."""
+        """After the end of input, refuse an incomplete request, unless it must wait for earlier answers."""
         if self.conn.their_state is h11.SEND_BODY and not self.cycle.response_started:
             self._refuse(400, "the connection ended in the middle of the body")
         elif self.conn.their_state is h11.IDLE and self._has_begun:
@@ -154,7 +154,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP; called while the error is being handled that says why."""
+        """Answer input that is not HTTP; called in the handler of the error that has the reason."""
         error = sys.exception()
         reason = error if isinstance(error, h11.RemoteProtocolError) else msg
         self._refuse(431 if getattr(error, "error_status_hint", 400) == 431 else 400, f"no HTTP request: {reason}")
@@ -167,19 +167,19 @@ class Connection(H11Protocol):
 
     @property
     def _has_begun(self) -> bool:
-        """Part of a request's headers is there."""
+        """Whether part of a request's headers has arrived."""
         return bool(self.conn.trailing_data[0])
 
     @property
     def _has_work(self) -> bool:
-        """A request waits for its answer, or for the rest of it."""
+        """Whether a request waits for its answer, or for the rest of it."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
     # --- limits -------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Set the deadline of the input that the client is to send; input that was due before keeps its deadline."""
+        """Set the deadline of the input that the client must send; input that was already due keeps its deadline."""
         state = self.conn.their_state
         if state is not h11.SEND_BODY:
             self._sends_since = None
@@ -199,14 +199,14 @@ class Connection(H11Protocol):
             self._due_s = time.monotonic() + seconds
 
     def _give_up(self) -> None:
-        """The client did not send in time what it owes."""
+        """The client did not send the awaited input in time."""
         if self.conn.their_state is h11.IDLE and self._has_begun:
             self._refuse(408, f"the headers took longer than {MAX_HEADER_SECONDS:g} seconds")
         else:
             self._close()
 
     def _make_room(self) -> None:
-        """Keep to the number of connections."""
+        """Enforce the limit of connections."""
         if len(self.connections) <= MAX_CONNECTIONS:
             return
         others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
@@ -218,9 +218,9 @@ class Connection(H11Protocol):
 
     @property
     def dispensable(self) -> tuple[int, float] | None:
-        """The rank among the connections that make room for another, the least first; ``None`` if this must not.
+        """The rank among the connections to close for a new one, lowest first; ``None`` if this one must stay.
 
-        Whoever has its answer goes first; then who is waited for, headers before bodies, the one that is longest.
+        First come connections that have their answer, then those that await headers, then bodies, the oldest first.
         """
         sends_on = self._sends_since is not None and not self._has_work
         if self._is_closing or sends_on:
@@ -243,7 +243,7 @@ class Connection(H11Protocol):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection once the client took what it was sent, in bounded time."""
+        """Close the connection once the client has taken its answer, in bounded time."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -262,19 +262,19 @@ class Connection(H11Protocol):
             self._socket.write_eof()
 
     def _await_taking(self) -> None:
-        """Give the client time to take some of what it was sent."""
+        """Give the client time to take some of its answer."""
         left = self._socket.get_write_buffer_size()
         self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._look_at_taken, left)
 
     def _look_at_taken(self, left_before: int) -> None:
-        """Whoever took enough meanwhile gets as much time again."""
+        """A client that took enough meanwhile gets the same time again."""
         if left_before - self._socket.get_write_buffer_size() < MIN_TAKEN_BYTES:
             self._socket.abort()
         else:
             self._await_taking()
 
     def _bound_untaken(self) -> None:
-        """Drop who has been slow for longest, until the others leave few enough bytes untaken."""
+        """Drop the slowest clients, longest first, until the unsent bytes are within the limit."""
         slow = [other for other in self.connections if isinstance(other, Connection) and other._slow_since is not None]
         untaken = sum(other._socket.get_write_buffer_size() for other in slow)
         for other in sorted(slow, key=lambda each: each._slow_since or 0.0):

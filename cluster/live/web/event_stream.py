@@ -1,12 +1,12 @@
 """Streams of a validator's events (server-sent events): what watchtowers subscribe to.
 
-A subscription that begins in the past first reads pages of events, like anybody; once it has come to the newest block,
-it is fed. A block's events are read once for all subscriptions, and only while there are some.
+A subscription that begins in the past first reads pages of events, like any client; once it has caught up with the
+newest block, events are pushed to it. A block's events are read once for all subscriptions, and only if there are any.
 
-A subscriber never slows the validator down, nor takes more memory than :data:`MAX_WAITING_BYTES`: one that lets more
-wait is told ``end`` with the place to go on from, and its stream ends. At most :data:`MAX_STREAMS` stand at a time; no
-client has more of them than its share (:mod:`cluster.live.web.shares`). A stream without news gets a comment every
-:data:`HEARTBEAT_SECONDS`, by which a connection shows that it is dead.
+A subscriber never slows the validator down, nor takes more memory than :data:`MAX_WAITING_BYTES`: one with a larger
+backlog gets ``end`` with the cursor to resume from, and its stream ends. At most :data:`MAX_STREAMS` are open at a
+time; no client has more of them than its share (:mod:`cluster.live.web.shares`). A stream without news gets a comment
+every :data:`HEARTBEAT_SECONDS`, which detects dead connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 MAX_STREAMS: Final = 32
 MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Of the events of a block and a subscription; a single event may be longer if no other waits."""
+"""Limit of waiting events per block and subscription; a single event may be longer if no other waits."""
 HEARTBEAT_SECONDS: Final = 10.0
 TOO_SLOW: Final = "too slow"
 AT_REST: Final = "the validator is at rest"
@@ -38,21 +38,21 @@ NOT_THERE: Final = "this validator has no blocks as far down"
 
 
 class Subscription:
-    """One subscriber's part of the events. Made by :meth:`EventHub.subscribe`; :meth:`messages` is what it is sent."""
+    """One subscriber's events. Made by :meth:`EventHub.subscribe`; :meth:`messages` are the messages to send."""
 
     def __init__(self, hub: EventHub, client: str, start: Cursor | None, wanted: EventFilter) -> None:
         self.hub = hub
         self.client = client
         self._wanted = wanted
         self._next = start
-        """The place that the subscriber has come to; ``None`` until it is fed, for one that begins with what comes."""
+        """The subscriber's cursor; ``None`` for one that begins with the next block, until events are pushed."""
         self._waiting: deque[tuple[Cursor, bytes]] = deque()
         self._waiting_bytes = 0
         self._news = asyncio.Event()
         self._end: str | None = None
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """The messages of the stream, up to its end."""
+        """The messages of the stream, until its end."""
         yield b": events\n\n"
         async for message in self._past():
             yield message
@@ -69,7 +69,7 @@ class Subscription:
                 yield b": nothing new\n\n"
 
     async def _past(self) -> AsyncIterator[bytes]:
-        """The events up to those that others are fed with."""
+        """The past events, up to those that are pushed to others."""
         while self._end is None and not self.hub.is_at(self._next):
             assert self._next is not None
             try:
@@ -85,7 +85,7 @@ class Subscription:
             self._next = Cursor.parse(page["next"])
 
     def _message(self, place: Cursor, data: bytes) -> bytes:
-        """An event, and the place behind it as its id, from which the client continues."""
+        """An event, with the cursor after it as its id, from which the client resumes."""
         self._next = Cursor(place.height, place.number + 1)
         return f"id: {self._next}\ndata: ".encode() + data + b"\n\n"
 
@@ -104,7 +104,7 @@ class Subscription:
         return self._wanted.takes(placed.event) and (self._next is None or placed.cursor >= self._next)
 
     def take(self, events: Sequence[tuple[PlacedEvent, bytes]]) -> None:
-        """A block's events. Those that are wanted wait to be sent; too many of them end the stream."""
+        """Queue those of a block's events that are wanted; too many of them end the stream."""
         for placed, data in events:
             if self._end is not None:
                 return
@@ -118,7 +118,7 @@ class Subscription:
             self._news.set()
 
     def end(self, reason: str) -> None:
-        """End the stream behind what waits."""
+        """End the stream after the queued events."""
         self._end = self._end or reason
         self._news.set()
 
@@ -131,22 +131,22 @@ class EventHub:
         read_block: Callable[[int], Awaitable[Sequence[PlacedEvent]]],
         read_page: Callable[[Cursor, EventFilter], Awaitable[Page | None]],
     ) -> None:
-        """``read_block`` gives the events of a final block, ``read_page`` a page of the past."""
+        """``read_block`` returns the events of a final block, ``read_page`` a page of past events."""
         self.read_page = read_page
         self._read_block = read_block
         self._subscriptions: dict[Subscription, bool] = {}
-        """Each, and whether it is fed."""
+        """All subscriptions, and whether events are pushed to each."""
         self._height = 0
-        """Of the newest final block."""
+        """Height of the newest final block."""
         self._fed_through = 0
-        """The newest block whose events were given to those that are fed."""
+        """Height of the newest block whose events were pushed."""
         self._feeding: asyncio.Task[None] | None = None
         self._end: str | None = None
 
     def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
         """A subscription of a client, by its address. Raises :class:`NoShare` if there are too many.
 
-        The first one of a client needs nothing but room.
+        The first one of a client needs only a free slot, not a share.
         """
         held, own = self.streams, sum(each.client == client for each in self._subscriptions)
         if held >= MAX_STREAMS:
@@ -158,11 +158,11 @@ class EventHub:
         return subscription
 
     def is_at(self, place: Cursor | None) -> bool:
-        """Whether somebody who has come to this place lacks nothing that was fed to others."""
+        """Whether a subscriber at this cursor has missed no event that was pushed."""
         return place is None or place.height > self._fed_through
 
     def feed(self, subscription: Subscription) -> None:
-        """From now on give it what comes."""
+        """From now on push events to a subscription."""
         self._subscriptions[subscription] = True
         if self._end is not None:
             subscription.end(self._end)
@@ -171,7 +171,7 @@ class EventHub:
         self._subscriptions.pop(subscription, None)
 
     def note_final(self, height: int) -> None:
-        """A block is final, and can be read."""
+        """Note that a block is final, and can be read."""
         self._height = max(self._height, height)
         if self._feeding is None or self._feeding.done():
             if self._fed:
@@ -180,7 +180,7 @@ class EventHub:
                 self._fed_through = self._height
 
     async def _feed(self) -> None:
-        """Give those that are fed all blocks up to the newest one."""
+        """Push the events of all blocks up to the newest one."""
         while self._fed_through < self._height:
             try:
                 placed = await self._read_block(self._fed_through + 1)
@@ -199,7 +199,7 @@ class EventHub:
         return [subscription for subscription, is_fed in self._subscriptions.items() if is_fed]
 
     async def close(self) -> None:
-        """Feed what there is, then end every stream; one that comes later ends with the newest block."""
+        """Push the remaining events, then end every stream; a later stream ends with the newest block."""
         if self._feeding is not None:
             await self._feeding
         self._end_all(AT_REST)
@@ -215,7 +215,7 @@ class EventHub:
 
 
 class EventStream(StreamingResponse):
-    """The answer that is a stream."""
+    """A streaming response with a subscription's events."""
 
     def __init__(self, subscription: Subscription) -> None:
         headers = {"cache-control": "no-store"}

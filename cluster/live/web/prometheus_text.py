@@ -1,4 +1,4 @@
-"""Prometheus' text format: written, and the pages of many validators made one."""
+"""Prometheus' text format: writes it, and merges the pages of many validators."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _escape(text: str) -> str:
 
 
 def merge_pages(pages: Mapping[str, str], label: str) -> str:
-    """One page with every sample of ``pages``, by name, each with the name of its page as another label.
+    """One page with every sample of ``pages``, which are keyed by name; each sample has its page's name as ``label``.
 
-    Each metric stands once, with the description that came first. Lines that are no samples are left out.
+    Each metric appears once, with its first description. Lines that are not samples are left out.
     """
     families: defaultdict[str, tuple[dict[str, str], list[str]]] = defaultdict(lambda: ({}, []))
-    """By metric: its description and type, and its samples."""
+    """Description and type, and samples, keyed by metric."""
     for name, page in pages.items():
         for line in page.splitlines():
             if match := _DESCRIBED.fullmatch(line):

@@ -1,6 +1,6 @@
-"""The common part of every HTTP server of a testnet: bounded requests, one-line errors, a server without surprises.
+"""The common part of every HTTP server of a testnet: bounded requests and one-line errors.
 
-Whatever a client sends, the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500
+To any request the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500
 without its traceback, which goes to the log. Bodies and requests in flight are bounded; so are connections
 (:mod:`cluster.live.web.connections`).
 """
@@ -32,28 +32,28 @@ from validator.node.executor.queries import AMOUNT_FIELDS
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
-"""Of the request line and the headers."""
+"""Limit of the request line and the headers."""
 MAX_INCOMPLETE_BYTES: Final = MAX_HEADER_BYTES + 2 * 1024
-"""Of a head that arrives in pieces: the parser refuses it when it is longer. It counts what separates headers, too."""
+"""The parser's limit for a head that arrives in pieces. It counts the separators of headers, too."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_REQUESTS_IN_FLIGHT: Final = 128
-"""One more turns away the one whose body has been arriving for longest; if none arrives, it is turned away itself."""
+"""One more request ends the one whose body has been arriving for longest, or is refused itself if none arrives."""
 MAX_ARRIVING_BYTES: Final = 128 * 1024 * 1024
-"""Of all bodies that have not arrived to their end, but for a single one."""
+"""Limit of all incomplete bodies together, except for a single one."""
 MAX_BODY_SECONDS: Final = 20.0
-"""A client that takes longer to send its body is turned away."""
+"""A client that takes longer to send its body is refused."""
 MAX_SHUTDOWN_SECONDS: Final = 2
-"""Requests may still run for so long once the server is closed."""
+"""How long requests may still run once the server is closed."""
 LISTEN_BACKLOG: Final = 512
 MAX_CLIENTS: Final = 1_024
-"""Clients whose rates are remembered."""
+"""Limit of clients whose rates are remembered."""
 
 MESSAGEPACK: Final = "application/msgpack"
 ARRIVING: Final = "stampede.arriving"
 """The key of a server's :class:`ArrivingBodies` in a request's scope."""
 TOO_MANY_WAITING: Final = "too many requests waiting"
 CLOSE_CONNECTION: Final = {"connection": "close"}
-"""Header of an answer to a body that was not read to its end."""
+"""Header of an answer to a body that was not read completely."""
 
 Page = dict[str, Any]
 AMOUNTS: Final = ("number", "text")
@@ -65,7 +65,7 @@ class Rate(NamedTuple):
 
     a_second: float
     burst: int
-    """So many at once after a quiet time."""
+    """Requests allowed at once after a quiet time."""
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -86,7 +86,7 @@ def build_application(
 ) -> ASGIApp:
     """An application of ``(method, path, endpoint)``; ``requests`` counts answers by route and status.
 
-    Each client, by its address, may send requests at ``rate``. ``clock`` gives seconds.
+    Each client, by its address, may send requests at ``rate``. ``clock`` returns seconds.
     """
     application = Starlette(
         routes=[Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in table],
@@ -103,7 +103,7 @@ def build_application(
 
 
 def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint, with an answer for what it does not expect: a client that went away, and a bug."""
+    """The endpoint, which also handles a client that went away, and a bug."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -125,11 +125,11 @@ def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
 async def read_body(request: Request) -> bytes:
     """The whole body, or an error with status 413 (too large) or 408 (too slow).
 
-    One whose length is stated is refused before anything of it is read, any other as soon as it is too long.
+    A body with a stated length is refused before any of it is read, any other as soon as it is too long.
     """
     stated = request.headers.get("content-length", "")
     chunks: list[bytes] = []
-    size = int(stated) if stated else 0  # the server refuses what is no number
+    size = int(stated) if stated else 0  # the server refuses a length that is not a number
     if size <= MAX_BODY_BYTES:
         size = 0
         arriving: ArrivingBodies = request.scope[ARRIVING]
@@ -156,21 +156,21 @@ async def read_body(request: Request) -> bytes:
 
 
 class ArrivingBodies:
-    """The bodies that a server is receiving. Clients that send slowly or never end must not keep others out."""
+    """The bodies that a server is receiving. Clients that send slowly or never end must not block others."""
 
     def __init__(self) -> None:
         self.sizes: dict[asyncio.Timeout, int] = {}
-        """Bytes so far, by the time limit of each; the one that began first comes first."""
+        """Bytes received so far, keyed by the time limit of each body; the oldest body is first."""
 
     def note(self, limit: asyncio.Timeout, size: int) -> None:
-        """More of a body has come. The oldest others are turned away while all are too large together."""
+        """Note the size of a growing body. The oldest others are refused while all are too large together."""
         if limit in self.sizes:
             self.sizes[limit] = size
         while sum(self.sizes.values()) > MAX_ARRIVING_BYTES and self.drop_oldest(but=limit):
             pass
 
     def drop_oldest(self, but: asyncio.Timeout | None = None) -> bool:
-        """Turn the oldest away; whether there was one."""
+        """Refuse the oldest body, except ``but``. Returns whether there was one."""
         oldest = next((limit for limit in self.sizes if limit is not but and not limit.expired()), None)
         if oldest is None:
             return False
@@ -192,7 +192,7 @@ def messagepack_response(value: object) -> Response:
 
 
 def page_response(request: Request, page: Page | None, reason: str = "") -> Response:
-    """A page as JSON, its amounts as the query's ``amounts`` asks; 404 for ``reason`` if there is none."""
+    """A page as JSON, with amounts in the form of the query's ``amounts``; 404 for ``reason`` if there is none."""
     amounts = request.query_params.get("amounts", AMOUNTS[0])
     if amounts not in AMOUNTS:
         raise HTTPException(400, f"amounts: expected {' or '.join(AMOUNTS)}, got {amounts[:64]!r}")
@@ -202,7 +202,7 @@ def page_response(request: Request, page: Page | None, reason: str = "") -> Resp
 
 
 def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
-    """The same page with decimal texts for the numbers under the names of amounts."""
+    """The same page with decimal texts for numbers in amount fields."""
     match value:
         case dict():
             return {name: _amounts_as_text(item, is_amount or name in AMOUNT_FIELDS) for name, item in value.items()}
@@ -215,7 +215,7 @@ def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
 
 
 def client_of(scope: Mapping[str, Any]) -> str:
-    """The address of a request's client, of a request or its scope; empty if it is unknown."""
+    """The address of the client of a request or its scope; empty if it is unknown."""
     client = scope.get("client")
     return client[0] if client else ""
 
@@ -230,7 +230,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 class _RequestLimit:
-    """Turns requests away while too many are in flight or a client sends too many, and counts all of them."""
+    """Refuses requests while too many are in flight or a client sends too many, and counts all of them."""
 
     def __init__(
         self, application: ASGIApp, requests: Counter[tuple[str, int]], rate: Rate, clock: Callable[[], float]
@@ -262,7 +262,7 @@ class _RequestLimit:
             self._in_flight -= 1
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """The status and the reason with which a request is turned away, or ``None``."""
+        """The status and the reason with which a request is refused, or ``None``."""
         if not self._budgets.take(client_of(scope)):
             return 429, f"too many requests, expected at most {self._budgets.rate.a_second} a second"
         if self._in_flight >= MAX_REQUESTS_IN_FLIGHT and not self._arriving.drop_oldest():
@@ -273,20 +273,20 @@ class _RequestLimit:
 
 
 class ClientBudgets:
-    """The requests that each client may still make: a bucket for each client, which fills at a steady rate.
+    """The requests that each client may still make: a token bucket per client.
 
-    As many clients as :data:`MAX_CLIENTS` are remembered; the one that was quiet for longest is forgotten first, and
-    begins with a full bucket when it comes again.
+    Up to :data:`MAX_CLIENTS` clients are remembered; the one that was quiet for longest is forgotten first, and starts
+    with a full bucket when it returns.
     """
 
     def __init__(self, rate: Rate, clock: Callable[[], float]) -> None:
         self.rate = rate
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """The content of a bucket and its time, by client; the most recent client is last."""
+        """The content of a bucket and its time, keyed by client; the most recent client is last."""
 
     def take(self, client: str) -> bool:
-        """Whether the client may make one more request; that one counts."""
+        """Whether the client may make one more request; counts that request."""
         now = self._clock()
         left, at = self._buckets.pop(client, (float(self.rate.burst), now))
         left = min(float(self.rate.burst), left + (now - at) * self.rate.a_second)
@@ -303,7 +303,7 @@ def _header_bytes(scope: Scope) -> int:
 
 
 def _route_of(scope: Scope) -> str:
-    """The request's route as a metrics label: never the path itself, whose values have no end."""
+    """The request's route as a metrics label: never the path itself, which has unbounded values."""
     route = scope.get("route")
     return route.path if isinstance(route, Route) else "other"
 
@@ -322,21 +322,21 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """``http://host:port``, without a slash at the end."""
+        """The base URL ``http://host:port``, without a trailing slash."""
         return f"http://{self.host}:{self.port}"
 
     async def close(self) -> None:
-        """Stop listening, let requests that run end (two seconds at most), close every connection."""
+        """Stop listening, let running requests end (two seconds at most), close every connection."""
         self._server.should_exit = True
         await self._task
 
 
 async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpServer:
-    """Serve the application on the running loop; returns once it listens. Port 0 stands for a free one.
+    """Serve the application on the running loop; returns once it listens. Port 0 means a free one.
 
-    No signal handlers, no access log. Raises :class:`OSError` if the address cannot be had.
+    No signal handlers, no access log. Raises :class:`OSError` if the address cannot be bound.
     """
-    # The socket's protocol is named because asyncio turns Nagle's algorithm off only if it is; else 40 ms an answer.
+    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -351,7 +351,7 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # what clients do wrong is not news
+        log_level="error",  # errors of clients are not worth logging
         access_log=False,
         server_header=False,
         backlog=LISTEN_BACKLOG,
@@ -377,7 +377,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the host's business."""
+        """Leave signals to the host."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

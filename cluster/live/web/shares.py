@@ -1,8 +1,8 @@
-"""Shares of a bounded room among clients: nobody fills it alone, and whoever comes later finds some of it free.
+"""Shares of a bounded capacity among clients: no client fills it alone, and later clients find some of it free.
 
-A client may hold at most :data:`MAX_OF_FREE` times what is left free (a dynamic threshold, as switches have for their
-buffers). So one client gets three quarters of a room, two get three sevenths each, and ``n`` of them leave one part in
-``3 n + 1``. Nothing is reserved for anybody, and what a client holds is never taken from it.
+A client may hold at most :data:`MAX_OF_FREE` times the free capacity (a dynamic threshold, as in switch buffers). So
+one client gets three quarters of the room, two get three sevenths each, and ``n`` of them leave one part in ``3 n +
+1``. Nothing is reserved for any client, and nothing is taken back from a client.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MAX_OF_FREE: Final = 3
 
 
 def fits_share(room: int, held: int, held_by_client: int, more: int) -> bool:
-    """Whether a client may hold ``more`` of a room, of which all clients together hold ``held``."""
+    """Whether a client may hold ``more`` of a capacity, of which all clients together hold ``held``."""
     return held_by_client + more <= MAX_OF_FREE * (room - held - more)
 
 
 class Amounts(NamedTuple):
-    """What a request for admission takes up while it waits."""
+    """The capacity that a request for admission takes while it waits."""
 
     requests: int
     transactions: int
@@ -29,25 +29,25 @@ class Amounts(NamedTuple):
 
 
 class NoShare(Exception):
-    """A client holds too much already. The message says of what."""
+    """A client holds too much already. The message names the resource."""
 
 
 class Shares:
-    """What each client holds of a room."""
+    """The share of a capacity that each client holds."""
 
     def __init__(self, room: Amounts) -> None:
         self._room = room
         self._held: dict[str, Counter[str]] = {name: Counter() for name in Amounts._fields}
-        """By field of the room, and by client; clients that hold nothing are absent."""
+        """Amounts held, keyed by field of the room, then by client; clients that hold nothing are absent."""
 
     @property
     def clients(self) -> int:
-        """How many hold anything."""
+        """Number of clients that hold anything."""
         return len({client for held in self._held.values() for client in held})
 
     @contextlib.contextmanager
     def holding(self, client: str, amounts: Amounts) -> Iterator[None]:
-        """Hold so much meanwhile. Raises :class:`NoShare` if it is more than the client's share now."""
+        """Hold these amounts inside the block. Raises :class:`NoShare` if they exceed the client's current share."""
         named = list(zip(Amounts._fields, self._room, amounts, strict=True))
         for name, room, more in named:
             held = self._held[name]
