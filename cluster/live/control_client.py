@@ -19,7 +19,7 @@ MAX_QUOTED: Final = 200
 
 
 class ControlError(HarnessError):
-    """The testnet's endpoint did not do it: nobody answers, or it refuses."""
+    """The testnet's endpoint does not answer, or refuses."""
 
 
 class ControlClient:
@@ -30,7 +30,7 @@ class ControlClient:
 
     @classmethod
     def of_run(cls, folder: Path) -> ControlClient:
-        """By the folder of a running testnet. Raises :class:`BadInput` if there is none."""
+        """The client of a running testnet, by its folder. Raises :class:`BadInput` if there is none."""
         endpoints = folder / ENDPOINTS_FILE
         try:
             testnet = json.loads(endpoints.read_text(encoding="utf-8"))["testnet"]
@@ -54,7 +54,7 @@ class ControlClient:
     def add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Add a fault to the run, as in a scenario's ``faults``; at once if it states neither height nor time.
 
-        Returns it as it will be performed.
+        Returns the fault as it will be performed.
         """
         return self._post("/faults", json.dumps(fields))
 

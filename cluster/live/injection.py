@@ -17,9 +17,10 @@ class Injection:
     links: dict[int, LinkFault] = field(default_factory=dict)
     """Faults of links, by their keys, in the order in which they began."""
     impairments: dict[int, Impairment] = field(default_factory=dict)
-    """By validator; validators that are missing are not impaired. The driver pauses processes from outside."""
+    """Keyed by validator; missing ones are not impaired. Pauses are not here: the driver stops processes from outside.
+    """
     traps: dict[int, tuple[int, DiskFullFault | FailedSyncFault]] = field(default_factory=dict)
-    """Disks that fail next, by validator, each with a number so that it is laid once."""
+    """Disk faults to trigger next, keyed by validator, each with a number so that it is set only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class LastWords:
     validator: int
     reason: str
     started: int = 0
-    """When the process was: in a container every process has one of the same few ids."""
+    """Start time of the process: in a container every process has one of the same few ids."""
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""What a live run leaves for another driver, if its own dies: lock, checkpoint, and what to do with them."""
+"""What a live run leaves for another driver, if its own dies: checkpoint, files of rows, and their use."""

@@ -1,4 +1,4 @@
-"""What a driver that takes a run over finds: the faults that came late, since nobody performed them."""
+"""The faults that are late when a driver takes a run over, since no driver performed them on time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cluster.record.run import Absence, FaultRecord
 def absence_of(
     faults: Sequence[FaultRecord], from_ms: float, until_ms: float, heights: tuple[int, int], fault_ms: float
 ) -> Absence:
-    """The absence of a driver between two moments, at two heights; ``fault_ms`` is the time that faults count in."""
+    """The absence of a driver between two moments, at two heights; ``fault_ms`` is the time on the clock of faults."""
     before, after = heights
     return Absence(from_ms, until_ms, before, max(heights), late_faults(faults, after, fault_ms))
 
 
 def late_faults(faults: Sequence[FaultRecord], height: int, fault_ms: float) -> tuple[str, ...]:
-    """A line for each fault that was due while nobody was there, or that nobody could end.
+    """A line for each fault that was due, or under way, while there was no driver.
 
-    ``height`` is the one that is final by now, ``fault_ms`` the time that faults count in.
+    ``height`` is the final height now, ``fault_ms`` the time on the clock of faults.
     """
     lines = []
     for fault in faults:

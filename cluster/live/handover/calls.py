@@ -1,4 +1,4 @@
-"""The calls to come of a live run, as plain data (:class:`~cluster.faults.calls.Call`): another driver makes them."""
+"""The scheduled calls of a live run, as plain data (:class:`~cluster.faults.calls.Call`) for another driver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LiveCall = FaultCall | Prepared | TakePlace | Together | MeansCall
 
 
 def references(call: LiveCall | None) -> Iterator[tuple[str, int]]:
-    """Everything that a call looks up by its number when it is made: what it is, and the number."""
+    """The kind and the number of everything that a call looks up when it is made."""
     match call:
         case Begin(planned):
             yield "planned fault", planned

@@ -8,10 +8,10 @@ line                  content
 rest                  a :class:`~cluster.live.handover.left_run.LeftRun`, a JSON object in one line
 ====================  ==============================================================================================
 
-The file holds the token of the run's Ray, so it is only its owner's to read and write, and one that belongs to somebody
-else, or that others may write, is refused. So is one of another version, or with anything that a
-:class:`~cluster.live.handover.left_run.LeftRun` does not have, or has otherwise. What grows with a run is not in it:
-blocks and sightings are files of their own, to which rows are appended.
+The file holds the token of the run's Ray, so only its owner may read and write it. A file that belongs to another user,
+or that others may write, is refused. So is one of another version, or one whose fields do not match
+:class:`~cluster.live.handover.left_run.LeftRun`. Data that grows with a run is not in it: blocks and sightings are in
+separate files, to which rows are appended.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _ANY_FAULT: Final[TypeAdapter[Any]] = TypeAdapter(Fault)
 
 
 class Damaged(Exception):
-    """A checkpoint that was not written to its end, or was changed. One line."""
+    """A checkpoint is incomplete or was changed. The message is one line."""
 
 
 class _About(msgspec.Struct, frozen=True):
-    """What every version has."""
+    """The fields that every version has."""
 
     version: int
     commit: str
 
 
 def encode(left: object) -> bytes:
-    """A run, or a part of it, as a checkpoint has it: JSON."""
+    """Encode a run, or a part of it, as JSON."""
     try:
         return msgspec.json.encode(left, enc_hook=_plain)
-    except UnicodeEncodeError:  # half a surrogate pair, of a file's name or of what a validator served
+    except UnicodeEncodeError:  # half a surrogate pair, from a file name or a validator's answer
         plain = msgspec.to_builtins(left, str_keys=True, enc_hook=_plain)
         return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
 
 
 def decode_part(body: bytes, kind: type[T]) -> T:
-    """The inverse of :func:`encode`. Raises :class:`msgspec.DecodeError` if it is no such part."""
+    """The inverse of :func:`encode`. Raises :class:`msgspec.DecodeError` if ``body`` is not of this kind."""
     return msgspec.json.decode(body, type=kind, dec_hook=_from_json)
 
 
@@ -84,7 +84,7 @@ def decode(body: bytes) -> LeftRun:
 
 
 def write(folder: Path, left: LeftRun) -> int:
-    """Replace the checkpoint of a run; the last one stays as the one before. Returns how many bytes it has.
+    """Replace the checkpoint of a run, and keep the previous one. Returns the size in bytes.
 
     Raises :class:`OSError`.
     """
@@ -107,9 +107,9 @@ def write(folder: Path, left: LeftRun) -> int:
 
 
 def read(folder: Path) -> LeftRun:
-    """The newest whole checkpoint of a run. Changes nothing.
+    """The newest complete checkpoint of a run. Changes nothing.
 
-    Raises :class:`BadInput` if there is none, or if that one is not of this version: an older one is not taken then.
+    Raises :class:`BadInput` if there is none, or if it is not of this version: then no older one is used.
     """
     problems = []
     for name in CHECKPOINT_FILES:
@@ -126,7 +126,7 @@ def read(folder: Path) -> LeftRun:
 
 
 def remove(folder: Path) -> None:
-    """The run has its verdict: nobody takes it over any more. Raises :class:`OSError`."""
+    """Remove the checkpoints of a run with a verdict: no driver takes it over any more. Raises :class:`OSError`."""
     half_done = folder.glob(f".{CHECKPOINT_FILE}.*")  # of drivers that were killed while they wrote
     for path in (*(folder / name for name in CHECKPOINT_FILES), *half_done):
         path.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def _read(path: Path) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What :mod:`msgspec` does not know: models of a scenario, or of a load."""
+    """Encode types that :mod:`msgspec` does not know: models of a scenario, or of a load."""
     if not isinstance(value, BaseModel):
         raise NotImplementedError(f"a checkpoint has no place for a {type(value).__name__}")
     return value.model_dump(mode="json")

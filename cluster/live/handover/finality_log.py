@@ -1,7 +1,7 @@
 """The finalizations and proposals of a run in a file, row by row, so that they outlive the driver that saw them.
 
 A row is 14 bytes: the moment in milliseconds since the run began (a double), the validator (two bytes) and the height
-(four bytes), little-endian. A proposal has no validator, but :data:`PROPOSED`.
+(four bytes), little-endian. A proposal has :data:`PROPOSED` in place of the validator.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Sightings:
     """The file, open for more rows."""
 
     def __init__(self, path: Path) -> None:
-        """Begin one. Raises :class:`OSError`."""
+        """Begin a new file. Raises :class:`OSError`."""
         self._file = AppendFile(path)
 
     @classmethod
     def reopen(cls, path: Path) -> tuple[Sightings, Finalizations, dict[int, float]]:
-        """Go on with a file: also what it has. A last row that is not whole is removed. Raises :class:`OSError`."""
+        """Continue a file, and return its rows. An incomplete last row is removed. Raises :class:`OSError`."""
         content = path.read_bytes()
         whole = len(content) - len(content) % ROW.size
         finalizations, proposals = Finalizations(), dict[int, float]()
         for place, (at_ms, validator, height) in enumerate(ROW.iter_unpack(content[:whole])):
-            if not height:  # room that the file system had made, and never filled
+            if not height:  # space that the file system allocated and never filled
                 whole = place * ROW.size
                 break
             if validator == PROPOSED:
@@ -50,11 +50,11 @@ class Sightings:
         self._file.add(ROW.pack(at_ms, PROPOSED, height))
 
     def flush(self) -> None:
-        """From now on the rows outlive this process. Raises :class:`OSError`."""
+        """Write the rows, so that they outlive this process. Raises :class:`OSError`."""
         self._file.flush()
 
     def sync(self) -> None:
-        """From now on they outlive the machine's power. Raises :class:`OSError`."""
+        """Sync the rows, so that they survive a power failure. Raises :class:`OSError`."""
         self._file.sync()
 
     def close(self) -> None:

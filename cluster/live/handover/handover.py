@@ -1,4 +1,4 @@
-"""A driver's side of a handover: the clock of the run, and the checkpoints that another driver goes on from."""
+"""A driver's side of a handover: the clock of the run, and the checkpoints from which another driver continues."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from cluster.record.folder import WATCHDOG_FILE
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
-"""A checkpoint is followed by a pause of so many times its length at least: the driver has other things to do."""
+"""The pause after a checkpoint is at least N times its duration: the driver has other work."""
 MAX_BYTES_PER_S: Final = 400_000
-"""The same for its size: a long run's has megabytes, and the validators need the disk, too."""
+"""The rate limit by size: a long run's checkpoint has megabytes, and the validators need the disk, too."""
 
 FOLLOWING: Final = "following"
 ENDING: Final = "ending"
-"""The load was stopped for good, and the validators come to rest."""
+"""Phase after the load was stopped for good, while the validators come to rest."""
 COLLECTED: Final = "collected"
-"""Only the verdict is missing."""
+"""Phase in which only the verdict is missing."""
 
 
 class RunClock:
-    """The time of a run: milliseconds since it began, whichever driver it has."""
+    """The time of a run: milliseconds since it began, continued from driver to driver."""
 
     def __init__(self) -> None:
         CLOCK.read()
@@ -44,8 +44,8 @@ class RunClock:
         return CLOCK.epoch_ms() - self.began_epoch_ms
 
     def take_over(self, began_epoch_ms: float, reading: str) -> None:
-        """Go on with the time of a run that began earlier, by the other driver's reading of the clock if that was on
-        this machine, else by the clock of this one.
+        """Continue the time of a run, by the other driver's reading of the clock if that was on this machine, else by
+        the clock of this machine.
         """
         CLOCK.take_over(reading)
         self.began_epoch_ms = began_epoch_ms
@@ -67,17 +67,17 @@ class Handover:
         self._folder = folder
         self._notice = notice
         self._is_failing = False
-        """The last checkpoint could not be written."""
+        """Whether the last checkpoint could not be written."""
         self.sightings: Sightings | None = None
         self.told: Told | None = None
         self._size = 0
-        """Of the last checkpoint that was written, in bytes."""
+        """Size of the last checkpoint that was written, in bytes."""
         self._due_s = 0.0
-        """Monotonic."""
+        """Time at which the next checkpoint is due (monotonic)."""
         self._mark: Hashable = None
 
     def begin(self) -> None:
-        """Make the files for what is seen. Raises :class:`OSError`."""
+        """Create the files for observations. Raises :class:`OSError`."""
         self.sightings = Sightings(self._folder / SIGHTINGS_FILE)
         self.told = Told(self._folder / TOLD_FILE)
 
@@ -86,7 +86,7 @@ class Handover:
         self.sightings, self.told, self.phase = sightings, told, phase
 
     def look(self, mark: Hashable, write: Callable[[], None]) -> None:
-        """Keep what was seen, and ``write`` if that is due, or if there is another ``mark`` than at the last look."""
+        """Persist observations, and ``write`` if that is due or ``mark`` has changed since the last look."""
         self.keep()
         if mark != self._mark or time.monotonic() >= self._due_s:
             self._mark = mark
@@ -96,17 +96,17 @@ class Handover:
             self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s), self._size / MAX_BYTES_PER_S)
 
     def keep(self) -> None:
-        """From now on what was seen outlives this process, unless the disk is full: that ends no run."""
+        """Persist observations, so that they outlive this process. A full disk does not end the run."""
         for file in (self.sightings, self.told):
-            with suppress(OSError):  # it waits for the next time; the checkpoint says what is wrong
+            with suppress(OSError):  # rows wait for the next time; the checkpoint reports the problem
                 if file is not None:
                     file.flush()
 
     def write(self, left: LeftRun, store: FileBlocks) -> None:
-        """Write a checkpoint, after all that it builds on.
+        """Write a checkpoint, after the files that it refers to.
 
-        One that cannot be written, since the disk is full for a moment, ends no run: the one before is still whole, and
-        the next is tried when it is due. The first of a row of failures is said.
+        A failure, such as a full disk, does not end the run: the previous checkpoint is still complete, and the next is
+        tried when it is due. Only the first of several successive failures is reported.
         """
         try:
             self._write(left, store)

@@ -22,7 +22,7 @@ LeftPlace = tuple[str, str, bool]
 
 
 DiskOperation = Literal["wipe", "flip", "arrive"]
-"""A method of a host."""
+"""The method of a host that performs it."""
 
 
 class LeftCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,10 +30,10 @@ class LeftCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     process: Process
     index: int
-    """The validator's."""
+    """Index of the validator."""
     delays: DelayCounts
     links: dict[int, LinkCounts]
-    """By fault of links."""
+    """Effects on messages, keyed by link fault."""
 
 
 class LeftReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One host (:class:`~cluster.live.driver.supervised_host.Host`). Another driver asks it anew, and resumes it."""
+    """One host (:class:`~cluster.live.driver.supervised_host.Host`). Another driver asks it again, and resumes it."""
 
     number: int
     place: LeftPlace
@@ -82,11 +82,11 @@ class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftHosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of them."""
+    """All hosts of a run."""
 
     all: list[LeftHost]
     compiled: list[tuple[LeftPlace, str]]
     """Places where code of other folders was compiled, or is being compiled."""
     calls: list[LiveCall]
-    """What is to be called once the orders under way are complete. Another driver gives them anew."""
+    """Calls to make once the orders under way are complete. Another driver gives the orders again."""
     lost_nodes: set[str]

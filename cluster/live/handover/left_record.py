@@ -1,6 +1,6 @@
-"""What one driver of a live run saw, as it leaves it to another: the run's record, and the watches that fill it.
+"""The observations that one driver of a live run leaves to another: the run's record, and the watches that fill it.
 
-Finalizations, proposals and blocks are not in it: they are in files of their own, to which rows are appended.
+Finalizations, proposals and blocks are in separate files, to which rows are appended.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LeftBlocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(first_height, len(blocks), dict(enumerate(blocks, first_height)))
 
     def again(self, store: BlockStore) -> Sequence[BlockRecord]:
-        """As far as they are known although the store may have lost its last ones."""
+        """The blocks as far as they are known: the store may have lost its last ones."""
         return as_stored(ServedBlocks.known(store, self.first_height, self.count, self.differing))
 
 
@@ -82,7 +82,7 @@ class LeftValidator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run's record (:class:`~cluster.record.run.RunRecord`), without what is elsewhere (:data:`ELSEWHERE`)."""
+    """A run's record (:class:`~cluster.record.run.RunRecord`), without the fields :data:`ELSEWHERE`."""
 
     scenario: Scenario
     given: Scenario | None
@@ -113,13 +113,13 @@ class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, record: RunRecord) -> LeftRecord:
-        """The record as it is now. It has the record's own lists: it is not to be changed."""
+        """The record as it is now. It shares the record's lists: do not change it."""
         values = {name: getattr(record, name) for name in cls.__struct_fields__}
         validators, lost = [[LeftValidator.of(each) for each in found] for found in (record.validators, record.lost)]
         return cls(**values | {"validators": validators, "lost": lost, "samples": list(record.samples)})
 
     def enter(self, record: RunRecord) -> None:
-        """Fill the record of another driver, whose store has the run's blocks again."""
+        """Fill the record of another driver, whose store already has the run's blocks."""
         for name in self.__struct_fields__:
             setattr(record, name, getattr(self, name))
         record.validators = [each.again(record.store) for each in self.validators]
@@ -130,23 +130,23 @@ class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 ELSEWHERE: Final = frozenset(
     {
         "backend",  # it is live
-        "seed",  # in the LeftRun itself, as what follows
+        "seed",  # in the LeftRun itself, as is the next
         "commit",
         "began_epoch_ms",
-        "genesis",  # made again, from scenario and seed
+        "genesis",  # rebuilt from scenario and seed
         "scheme",
         "kept_ledger",
-        "store",  # in separate files, as what follows
+        "store",  # in separate files, as is the next
         "finalizations",
         "proposals",
         "faults",  # the stage's
     }
 )
-"""The fields of a record that a :class:`LeftRecord` does not have."""
+"""Fields of a record that a :class:`LeftRecord` does not have."""
 
 
 class LeftWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was seen of the chain (:class:`~cluster.live.driver.chain_watch.ChainWatch`)."""
+    """Observations of the chain (:class:`~cluster.live.driver.chain_watch.ChainWatch`)."""
 
     trace: TraceState
     resources: ResourceState
@@ -160,10 +160,10 @@ class LeftSafety(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The findings about certificates and votes (:class:`~cluster.live.audit.safety_watch.SafetyWatch`)."""
 
     counts: dict[str, int]
-    """Evaluations of what was told, by rule."""
+    """Number of evaluations, keyed by rule."""
     violations: list[str]
     rows: int
-    """So many rows of :class:`~cluster.live.handover.told.Told` were judged."""
+    """Number of rows of :class:`~cluster.live.handover.told.Told` that were judged."""
 
 
 class LeftAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,8 +177,8 @@ class LeftEnd(NamedTuple):
     """The end of a run (:class:`~cluster.live.driver.driver.RunEnd`); times are milliseconds since it began."""
 
     height: int | None
-    """At which the load stops; ``None`` if that is not known yet."""
+    """Height at which the load stops; ``None`` if that is not known yet."""
     deadline_ms: float | None
-    """When the run is given up; ``None`` if never."""
+    """Time at which the run is given up; ``None`` if never."""
     over_ms: float | None
-    """When its duration is over; ``None`` if it has none."""
+    """Time at which the run's duration is over; ``None`` if it has none."""

@@ -1,8 +1,8 @@
 """A live run as one driver leaves it to another: the content of a checkpoint, in one structure.
 
-Each part of a driver gives a plain record of what it knows, and is built again from that record. A record has numbers,
-texts, lists and records alone: no object of the driver, and no function. What changes in it gets another
-:data:`VERSION`. A :class:`LeftRun` that refers to what it does not have is refused (:class:`ValueError`).
+Each part of a driver exports its state as a plain record, and is rebuilt from that record. A record has only numbers,
+texts, lists and records: no object of the driver, and no function. A change of its fields needs another
+:data:`VERSION`. A :class:`LeftRun` with a dangling reference is refused (:class:`ValueError`).
 """
 
 from __future__ import annotations
@@ -24,65 +24,65 @@ from loadgen.runplan import Statistics
 VERSION: Final[Literal[5]] = 5
 
 RunPhase = Literal["following", "ending", "collected"]
-"""Of :mod:`cluster.live.handover.handover`."""
+"""Phase of a run, as named in :mod:`cluster.live.handover.handover`."""
 
 
 class KeptRay(NamedTuple):
-    """A Ray that outlives its driver, as another driver finds it."""
+    """A Ray that outlives its driver: how another driver finds it."""
 
     address: str
     namespace: str
-    """Of the run's actors."""
+    """Ray namespace of the run's actors."""
     lease_s: float
-    """So long the hosts go on without a driver."""
+    """How long the hosts go on without a driver."""
     folder: str | None = None
-    """Of a Ray that the run started itself."""
+    """Folder of a Ray that the run started itself."""
     token: str | None = None
-    """Likewise."""
+    """Token of a Ray that the run started itself."""
     nodes: int = 1
 
 
 class LeftLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The load of a driver that died, as another one finds it."""
+    """The load of a driver that died: how another driver continues it."""
 
     process: Process | None = None
     before: Statistics = msgspec.field(default_factory=Statistics)
     """The counts of loads that ended earlier."""
     began_epoch_ms: int | None = None
     is_over: bool = True
-    """It was told to stop, or there is none."""
+    """Whether the load was told to stop, or there is none."""
 
 
 class LeftTestnet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A testnet that outlives its driver, as another one finds it."""
+    """A testnet that outlives its driver: how another driver finds it."""
 
     served: tuple[str, int]
     """Address and port of its endpoint."""
     ray: KeptRay | None
     load: LeftLoad
     hosts: dict[int, str]
-    """The names of the actors, by the number of the host."""
+    """The names of the actors, keyed by host number."""
 
 
 class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The time of a run, and when and where a record of it was written."""
+    """The time of a run, and when and where its checkpoint was written."""
 
     at_ms: float
-    """When it was written, since the run began."""
+    """Time of the checkpoint, since the run began."""
     began_epoch_ms: float
     written_epoch_s: float
-    """When it was written, by the machine's clock."""
+    """Time of the checkpoint, by the machine's clock."""
     reading: str
     """The driver's reading of the machine's clock (:mod:`cluster.live.processes.steady_clock`)."""
     machine: str
-    """The driver's."""
+    """The driver's machine."""
 
     def __post_init__(self) -> None:
         float(self.reading.rpartition(" ")[2])  # a ValueError refuses it
 
 
 class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run that outlives its driver, as another one finds it."""
+    """A run that outlives its driver: all that another driver needs to continue it."""
 
     version: Literal[5]
     """:data:`VERSION`."""
@@ -90,10 +90,10 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: RunPhase
     clock: LeftClock
     scenario: Scenario
-    """With the faults that were added."""
+    """The scenario, with the faults that were added."""
     seed: int
     height: int
-    """The highest final one."""
+    """The highest final height."""
     stop_on_fail: bool
     testnet: LeftTestnet
     end: LeftEnd

@@ -1,4 +1,4 @@
-"""The faults of a live run as one driver leaves them to another: in force, to come, and by what means."""
+"""The faults of a live run as one driver leaves them to another: in force, scheduled, and their means."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import BaseFault
 
 Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-"""Of the state of a source of choices."""
+"""One word of the state of a random source."""
 
 
 class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A call to come."""
+    """A scheduled call."""
 
     at_ms: float
-    """Since the run began."""
+    """Time since the run began."""
     number: int
-    """Of calls at the same time the lower one comes first."""
+    """Sequence number: of calls at the same time the lower one is first."""
     what: LiveCall | None
 
 
 class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The calls to come (:class:`~cluster.live.driver.stage.Agenda`)."""
+    """The scheduled calls (:class:`~cluster.live.driver.stage.Agenda`)."""
 
     began_ms: float
-    """The moment from which times of faults count, since the run began."""
+    """The zero of fault times, since the run began."""
     count: int
     due: list[LeftCall]
 
@@ -67,10 +67,10 @@ class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of it (:class:`~cluster.live.driver.stage.LiveStage`)."""
+    """The whole stage (:class:`~cluster.live.driver.stage.LiveStage`)."""
 
     random: tuple[int, tuple[Word, ...], float | None]
-    """The state of the source of choices (:meth:`random.Random.getstate`)."""
+    """The state of the random source (:meth:`random.Random.getstate`)."""
     agenda: LeftAgenda
     means: LeftMeans
     injection: LeftInjection

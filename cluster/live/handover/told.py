@@ -1,8 +1,8 @@
-"""What hosts told of votes and certificates, row by row in a file, so that it outlives the driver that it was told to.
+"""The votes and certificates that hosts reported, row by row in a file, so that they outlive the driver.
 
-A host tells each vote and certificate once. What a driver heard and did not judge before it was killed, another one
-judges; and what it judged forbids what validators say later. So the newest rows are kept: one file is written to, and
-the one before it is kept until this one is full.
+A host reports each vote and certificate once. Reports that a killed driver did not judge, another one judges; those
+that it judged constrain later votes and certificates. So the newest rows are kept: one file is written to, and the
+previous one is kept until this one is full.
 
 ======================  ============================================================================================
 bytes                   content
@@ -27,22 +27,22 @@ from cluster.live.host.observations import CertificateSeen, Observation, VoteSen
 TOLD_FILE: Final = "told.part"
 BEFORE_SUFFIX: Final = ".before"
 MAX_BYTES: Final = 8 << 20
-"""Of one file: a minute of four validators that make a hundred blocks a second."""
+"""Limit per file: a minute of four validators that make a hundred blocks a second."""
 FIRST: Final = struct.Struct("<Q")
 LENGTH: Final = struct.Struct("<I")
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
-    """What a host told of one validator in one answer."""
+    """The votes and certificates of one validator in one answer of its host."""
 
     index: int
-    """The validator's."""
+    """Index of the validator."""
     votes: list[VoteSent]
     certificates: list[CertificateSeen]
 
     @classmethod
     def of(cls, index: int, observations: Iterable[Observation]) -> Row | None:
-        """``None`` if nothing of it is a vote or a certificate."""
+        """The row of some observations; ``None`` without a vote or a certificate."""
         told = list(observations)
         votes = [each for each in told if isinstance(each, VoteSent)]
         certificates = [each for each in told if isinstance(each, CertificateSeen)]
@@ -53,7 +53,7 @@ class Told:
     """The files, open for more rows."""
 
     def __init__(self, path: Path) -> None:
-        """Begin with none. Raises :class:`OSError`."""
+        """Begin without rows. Raises :class:`OSError`."""
         _before(path).unlink(missing_ok=True)
         self._path, self.count = path, 0
         """The number of rows in the run so far."""
@@ -61,9 +61,9 @@ class Told:
 
     @classmethod
     def reopen(cls, path: Path) -> tuple[Told, list[tuple[int, Row]]]:
-        """Go on with the files of another driver: also the rows that are left, with their numbers.
+        """Continue the files of another driver, and return the kept rows with their numbers.
 
-        What is not whole at the end is removed. Raises :class:`OSError`.
+        An incomplete row at the end is removed. Raises :class:`OSError`.
         """
         before, _ = _read(_before(path))
         newest, whole = _read(path)
@@ -79,7 +79,7 @@ class Told:
         self.count += 1
 
     def flush(self) -> None:
-        """From now on the rows outlive this process. Raises :class:`OSError`."""
+        """Write the rows, so that they outlive this process. Raises :class:`OSError`."""
         self._file.flush()
         if self._file.size >= MAX_BYTES:
             if self._path.exists():
@@ -97,7 +97,7 @@ class Told:
 
 
 def remove(path: Path) -> None:
-    """Nobody needs the rows of a run any more. Raises :class:`OSError`."""
+    """Remove the rows of a run, which are no longer needed. Raises :class:`OSError`."""
     for each in (path, _before(path)):
         each.unlink(missing_ok=True)
 
@@ -107,7 +107,7 @@ def _before(path: Path) -> Path:
 
 
 def _read(path: Path) -> tuple[list[tuple[int, Row]], int]:
-    """The rows of a file with their numbers, and how many of its bytes are whole. Raises :class:`OSError`."""
+    """The rows of a file with their numbers, and the length of its complete part in bytes. Raises :class:`OSError`."""
     content = path.read_bytes() if path.exists() else b""
     if len(content) < FIRST.size:
         return [], 0
@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[list[tuple[int, Row]], int]:
     while len(content) - whole >= LENGTH.size:
         (length,) = LENGTH.unpack_from(content, whole)
         encoded = content[whole + LENGTH.size : whole + LENGTH.size + length]
-        if len(encoded) < length or not length:  # room that the file system had made, and never filled, has no length
+        if len(encoded) < length or not length:  # space that the file system allocated and never filled has no length
             break
         rows.append((first + len(rows), msgspec.msgpack.decode(encoded, type=Row)))
         whole += LENGTH.size + length
