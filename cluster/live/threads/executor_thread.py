@@ -1,4 +1,4 @@
-"""The thread of one validator's executor: its jobs first in first out, and pages between them."""
+"""The thread of one validator's executor: runs its jobs in FIFO order, and pages between them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, R
 from validator.storage.disk import Disk
 
 MAX_READS_WAITING: Final = 64
-"""Jobs that read for peers; further ones find nothing, and the peers ask somebody else."""
+"""Limit of jobs that read for peers; further ones find nothing, and the peers ask another validator."""
 MAX_PAGES_AT_ONCE: Final = 2
-"""Pages in the thread's queue, which a job waits for. Others wait outside of it."""
+"""Limit of pages in the thread's queue, for which a job waits. Others wait outside the queue."""
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class ExecutorThread:
         self._reads_waiting = 0
         self._pages_at_once = asyncio.Semaphore(MAX_PAGES_AT_ONCE)
         self._file_sizes: deque[dict[str, int]] = deque(maxlen=FINALS_SINCE_ROT + 1)
-        """After each of the last final blocks."""
+        """File sizes after each of the last final blocks."""
 
     @property
     def is_idle(self) -> bool:
@@ -75,12 +75,12 @@ class ExecutorThread:
         return await self._thread.call(work)
 
     async def read(self, read: Callable[[], T]) -> T:
-        """Read a page on the thread; however many are asked for, the next job waits for few of them."""
+        """Read a page on the thread. The next job waits for at most :data:`MAX_PAGES_AT_ONCE` pages."""
         async with self._pages_at_once:
             return await self.call(read)
 
     def old_file_sizes(self) -> dict[str, int]:
-        """Sizes in bytes of the files some final blocks ago, as far as the files still have as much."""
+        """Sizes in bytes of the files some final blocks ago, at most their current sizes."""
         if len(self._file_sizes) <= FINALS_SINCE_ROT:
             return {}
         newest = self._file_sizes[-1]
@@ -90,7 +90,7 @@ class ExecutorThread:
         self._thread.close()
 
     def _work(self, executor: Executor, job: Job) -> JobResult:
-        """On the thread: do a job."""
+        """Run a job, on the thread."""
         if job_ms := self._job_ms:
             self.slow_jobs += job_ms != self._usual_job_ms
             self._sleep(job_ms / MILLISECONDS_PER_SECOND)

@@ -1,7 +1,7 @@
-"""Writes one validator's journal on a thread of its own, many appends to one sync.
+"""Writes one validator's journal on a separate thread, many appends per sync.
 
-Operations are done strictly in the order in which they were given. While a batch is being written, what comes collects
-into the next one; so under load the number of syncs follows the disk's speed and not the number of appends.
+Operations are done strictly in order. While a batch is being written, new operations collect into the next one, so
+under load the number of syncs depends on the disk's speed, not on the number of appends (group commit).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class JournalWriter:
     """The writer. ``on_written`` is called on the loop after each batch, with the highest token that became durable.
 
     The token is ``None`` if the batch only replaced the journal. After a failure, which goes to ``on_crash``,
-    nothing is known of what was written, and nothing is written any more.
+    it is unknown what was written, and nothing is written any more.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class JournalWriter:
 
     @property
     def idle(self) -> bool:
-        """Whether everything given is durable and answered."""
+        """Whether every operation is durable and answered."""
         return not self._is_writing
 
     def write(self, operation: Operation) -> None:
-        """Give an operation; returns at once."""
+        """Queue an operation; returns at once."""
         self._waiting.append(operation)
         if not self._is_writing and not self._broken:
             self._write_next()
 
     async def close(self) -> None:
-        """End once everything given is written. Nothing may be given afterwards."""
+        """End once every operation is written. No operation may be queued afterwards."""
         while self._is_writing:
-            await self._thread.call(lambda: None)  # ends after what is being written
+            await self._thread.call(lambda: None)  # ends after the batch under way
         self._thread.close()
 
     def _write_next(self) -> None:
@@ -73,7 +73,7 @@ class JournalWriter:
         self._on_written(token)
 
     def _write(self, batch: list[Operation]) -> int | None:
-        """On the thread: perform a batch; returns the highest token that became durable."""
+        """Perform a batch, on the thread; returns the highest token that became durable."""
         token = None
         for is_append, group in groupby(batch, key=lambda operation: isinstance(operation, Append)):
             operations = list(group)

@@ -1,8 +1,8 @@
-"""A thread that does work for an event loop, one piece after the other.
+"""A thread that does work for an event loop, one task after the other.
 
-``asyncio`` has ``run_in_executor`` for this. It makes two futures and several locks a piece of work, which takes longer
-than most pieces of a validator's work among many. Here a piece costs one queue entry on the way there, and on the way
-back one wake-up of the loop for all pieces of all threads that ended since the last one.
+``asyncio`` has ``run_in_executor`` for this. It makes two futures and several locks per task, which takes longer than
+most tasks of a validator among many. Here a task costs one queue entry on the way there; on the way back the loop wakes
+up once for all tasks of all threads that ended since the last time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 T = TypeVar("T")
 
 Answer = Callable[[T | None, BaseException | None], None]
-"""Gets what a piece of work returned, or what it raised. Called on the loop."""
+"""Receives the result or the exception of a task. Called on the loop."""
 
 
 class WorkerThread:
@@ -31,11 +31,11 @@ class WorkerThread:
         self._thread.start()
 
     def run(self, work: Callable[[], T], answer: Answer[T]) -> None:
-        """Do the work after all that was given before; then call ``answer(result, error)`` on the loop."""
+        """Do the work after all earlier work; then call ``answer(result, error)`` on the loop."""
         self._work.put((work, answer))
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Do the work after all that was given before; returns its result or raises its error."""
+        """Do the work after all earlier work; returns its result or raises its error."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def answer(result: Any, error: BaseException | None) -> None:
@@ -50,7 +50,7 @@ class WorkerThread:
         return await future
 
     def close(self) -> None:
-        """Wait for what was given, and end the thread. Nothing may be given afterwards."""
+        """Wait for the queued work, and end the thread. No work may be queued afterwards."""
         self._work.put(None)
         self._thread.join()
 
@@ -65,7 +65,7 @@ class WorkerThread:
 
 
 class _LoopAnswers:
-    """Answers on their way to a loop, in the order in which they were given."""
+    """Answers on their way to a loop, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -84,7 +84,7 @@ class _LoopAnswers:
                     raise
 
     def _give(self) -> None:
-        # an answer that is added from here on tells the loop again
+        # an answer that is added from here on wakes the loop again
         self._is_told = False
         waiting = self._waiting
         try:
@@ -98,7 +98,7 @@ class _LoopAnswers:
 
 
 _BY_LOOP: WeakValueDictionary[asyncio.AbstractEventLoop, _LoopAnswers] = WeakValueDictionary()
-"""As long as a thread of the loop is there."""
+"""Answers keyed by loop, as long as a thread of the loop exists."""
 
 
 def _answers_of(loop: asyncio.AbstractEventLoop) -> _LoopAnswers:
