@@ -1,1 +1,1 @@
-"""What validators serve is taken and audited, while a live run goes and at its end."""
+"""Collects and audits what validators serve, during a live run and at its end."""

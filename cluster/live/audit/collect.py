@@ -1,6 +1,6 @@
 """Collects the pages of every validator at the end of a run, over HTTP like any client.
 
-The validators are at rest meanwhile, so that blocks, status, balances and timers of one validator belong together.
+The validators are at rest meanwhile, so that blocks, status, balances and timers of one validator are consistent.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from validator.primitives.types import parse_address
 REQUEST_TIMEOUT_S: Final = 20.0
 """A validator at rest has nothing else to do; one that takes longer is gone."""
 ASKED_AT_A_TIME: Final = 4
-"""Validators asked side by side."""
+"""Validators queried concurrently."""
 CHECK_EVERY_S: Final = 0.1
 
 Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
-"""Asks one validator, pausing after each request."""
+"""Queries one validator, and yields after each request."""
 
 
 def collect(
     record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None], audit: LiveAudit | None = None
 ) -> None:
-    """Fill ``record.validators``, each with what it serves; who does not answer becomes a problem.
+    """Fill ``record.validators``, each with what it serves; a validator that does not answer becomes a problem.
 
-    ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; what
-    was collected until then stays. ``audit`` followed the run: only what it does not know yet is asked for.
+    ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; data
+    collected by then stays. ``audit`` followed the run: only data that it lacks is requested.
     """
     audit = LiveAudit(record) if audit is None else audit
     record.validators = list(audit.known.values())
@@ -51,7 +51,7 @@ def collect(
     honest = [found for found in reachable if not found.byzantine]
     answering = ask_all(honest, partial(_take_blocks, audit))
     if audit.beside is not None:
-        audit.beside.look()  # it goes on while validators are asked
+        audit.beside.look()  # it continues while validators are queried
     audit.safety.look(record.store, is_end=True)
     record.monitor = with_answers(audit.safety.record(), ())
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
@@ -70,7 +70,7 @@ def collect(
 
 
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
-    """A ledger to be fed a chain: the one that was kept, if it has only blocks of the chain."""
+    """The ledger for a chain: the kept one, if it has only blocks of the chain."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
         return KeptLedger(chain, kept.ledger, reader=kept.reader)
     return KeptLedger(chain, Ledger(record.genesis))
@@ -83,7 +83,7 @@ def _ask_all(
     validators: Sequence[ValidatorRecord],
     work: Work,
 ) -> list[ValidatorRecord]:
-    """Do the same with every validator; returns those that answered."""
+    """Do ``work`` with every validator; returns those that answered."""
     answered: list[ValidatorRecord] = []
     stopped = threading.Event()
     pool = ThreadPoolExecutor(ASKED_AT_A_TIME, thread_name_prefix="collect")

@@ -1,11 +1,11 @@
-"""The books of a live run, kept while it runs: every final block is fetched once, and compared with what others have.
+"""The books of a live run, kept while it runs: every final block is fetched once, and compared between validators.
 
-A thread of the driver goes round the validators, over HTTP like any client. Whoever is ahead of the run's store is
-asked for blocks and receipts, which the store takes; all others for digests of the blocks that the store has
-(``GET /blocks?…&digests=1``), and for a whole block only where theirs differs. So what a validator served is known when
-its disk or its life ends. The ledger follows some blocks behind, so that it can stop at everybody's last height.
+A thread of the driver polls the validators, over HTTP like any client. A validator ahead of the run's store is asked
+for blocks and receipts, which the store takes; all others for digests of the blocks that the store has (``GET
+/blocks?…&digests=1``), and for a whole block only where the digest differs. So a validator's served chain is known when
+its disk is lost or it ends. The ledger stays some blocks behind, so that it can stop at each validator's last height.
 
-What breaks a rule is told as soon as it is seen, in words; the verdict comes from the checks alone, at the end.
+Violations are reported in words as soon as they are seen; the verdict comes only from the checks at the end.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ AGREEMENT: Final = "agreement"
 STATE_ROOTS: Final = "state_roots"
 SAFETY: Final = "safety"
 WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, BOUNDS, SAFETY)
-"""The checks that a run may already fail while it runs."""
+"""The checks that a run can fail before its end."""
 
 BLOCKS_PER_REQUEST: Final = 64
 DIGESTS_PER_REQUEST: Final = 256
 TIMEOUT_S: Final = 2.0
 ROUND_S: Final = 0.5
 SHARE: Final = 3
-"""A round is followed by a pause of so many times its length, so that the driver has the processor for itself."""
+"""The pause after a round is N times its duration, so that the driver gets the processor."""
 LEDGER_LAG: Final = 64
 """How many blocks the ledger stays behind the store at most, for a validator that is behind."""
 LEDGER_STEP: Final = 256
-"""Blocks that the ledger is fed in a round."""
+"""Blocks that the ledger processes per round."""
 MAX_TOLD: Final = 100
 """Violations kept in words; all are counted."""
 MAX_SEEN: Final = 10
-"""Of each check, those that stay in the run's record."""
+"""Violations per check that are kept in the run's record."""
 ROUNDS_SKIPPED: Final = 4
-"""A validator that did not answer is left alone for so many rounds."""
+"""Number of rounds that skip a validator that did not answer."""
 
 
 def nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
-    """The record of a validator that was asked for nothing."""
+    """The record of a validator that was not queried yet."""
     section = record.scenario.validators
     blocks = ServedBlocks(record.store)
     return ValidatorRecord(section.names[index], index, blocks, byzantine=tuple(section.node(index).byzantine))
@@ -69,8 +69,8 @@ def first_height_of(status: Mapping[str, Any]) -> int:
 
 
 def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockStore) -> Iterator[list[int]]:
-    """Enter all blocks that a validator serves beyond what is known of it, pausing after each answer: yields the
-    heights at which they differ from the store's. Raises :class:`ClientError`."""
+    """Enter all new blocks that a validator serves. After each answer yields the heights at which its blocks differ
+    from the store's. Raises :class:`ClientError`."""
     served = found.blocks
     assert isinstance(served, ServedBlocks)
     while True:
@@ -97,7 +97,7 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 
 
 class _Findings:
-    """Violations: all are counted, the first :data:`MAX_TOLD` kept in words, and the first of each in a record."""
+    """Violations: all are counted, :data:`MAX_TOLD` kept in words, and :data:`MAX_SEEN` per check in a record."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -114,14 +114,14 @@ class _Findings:
             self.words.append(f"{check}: {what}")
 
     def take_new(self) -> list[str]:
-        """Those in words since the last call."""
+        """The violations in words since the last call."""
         new = self.words[self._taken :]
         self._taken += len(new)
         return new
 
 
 class LiveAudit:
-    """Follows a run. :meth:`close` ends it; what it knows stays."""
+    """Audits a run while it goes. :meth:`close` ends it; its findings stay."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class LiveAudit:
         now_ms: Callable[[], float] = lambda: 0.0,
         beside: ReexecutionBeside | None = None,
     ) -> None:
-        """``now_ms`` gives the time since the run began; ``beside`` executes the blocks again, if anything does."""
+        """``now_ms`` returns the time since the run began; ``beside`` re-executes the blocks, if given."""
         self._record = record
         self.beside = beside
         self.safety = SafetyWatch(record, now_ms)
@@ -143,7 +143,7 @@ class LiveAudit:
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
-        """Held by whoever enters blocks, or judges what was told."""
+        """Held by the thread that enters blocks, or judges votes and certificates."""
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._rounds: Future[None] | None = None
@@ -153,18 +153,18 @@ class LiveAudit:
         return self._record.store
 
     def state(self) -> LeftAudit:
-        """What the audit of another process needs to go on."""
+        """The state that another driver's audit needs to go on."""
         return LeftAudit({index: LeftValidator.of(found) for index, found in self.known.items()}, self.safety.state())
 
     def take_over(self, state: LeftAudit, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
-        """Go on with what the audit of another process knew of validators, as far as the store still has it, and with
-        what hosts told that one (:class:`Told`).
+        """Go on with what another driver's audit knew of validators, as far as the store still has it, and with the
+        rows that hosts reported to it (:class:`Told`).
         """
         self.safety.take_over(state.safety, told, rows)
         self.known = {index: found.again(self._record.store) for index, found in state.known.items()}
 
     def start(self) -> None:
-        """Go round from now on."""
+        """Start the rounds."""
         self._rounds = self._pool.submit(self._run)
 
     def close(self) -> None:
@@ -174,13 +174,13 @@ class LiveAudit:
         self._end_rounds()
 
     def _end_rounds(self) -> None:
-        """Raises what ended the thread, once."""
+        """Raise the error that ended the thread, once."""
         rounds, self._rounds = self._rounds, None
         if rounds is not None:
             rounds.result()
 
     def look(self, urls: Mapping[int, str], diverged: Set[int]) -> list[str]:
-        """Tell who can be asked, and who says of itself that it diverged. Returns new violations, in words.
+        """Set which validators can be queried, and which report that they diverged. Returns new violations, in words.
 
         Raises :class:`OSError` if that ended the thread.
         """
@@ -194,12 +194,12 @@ class LiveAudit:
 
     @property
     def counts(self) -> Counter[str]:
-        """Violations so far, by check."""
+        """Number of violations so far, keyed by check."""
         return self._findings.counts
 
     @property
     def page(self) -> dict[str, Any]:
-        """How far the books are, and what is wrong so far, as the testnet's status page has it."""
+        """Progress of the books, and violations so far, for the testnet's status page."""
         judged = [found for found in self.known.values() if not found.byzantine]
         return {
             "blocks": len(self._record.store),
@@ -211,10 +211,10 @@ class LiveAudit:
         }
 
     def prunable_height(self, given_up: Set[int] = frozenset()) -> int:
-        """The height up to which nobody needs blocks of validators any more: the run has them, each validator's are
-        compared, and all have them that are to catch up with their own disks. Raises :class:`OSError`.
+        """The height up to which validators may prune: the run has the blocks, each validator's are compared, and every
+        validator that must catch up from its own disk has them. Raises :class:`OSError`.
 
-        ``given_up`` are validators that will not come back. One that joins late counts from when it serves blocks.
+        ``given_up`` are validators that will not come back. A late joiner counts once it serves blocks.
         """
         late = self._record.scenario.validators.late
         left = [found for found in self.known.values() if not found.byzantine and found.index not in given_up]
@@ -224,7 +224,7 @@ class LiveAudit:
         return min(height, stored)
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
-        """A validator's disk is about to be lost. Returns what it served of it, and whether it served all."""
+        """A validator's disk is about to be lost. Returns what it served, and whether it answered to the end."""
         with self.lock:
             found, serves = self.known[index], True
             try:
@@ -244,9 +244,9 @@ class LiveAudit:
             self._closing.wait(max(ROUND_S, SHARE * (time.monotonic() - begun_s)))
 
     def go_round(self) -> None:
-        """Ask everybody once, and enter what is new."""
+        """Query every validator once, and enter new blocks."""
         urls = dict(self._urls)
-        # whoever is furthest goes first and fills the store, and of these another one each time
+        # the furthest validator goes first and fills the store; ties rotate
         order = sorted(urls, key=lambda index: (-self.known[index].tip, (index + len(self._record.store)) % len(urls)))
         answering: list[int] = []
         for index in order:
@@ -270,7 +270,7 @@ class LiveAudit:
         served, store = found.blocks, self._record.store
         assert isinstance(served, ServedBlocks)
         if found.byzantine:
-            return  # what it serves is asked for at the end, and is no measure for others
+            return  # its blocks are collected at the end, and not compared with others
         before = served.tip
         with suppress(Gone):
             for differing in take_blocks(client, found, store):
@@ -287,7 +287,7 @@ class LiveAudit:
                 self.note_gap(found, status)
 
     def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
-        """If a validator pruned blocks before they were taken, nothing of it is known from there on: say so, once."""
+        """If a validator pruned blocks before they were fetched, the rest of its chain is unknown: report that once."""
         tip, first = found.first_height + len(found.blocks) - 1, status.get("first_block", 1)
         problem = f"{found.name} pruned blocks above height {tip}, the last one of its that was audited"
         if first > tip + 1 and problem not in self._record.problems:
@@ -295,7 +295,7 @@ class LiveAudit:
             self._tell(CHAIN, problem)
 
     def _compare(self, found: ValidatorRecord, height: int, record: BlockRecord) -> None:
-        """Tell how a validator's block differs from the store's."""
+        """Report how a validator's block differs from the store's."""
         other = self._record.store.at(height) if height <= len(self._record.store) else None
         mine = read_served(record)
         if mine is None:
@@ -309,21 +309,21 @@ class LiveAudit:
             self._tell(CHAIN, f"{found.name} serves other receipts at height {height} than others")
 
     def _audit_roots(self) -> None:
-        """Look at the roots of the blocks that the store took."""
+        """Check the roots of the blocks that the store took."""
         wrong = self.kept.reader.stored(self._record.store).wrong_roots
         for height in wrong[self._seen_roots :]:
             self._seen_roots += 1
             self._tell_root("whoever served it first", height)
 
     def _watch_safety(self) -> None:
-        """Look at what hosts told of certificates and votes."""
-        with self.lock:  # else its state changes while it is written
+        """Check the certificates and votes that hosts reported."""
+        with self.lock:  # otherwise its state changes while it is written
             self.safety.look(self._record.store)
         for violation in self.safety.log.violations[self.counts[SAFETY] :]:
             self._tell(SAFETY, violation)
 
     def _look_beside(self) -> None:
-        """Feed the re-execution, and tell what it gives otherwise."""
+        """Feed the re-execution, and report a difference."""
         difference = "" if self.beside is None else self.beside.look()
         if difference:
             self._tell(STATE_ROOTS, difference)
@@ -332,7 +332,7 @@ class LiveAudit:
         self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
 
     def _advance(self, answering: list[int]) -> None:
-        """Feed the ledger what everybody who answers has."""
+        """Advance the ledger to the height that every answering validator has."""
         chain, ledger, stored = self.kept.blocks, self.kept.ledger, len(self._record.store)
         assert isinstance(chain, ServedBlocks)
         common = min((self.known[index].tip for index in answering if not self.known[index].byzantine), default=0)

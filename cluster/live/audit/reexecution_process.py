@@ -1,7 +1,7 @@
-"""The process that executes a live run's chain again beside it (:mod:`cluster.audit.reexecution.follower`).
+"""The process that re-executes the chain during a live run (:mod:`cluster.audit.reexecution.follower`).
 
-It begins once the run is some seconds old: a short run, whose processors have enough to do, is not slowed down by it.
-It ends with the driver, however the driver ends, since it reads a pipe that only the driver holds.
+It begins once the run is some seconds old, so that it does not slow down a short run with busy processors. It ends with
+the driver, however the driver ends, since it reads a pipe that only the driver holds.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from cluster.record.genesis_file import genesis_page
 from cluster.record.run import RunRecord
 
 BEGIN_AFTER_S: Final = 20.0
-"""From the first block on; what is younger is over soon, most of it."""
+"""Delay after the first block; most runs that are younger are over soon."""
 LOG_FILE: Final = "logs/reexecution.log"
 POLL_S: Final = 0.1
 STUCK_S: Final = 120.0
-"""Without a further block for so long at the end, it is given up."""
+"""At the end, it is given up after this time without a further block."""
 READ_BYTES: Final = 1 << 20
 
 
 class ReexecutionBeside:
-    """One run's. :meth:`look` is called now and then, :meth:`finish` at the end, :meth:`close` in every case."""
+    """The re-execution of one run: :meth:`look` regularly, :meth:`finish` at the end, :meth:`close` in any case."""
 
     def __init__(self, record: RunRecord, folder: Path) -> None:
         self._record = record
         self._log_file = folder / LOG_FILE
         self._process: subprocess.Popen[bytes] | None = None
         self._first_block_s: float | None = None
-        """When there was a block (monotonic)."""
+        """Time of the first block (monotonic)."""
         self._driver_began_s = 0.0
-        """Processor time of the driver then."""
+        """Processor time of the driver at the first block."""
         self._told = 0
         self._unread = b""
         self._progress: Progress | None = None
@@ -53,12 +53,12 @@ class ReexecutionBeside:
 
     @property
     def height(self) -> int:
-        """Blocks that gave what was recorded."""
+        """Number of blocks whose re-execution matches the record."""
         return 0 if self._progress is None else self._progress.height
 
     @property
     def judge_core_seconds(self) -> float:
-        """Processor time since the first block, of the driver and of the process beside it while that runs."""
+        """Processor time since the first block, of the driver and of the re-execution while that runs."""
         if self._first_block_s is None:
             return 0.0
         found = time.process_time() - self._driver_began_s
@@ -69,7 +69,7 @@ class ReexecutionBeside:
         return found
 
     def look(self) -> str:
-        """Tell it how many blocks there are, and read what it says. Returns what differs, in words, once.
+        """Report the number of blocks to the process, and read its answers. Returns a difference, in words, once.
 
         Raises :class:`OSError`.
         """
@@ -93,9 +93,9 @@ class ReexecutionBeside:
         return f"height {self._progress.height + 1}: executed again during the run, {self._progress.reason}"
 
     def finish(self, checkpoint: Callable[[], None]) -> None:
-        """Have all blocks executed, if it has begun, and enter the result into the record.
+        """Have all blocks executed, if the process has begun, and enter the result into the record.
 
-        ``checkpoint`` may raise to end the waiting.
+        ``checkpoint`` may raise to end the wait.
         """
         if self._process is None:
             return
@@ -144,7 +144,7 @@ class ReexecutionBeside:
 
     def _say(self, line: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it ended: the end of the run tells why
+        with suppress(BrokenPipeError):  # it ended: the end of the run reports why
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
 

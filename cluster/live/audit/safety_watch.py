@@ -1,9 +1,9 @@
-"""Certificates and votes of a live run, watched while it goes: the part of the check *safety* that the driver can know.
+"""Watches certificates and votes of a live run: the part of the check *safety* that the driver can evaluate.
 
-Hosts tell which certificates their validators believe and which votes they send, among their other observations. The
-rules are those of the simulator's monitor (:mod:`cluster.audit.safety`). Two of them ask for what somebody must have
-known: *ancestry* as to skipped views, and *proved_final*. They wait until every host that runs has told what it knew,
-and leave out the views of which a process that ended may not have told all.
+Hosts report which certificates their validators accept and which votes they send, among their other observations. The
+rules are those of the simulator's monitor (:mod:`cluster.audit.safety`). Two of them require that some validator knew a
+certificate: *ancestry* for skipped views, and *proved_final*. They wait until every running host has reported what it
+knew, and leave out the views that a process may not have reported completely before it ended.
 """
 
 from __future__ import annotations
@@ -29,74 +29,74 @@ from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
 
 VIEWS_KEPT: Final = 1_024
-"""Views below the newest final one of which certificates and votes are kept."""
+"""Views below the newest final one whose certificates and votes are kept."""
 MAX_WAITING: Final = 200_000
-"""Certificates and votes that wait to be looked at; the oldest go first."""
+"""Limit of certificates and votes that wait to be checked; the oldest are dropped first."""
 PATIENCE_S: Final = 5.0
-"""What a host told so long after a final block includes the certificates that it knew when the block became final."""
+"""A host's report this long after a final block includes the certificates that it knew when the block became final."""
 OF_BLOCKS: Final = frozenset({Rule.PROVED_FINAL, Rule.ANCESTRY, Rule.LEADERS})
 """Rules that are evaluated once for each final block."""
 VIEWS_UNTOLD: Final = 8
-"""Views that a process may have been ahead of all that was told, when it ended."""
+"""Views that a process may have been ahead of its last report when it ended."""
 
 
 class Heard:
-    """Whether hosts have told all that they knew."""
+    """Whether hosts have reported all that they knew."""
 
     def __init__(self) -> None:
         self.highest_view = 0
-        """That was told of."""
+        """Highest view of a reported certificate."""
         self.doubtful_view = 0
-        """Views up to this one are those of which a process that is gone may not have told all."""
+        """A process that is gone may not have reported all of the views up to this one."""
         self._hosts: Set[Hashable] = frozenset()
         self._answered_s = float("-inf")
 
     def note_hosts(self, running: Set[Hashable], answered_s: float) -> None:
-        """The processes of hosts that run, and when the last of them answered (monotonic seconds)."""
+        """Note the running processes of hosts, and when the last of them answered (monotonic seconds)."""
         if self._hosts - running:
             self.doubt(self.highest_view)
         self._hosts, self._answered_s = running, answered_s
 
     def doubt(self, view: int) -> None:
-        """Of views up to this one, and shortly above it, not all was told: to nobody, or to another driver."""
+        """Note that reports of views up to this one, and shortly above, were lost or went to another driver."""
         self.doubtful_view = max(self.doubtful_view, view + VIEWS_UNTOLD)
 
     def all_since(self, moment_s: float) -> bool:
-        """Whether every host that runs told long enough after a moment all that it knew at that moment."""
+        """Whether every running host has reported, long enough after a moment, all that it knew at that moment."""
         return self._answered_s >= moment_s + PATIENCE_S
 
 
 class Backlog:
-    """What was told and not looked at."""
+    """Reports that were not checked yet."""
 
     def __init__(self) -> None:
         self.told: Told | None = None
-        """Gets what hosts tell, if that is to outlive this process."""
+        """Receives the reports of hosts, if they must outlive this process."""
         self.judged = 0
-        """So many rows of the run were looked at."""
+        """Number of rows of the run that were checked."""
         self._taken = 0
         self._judged_before = 0
-        """Another driver judged these: they are known again, and are not judged again."""
+        """Number of rows that another driver judged: they are entered again, but not judged again."""
         self.lost_view: int | None = None
-        """What was to be told of views up to this one may have been dropped, here or by a host."""
+        """Reports of views up to this one may have been dropped, here or by a host."""
         self._waiting: deque[tuple[int, int, CertificateSeen | VoteSent]] = deque()
-        """The row's number, the validator, and what it is."""
+        """The row's number, the validator, and the vote or certificate."""
 
     def take(self, row: Row) -> None:
-        """What a host says of a validator."""
+        """Queue a host's report of a validator."""
         self._add(self._taken, row)
         if self.told is not None:
             self.told.add(row)
 
     def take_over(self, judged: int, told: Told | None, rows: Iterable[tuple[int, Row]]) -> None:
-        """Go on with the rows of another driver, which judged so many of the run."""
+        """Go on with the rows of another driver, which had judged ``judged`` of the run."""
         self.told = told
         self.judged = self._taken = self._judged_before = judged
         for number, row in rows:
             self._add(number, row)
 
     def drain(self) -> Iterator[tuple[int, CertificateSeen | VoteSent, bool]]:
-        """Look at each: the validator, what it is, and whether another driver judged it."""
+        """Yield each: the validator, the vote or certificate, and whether another driver judged it."""
         while self._waiting:
             number, index, seen = self._waiting.popleft()
             yield index, seen, number < self._judged_before
@@ -111,15 +111,15 @@ class Backlog:
             self._waiting.append((number, row.index, each))
 
     def note_lost(self, view: int) -> None:
-        """What was told of a view was dropped."""
+        """Note that a report of a view was dropped."""
         self.lost_view = view if self.lost_view is None else max(view, self.lost_view)
 
 
 class SafetyWatch:
-    """One run's. :meth:`take` may be called by one thread, everything else by another."""
+    """The safety watch of one run. :meth:`take` may be called by one thread, everything else by another."""
 
     def __init__(self, record: RunRecord, now_ms: Callable[[], float]) -> None:
-        """``now_ms`` gives the time of a violation, since the run began."""
+        """``now_ms`` returns the time of a violation, since the run began."""
         scenario, namespace = record.scenario, record.genesis.chain_id.encode()
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
@@ -132,20 +132,20 @@ class SafetyWatch:
         self._votes_kept_from = 0
         self.backlog = Backlog()
         self._height = 0
-        """Of the last final block that was entered."""
+        """Height of the last final block that was entered."""
         self._newest_view = 0
-        """Of that block."""
+        """View of that block."""
         self._skips_since_s: float | None = None
-        """When the next block was found to skip views for which no certificates are known (monotonic)."""
+        """Time at which the next block was found to skip views without known certificates (monotonic)."""
         self._unproved: tuple[float, int] | None = None
-        """When a final block was found whose finalization nobody told, and its view."""
+        """Time at which a final block without a reported finalization was found (monotonic), and its view."""
         self._is_proof_missed = False
-        """It was said that a final block has no proof."""
+        """Whether a final block without a proof was reported."""
         self._is_stuck = False
-        """A block could not be read: none is entered after it."""
+        """Whether a block could not be decoded: none is entered after it."""
 
     def take(self, index: int, observations: Sequence[Observation]) -> None:
-        """What a host says of a validator."""
+        """Take a host's report of a validator."""
         if index in self._byzantine:
             return
         for seen in observations:
@@ -156,7 +156,7 @@ class SafetyWatch:
             self.backlog.take(row)
 
     def look(self, store: BlockStore, is_end: bool = False) -> None:
-        """Look at all that was told, and at the final blocks that are new. At the end nothing is waited for."""
+        """Check all queued reports and new final blocks. With ``is_end`` nothing is waited for."""
         log = self.log
         if self.backlog.lost_view is not None:
             self.heard.doubt(self.backlog.lost_view)
@@ -173,20 +173,18 @@ class SafetyWatch:
         self._look_for_proofs()
 
     def state(self) -> LeftSafety:
-        """What another driver cannot find again. Not while another thread is in :meth:`look`."""
+        """The state that another driver cannot rebuild. Not to be read while another thread is in :meth:`look`."""
         counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
         return LeftSafety(counts, list(self.log.violations), self.backlog.judged)
 
     def take_over(self, state: LeftSafety, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
-        """Go on with the :meth:`state` of another driver, and with what it was told and left in files; final blocks are
-        entered anew.
-        """
+        """Go on with the :meth:`state` of another driver, and with its rows. Final blocks are entered again."""
         self.log.counts.update(state.counts)
         self.log.violations.extend(state.violations)
         self.backlog.take_over(state.rows, told, rows)
 
     def record(self) -> MonitorRecord:
-        """The counts and violations so far; of a run that is over."""
+        """The counts and violations so far, in the form of a run's record."""
         return MonitorRecord(list(self.log.violations), {rule: self.log.counts[rule] for rule in WATCHED_LIVE})
 
     def _on_certificate(self, index: int, seen: CertificateSeen) -> None:
@@ -209,13 +207,13 @@ class SafetyWatch:
         try:
             header = decode(store.at(height).block, Block).header
         except CodecError:
-            self._is_stuck = True  # the books say so
+            self._is_stuck = True  # the books report it
             return False
         knows_skips = True
         if not self.chain.is_skip_justified(header):
             self._skips_since_s = self._skips_since_s or time.monotonic()
             knows_skips = self.heard.all_since(self._skips_since_s)
-            is_in_doubt = self._newest_view < self.heard.doubtful_view  # nothing is said of it then
+            is_in_doubt = self._newest_view < self.heard.doubtful_view  # then no judgement is made
             if not (knows_skips or is_end or is_in_doubt):
                 return False
         self._skips_since_s = None
@@ -230,7 +228,7 @@ class SafetyWatch:
         return True
 
     def _look_for_proofs(self) -> None:
-        """See whether somebody knows a finalization of the newest final block, or of a later view."""
+        """Check that some validator knows a finalization of the newest final block, or of a later view."""
         finalized = self.chain.newest_finalized
         if self._unproved is not None and finalized >= self._unproved[1]:
             self._unproved = None
