@@ -1,1 +1,1 @@
-"""The nodes of a Ray cluster: what they are, and which of them carry what."""
+"""The nodes of a Ray cluster: their properties, their code, and the placement of hosts."""

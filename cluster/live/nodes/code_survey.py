@@ -1,8 +1,8 @@
-"""The code of Stampede on the nodes of a cluster: is it this code, in the same environment, and how it gets there.
+"""The code of Stampede on the nodes of a cluster: compares it and its environment with this process, and ships it.
 
-A survey runs on a node before anything else of Stampede does. It goes there by value and needs nothing but Python, so
-that it also answers on a node without a checkout. Compiled code (``__pycache__``, Numba's caches) is neither compared
-nor shipped: it depends on the machine and on the times of the source files.
+A survey is the first code of Stampede that runs on a node. It is pickled by value and needs only Python, so that it
+also answers on a node without a checkout. Compiled code (``__pycache__``, Numba's caches) is neither compared nor
+shipped: it depends on the machine and on the times of the source files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cluster.common.checkout import ROOT
 from cluster.common.wording import first_few
 
 FOLDERS: Final = ("actors", "cluster", "consensus", "loadgen", "scenarios", "validator")
-"""What is compared and shipped."""
+"""Folders that are compared and shipped."""
 SUFFIXES: Final = (".css", ".j2", ".js", ".json", ".py", ".pyi", ".yaml")
-"""Of the files that count; the others are compiled, or somebody's own."""
+"""Suffixes of the compared and shipped files; other files are compiled, or the user's own."""
 PACKAGES: Final = (
     "blake3",
     "hypothesis",
@@ -42,21 +42,21 @@ PACKAGES: Final = (
 """Distributions whose versions must be the same everywhere."""
 PYTHON: Final = "Python"
 SHOWN: Final = 3
-"""Differences that a line names."""
+"""Maximum number of differences in a line."""
 OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every file of an archive, so that equal code makes equal archives."""
 
 Survey = tuple[dict[str, str | None], str | None]
-"""Versions of Python and of packages (``None``: not there), and the digest of the code (``None``: there is none)."""
+"""Versions of Python and packages (``None`` if not installed), and the digest of the code (``None`` without code)."""
 
 
 class Differences(NamedTuple):
     """How a node differs from this process."""
 
     versions: str
-    """Of Python and packages, in one line; empty if they are the same."""
+    """Different versions of Python and packages, in one line; empty if they are the same."""
     has_code: bool
-    """Whether it has the same code."""
+    """Whether the node has the same code."""
 
 
 def surveyor() -> Callable[[], Survey]:

@@ -1,12 +1,11 @@
 """A testnet's own Ray nodes: ``python -m cluster.live.nodes.loopback_node start --node-ip-address=127.0.0.1 …``.
 
 ``ray start`` and ``ray.init`` replace a loopback address by one of the machine's. Ray's servers then listen on all
-interfaces. On 127.0.0.1 they listen there alone, as those of a Ray that the library starts by itself. Who joins such a
-Ray has to keep to that address, too.
+interfaces. On 127.0.0.1 they listen only there, as do those of a Ray that the library starts by itself. A process that
+joins such a Ray must keep that address, too.
 
 A head starts processes that a testnet does not use, and that together take as much processor time to start as a
-validator: the autoscaler, the server of the dashboard and of jobs, and on each node the one that sends log files to
-drivers. They are left out.
+validator: the autoscaler, the server of the dashboard and of jobs, and on each node the log monitor. They are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PROBE_TIMEOUT_S: Final = 5.0
 
 @contextmanager
 def loopback_stays() -> Iterator[None]:
-    """Within, Ray takes a loopback address as it is."""
+    """Inside the block, Ray keeps a loopback address."""
     from ray._private import services
 
     resolve = services.resolve_ip_for_localhost
@@ -37,7 +36,7 @@ def loopback_stays() -> Iterator[None]:
 
 @contextmanager
 def small_node() -> Iterator[None]:
-    """Within, Ray starts a node with what a testnet needs alone, and takes a loopback address as it is."""
+    """Inside the block, Ray starts a node with only what a testnet needs, and keeps a loopback address."""
     from ray._private.node import Node
 
     methods = {name: getattr(Node, name) for name in LEFT_OUT}
@@ -52,7 +51,7 @@ def small_node() -> Iterator[None]:
 
 
 def joining(address: str) -> AbstractContextManager[None]:
-    """Within, the Ray at ``host:port`` can be joined, which may listen on loopback alone."""
+    """Inside the block, the Ray at ``host:port`` can be joined, even if it listens only on loopback."""
     from ray._private import services
 
     host, _, port = address.rpartition(":")

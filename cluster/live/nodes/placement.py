@@ -1,12 +1,12 @@
-"""Which node carries which host: spread so that the loss of a node takes few validators. Pure.
+"""Places hosts on nodes, spread so that the loss of a node takes few validators. Pure.
 
-- A host with a node of its own goes there, and one that had such a node goes nowhere else: its disk is there. No other
-  host goes to such a node. The other rules are for the other hosts and nodes.
+- A host with a dedicated node goes there, and one that had such a node goes nowhere else: its disk is there. No other
+  host goes to a dedicated node. The other rules are for the other hosts and nodes.
 - Only nodes for validators carry hosts, if there are any (:mod:`cluster.live.nodes.ray_nodes`).
-- Else every node but the head does: without its head a cluster is lost. The head carries hosts, too, if it is alone, or
-  if another node would otherwise carry more than ``f`` validators, and fewer with its help.
+- Otherwise every node except the head does: without its head a cluster is lost. The head carries hosts, too, if it is
+alone, or if another node would otherwise carry more than ``f`` validators, and fewer with its help.
 - A host whose validators are all in one region goes to the nodes of that region, if there are any.
-- A host goes to the node that has the fewest validators by then.
+- A host goes to the node that has the fewest validators so far.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from cluster.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class HostToPlace:
-    """A host, by its number."""
+    """A host to place."""
 
     number: int
     validators: Sequence[int]
     region: str | None = None
-    """Of all its validators; ``None`` if they are in several, or in none."""
+    """Region of all its validators; ``None`` if they are in several, or in none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where hosts go."""
+    """The nodes of hosts."""
 
     nodes: dict[int, RayNode]
-    """By the number of the host; without those that found no node."""
+    """Nodes keyed by host number, without hosts that found no node."""
     counts: dict[str, int]
-    """The validators on each node afterwards, by its id."""
+    """Number of validators on each node after the placement, keyed by node id."""
     warnings: list[str] = field(default_factory=list)
-    """In one line each."""
+    """Warnings of one line each."""
 
     @property
     def most(self) -> int:
-        """The validators that are lost with one node at most."""
+        """The maximum number of validators that are lost with one node."""
         return max(self.counts.values(), default=0)
 
 
@@ -67,7 +67,7 @@ def place(
     pinned: Collection[int] = (),
 ) -> Placement:
     """A node for each host. ``withstood`` is the number of validators whose loss the network survives; ``carried`` are
-    the validators that nodes have already, by id; ``pinned`` the hosts that go to nodes of their own alone.
+    the numbers of validators already on nodes, by id; ``pinned`` the hosts that go only to dedicated nodes.
     """
     before = carried or {}
     own = {number: node for node in nodes if node.is_alive for number in node.own_hosts}
@@ -92,7 +92,7 @@ def place(
 def _with_own_nodes(
     found: Placement, hosts: Sequence[HostToPlace], own: Mapping[int, RayNode], carried: Mapping[str, int]
 ) -> Placement:
-    """A placement with hosts that have nodes of their own."""
+    """Add the hosts with dedicated nodes to a placement."""
     counts = Counter({node.node_id: carried.get(node.node_id, 0) for node in own.values()})
     for host in hosts:
         counts[own[host.number].node_id] += len(host.validators)

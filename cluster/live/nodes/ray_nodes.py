@@ -22,7 +22,7 @@ ROLES: Final = (VALIDATORS, SEEDS, LOAD)
 RESOURCE_PREFIX: Final = "stampede_"
 LABEL_PREFIX: Final = "stampede.io/"
 REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")
-"""The first one that a node has is its region."""
+"""Labels for the region of a node; the first one that it has counts."""
 RAYS_OWN_LABELS: Final = "ray.io/"
 
 
@@ -35,7 +35,7 @@ class RayNode(NamedTuple):
     resources: Mapping[str, float]
     is_alive: bool = True
     why_lost: str = ""
-    """By Ray, if it is not alive."""
+    """Ray's reason, if the node is not alive."""
 
     @property
     def is_head(self) -> bool:
@@ -43,7 +43,7 @@ class RayNode(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Short, for people: the address alone does not name one of several nodes on a machine."""
+        """A short name for users: the address alone does not identify one of several nodes on a machine."""
         return f"{self.address} ({self.node_id[:6]})"
 
     @property
@@ -51,13 +51,13 @@ class RayNode(NamedTuple):
         return next((self.labels[label] for label in REGION_LABELS if label in self.labels), None)
 
     def has_role(self, role: str) -> bool:
-        """Whether it was started for a role."""
+        """Whether the node was started for a role."""
         is_labelled = self.labels.get(LABEL_PREFIX + role, "").lower() in ("true", "1", "yes")
         return is_labelled or self.resources.get(RESOURCE_PREFIX + role, 0) > 0
 
     @property
     def own_hosts(self) -> frozenset[int]:
-        """Numbers of the hosts that it is for; empty if it is for any."""
+        """Numbers of the hosts to which the node is dedicated; empty if any host may use it."""
         marks = {name for name, amount in self.resources.items() if amount > 0}
         numbers = [name.removeprefix(HOST_RESOURCE_PREFIX) for name in marks if name.startswith(HOST_RESOURCE_PREFIX)]
         return frozenset(int(number) for number in numbers if number.isdecimal())
@@ -68,7 +68,7 @@ class RayNode(NamedTuple):
 
 
 def read_nodes(ray: Any) -> list[RayNode]:
-    """All nodes that Ray knows, lost ones too: the head first, then by address."""
+    """All nodes that Ray knows, including lost ones: the head first, then by address."""
     found = [
         RayNode(
             page["NodeID"],
@@ -89,5 +89,5 @@ def with_role(nodes: Sequence[RayNode], role: str) -> list[RayNode]:
 
 
 def hosts_with_nodes(nodes: Iterable[RayNode]) -> set[int]:
-    """Numbers of the hosts for which there is a living node of their own."""
+    """Numbers of the hosts that have a living dedicated node."""
     return {number for node in nodes if node.is_alive for number in node.own_hosts}

@@ -1,6 +1,6 @@
-"""Pods for the seeds of a sweep, if Ray's autoscaler makes them (``STAMPEDE_SEED_PODS``): asked for at the start, and
-given up once there is nothing left to hand out. The autoscaler makes all that is asked for at once, or none: the number
-is not above the maximum of their group.
+"""Pods for the seeds of a sweep, if Ray's autoscaler creates them (``STAMPEDE_SEED_PODS``): requested at the start, and
+released once no seed is left to assign. The autoscaler creates all requested pods at once, or none: the number must not
+exceed the maximum of their group.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS, RayNode, with_r
 
 MAX_PODS: Final = 512
 TIMEOUT_S: Final = 900.0
-"""The first pod has to join by then: its Kubernetes node may have to be made, and its image to be pulled."""
+"""Time for the first pod to join: its Kubernetes node may have to be created, and its image to be pulled."""
 LOOK_EVERY_S: Final = 1.0
 
 
 class Session(Protocol):
-    """What is needed of a session of Ray."""
+    """The parts of a Ray session that are needed here."""
 
     @property
     def is_ours(self) -> bool: ...
@@ -34,16 +34,16 @@ class Session(Protocol):
 
 
 class SeedPods:
-    """What the autoscaler is asked for; nothing without the variable, or in a Ray of our own."""
+    """The request to the autoscaler; nothing without the variable, or in a Ray of our own."""
 
     def __init__(self, session: Session, environment: Mapping[str, str] = os.environ) -> None:
-        """Raises :class:`BadInput` if the variable holds no number of pods."""
+        """Raises :class:`BadInput` if the variable is not a number of pods."""
         self._session = session
         self._count = 0 if session.is_ours else _count_from(environment)
         self._are_needed = False
 
     def wait_for_first(self, interrupts: Interrupts, notice: Callable[[str], None]) -> None:
-        """Ask for them, and wait for the first one. Raises :class:`HarnessError` if none joins."""
+        """Request the pods, and wait for the first one. Raises :class:`HarnessError` if none joins."""
         if not self._count:
             return
         self.keep(are_needed=True)
@@ -55,7 +55,7 @@ class SeedPods:
             interrupts.wait(LOOK_EVERY_S)
 
     def keep(self, are_needed: bool) -> None:
-        """Say whether there is anything left to hand out; if not, pods may go when they are idle."""
+        """Set whether any seed is left to assign; if not, idle pods may be removed."""
         if self._count and are_needed != self._are_needed:
             self._are_needed = are_needed
             self._session.request_nodes(RESOURCE_PREFIX + SEEDS, self._count if are_needed else 0)
