@@ -1,1 +1,1 @@
-"""A testnet on Kubernetes: what the driver and the commands must call alike."""
+"""A testnet on Kubernetes: its API, its names, and faults by Kubernetes and Chaos Mesh."""

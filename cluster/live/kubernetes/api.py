@@ -1,7 +1,7 @@
-"""The Kubernetes API as a driver in a pod needs it: its deployment's pods, the nodes that carry them, and Chaos Mesh.
+"""The Kubernetes API that a driver in a pod needs: its deployment's pods, the nodes that carry them, and Chaos Mesh.
 
 The official client is imported only once it is needed. No call waits longer than some seconds: the driver has a chain
-to watch. What fails for a moment (429, 5xx, no connection) is tried again, a few times.
+to watch. Transient failures (429, 5xx, no connection) are retried a few times.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABE
 
 TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 SERVER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
-"""Kubernetes sets it in every pod."""
+"""Environment variable that Kubernetes sets in every pod."""
 GRACE_S: Final = 1
 """A pod that is deleted gets this long to end."""
 TIMEOUT_S: Final = (3.0, 5.0)
-"""To connect, and to answer."""
+"""Timeouts to connect, and to answer."""
 ATTEMPTS: Final = 4
 PAUSE_S: Final = 0.25
-"""Before the second attempt; twice as long before each further one."""
+"""Pause before the second attempt; doubled before each further one."""
 MISSING, CONFLICT, TOO_MANY, SERVER_ERROR = 404, 409, 429, 500
 CHAOS_GROUP: Final = "chaos-mesh.org"
 CHAOS_VERSION: Final = "v1alpha1"
 
 
 class KubernetesError(HarnessError):
-    """The API refused something, or did not answer. One line."""
+    """The API refused something, or did not answer. The message is one line."""
 
 
 class Pod(NamedTuple):
@@ -42,15 +42,15 @@ class Pod(NamedTuple):
     name: str
     uid: str
     node: str
-    """Of Kubernetes."""
+    """Name of the Kubernetes node."""
 
 
 class Eviction(Enum):
-    """What becomes of an eviction."""
+    """The result of an eviction."""
 
     BEGUN = "begun"
     GONE = "gone"
-    """There is no such pod any more: an attempt whose answer was lost has evicted it, or something else took it."""
+    """The pod no longer exists: evicted by an attempt whose answer was lost, or gone for another reason."""
     FORBIDDEN = "forbidden"
     """A disruption budget forbids it for now."""
 
@@ -86,7 +86,7 @@ class KubernetesApi:
         connect: Callable[[], Any] = client_in_a_pod,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``connect`` makes a client when the first call needs one; ``wait`` waits so many seconds."""
+        """``connect`` makes a client when the first call needs one; ``wait`` waits N seconds."""
         self.namespace = namespace
         self.instance = instance
         self._connect = connect
@@ -98,7 +98,7 @@ class KubernetesApi:
         return cls(os.environ[NAMESPACE_VARIABLE], os.environ[INSTANCE_VARIABLE])
 
     def check(self) -> None:
-        """See whether the API answers, and this pod may ask it."""
+        """Check that the API answers, and that this pod may use it."""
         self._call("list_namespaced_pod", self.namespace, label_selector=f"{INSTANCE_LABEL}={self.instance}", limit=1)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class KubernetesApi:
         return Pod(pod.metadata.name, pod.metadata.uid, pod.spec.node_name or "")
 
     def delete(self, pod: Pod) -> None:
-        """Delete a pod, unless it is gone already, or another one has its name."""
+        """Delete a pod, unless it is gone, or another pod has its name."""
         from kubernetes.client import V1DeleteOptions, V1Preconditions
 
         body = V1DeleteOptions(preconditions=V1Preconditions(uid=pod.uid))
@@ -145,15 +145,15 @@ class KubernetesApi:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def is_open(self, node: str) -> bool:
-        """Whether pods may be placed on a node."""
+        """Whether pods may be scheduled on a node."""
         return not self._call("read_node", node).spec.unschedulable
 
     def cordon(self, node: str) -> None:
-        """Have no pod placed on a node."""
+        """Cordon a node: no new pod is scheduled there."""
         self._cordon(node, True, f"{self.namespace}/{self.instance}")
 
     def uncordon(self, node: str) -> None:
-        """Let pods be placed on a node again."""
+        """Let pods be scheduled on a node again."""
         self._cordon(node, None, None)
 
     def _cordon(self, node: str, is_cordoned: bool | None, by: str | None) -> None:
@@ -168,11 +168,11 @@ class KubernetesApi:
         return found != MISSING
 
     def begin_chaos(self, plural: str, chaos: Mapping[str, Any]) -> None:
-        """Create an object of Chaos Mesh; its kind in small letters is ``plural``."""
-        self._chaos("create", plural, dict(chaos), accepted=(CONFLICT,))  # of an attempt whose answer was lost
+        """Create an object of Chaos Mesh; its kind in lower case is ``plural``."""
+        self._chaos("create", plural, dict(chaos), accepted=(CONFLICT,))  # from an attempt whose answer was lost
 
     def conditions_of(self, plural: str, name: str) -> dict[str, bool] | None:
-        """The conditions of an object of Chaos Mesh, by type; ``None`` if there is no such object."""
+        """The conditions of an object of Chaos Mesh, keyed by type; ``None`` if there is no such object."""
         found = self._chaos("get", plural, name, accepted=(MISSING,))
         if found == MISSING:
             return None
@@ -180,7 +180,7 @@ class KubernetesApi:
         return {each["type"]: each.get("status") == "True" for each in conditions}
 
     def end_chaos(self, plural: str, name: str) -> None:
-        """Delete an object of Chaos Mesh, if it is there: what it did ends."""
+        """Delete an object of Chaos Mesh, if it exists: its effect ends."""
         self._chaos("delete", plural, name, accepted=(MISSING,))
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class KubernetesApi:
 
 
 def _said(error: Any) -> str:
-    """The reason that the server gave, in one line."""
+    """The reason from the server, in one line."""
     try:
         said = json.loads(error.body)["message"]
     except (TypeError, ValueError, KeyError):

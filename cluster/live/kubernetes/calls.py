@@ -1,4 +1,4 @@
-"""The calls to come of faults that Kubernetes or Chaos Mesh does, as plain data: another driver makes them."""
+"""The scheduled calls of faults by Kubernetes or Chaos Mesh, as plain data for another driver."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from cluster.faults.calls import FaultCall
 
 
 class Uncordon(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A node of Kubernetes carries new pods again."""
+    """Uncordon a Kubernetes node, so that it carries new pods again."""
 
     node: str
 
 
 class Evict(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A pod is to be evicted, which a disruption budget forbade so far."""
+    """Evict a pod, which a disruption budget has forbidden so far."""
 
     host: int
     pod: tuple[str, str, str]
-    """Its name, its unique id, and its node."""
+    """Name, unique id and node of the pod."""
     tries_left: int
 
 
 class AwaitKill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Chaos Mesh is to kill a pod."""
+    """Wait until Chaos Mesh kills a pod."""
 
     host: int
     pod: tuple[str, str, str]
     name: str
-    """Of the object; so in what follows."""
+    """Name of the Chaos Mesh object."""
     tries_left: int
 
 
 class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Chaos Mesh is to put faults of links in force, by their keys, and to take objects back."""
+    """Wait until Chaos Mesh has put link faults in force, by their keys, and removed ended objects."""
 
     begun: list[int]
     ended: list[str]
     tries_left: int
     then: FaultCall | None
-    """``None`` if nobody waits for it."""
+    """``None`` if no call waits for it."""
 
 
 class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Chaos Mesh is to stress hosts, and to take objects back."""
+    """Wait until Chaos Mesh stresses hosts, and has removed ended objects."""
 
     begun: list[int]
     ended: list[str]

@@ -1,13 +1,13 @@
-"""Objects of Chaos Mesh for faults of a scenario: which faults it can do, and how they are written. Pure.
+"""Objects of Chaos Mesh for faults of a scenario: which faults it can do, and their manifests. Pure.
 
 Chaos Mesh acts on pods. So it can separate two validators only if they are on different hosts, and every validator of
-one host is separated from every validator of the other. It acts on packets, under TCP: packets that are lost are sent
-again, so that messages come late instead of never. What it adds to a link comes on top of what the transport of the
-validators emulates; so it adds the difference to a latency, and replaces nothing else. A fault that would mean
-something else then is the transport's own.
+one host is separated from every validator of the other. It acts on packets, under TCP: lost packets are
+retransmitted, so that messages are late instead of lost. Its effect on a link adds to what the transport of the
+validators emulates, so it adds only the difference of a latency, and replaces nothing else. A fault that would change
+its meaning that way is done by the transport.
 
-StressChaos takes processors from a pod with busy threads. How much longer jobs of the executor take then follows from
-the pod's limits, not from the fault's ``job_ms``.
+StressChaos takes processors from a pod with busy threads. The slowdown of the executor's jobs then depends on the pod's
+limits, not on the fault's ``job_ms``.
 
 Source: the custom resource definitions of Chaos Mesh, ``chaos-mesh.org/v1alpha1``.
 """
@@ -28,36 +28,36 @@ NETWORK: Final = "networkchaos"
 POD: Final = "podchaos"
 STRESS: Final = "stresschaos"
 FULL_LOAD: Final = 100
-"""Percent of a processor that each busy thread takes if it can."""
+"""Percent of a processor that each busy thread tries to use."""
 NETEM_FIELDS: Final = frozenset({"latency_ms", "jitter_ms", "loss", "duplication"})
-"""What of a link it can change as the transport does."""
+"""Properties of a link that Chaos Mesh can change in the same way as the transport."""
 SPARE_S: Final = 60
-"""An object that nobody deletes ends by itself so long after its fault."""
+"""An object that is not deleted ends by itself this long after its fault."""
 LONGEST_MS: Final = 3_600_000
-"""A fault without a duration ends after so long at most."""
+"""Maximum duration of a fault without a duration."""
 GRACE_S: Final = 1
 
 HostPairs = frozenset[tuple[int, int]]
-"""Hosts, by number: what the first sends to the second."""
+"""Pairs of sending and receiving host, by number."""
 
 
 class NotByPods(ValueError):
-    """Chaos Mesh cannot do a fault as the scenario means it. One line."""
+    """Chaos Mesh cannot do a fault as the scenario means it. The message is one line."""
 
 
 class Deployment(NamedTuple):
-    """The pods that a fault is about."""
+    """The deployment whose pods a fault targets."""
 
     namespace: str
     instance: str
 
 
 class ByPods(NamedTuple):
-    """A fault of links as Chaos Mesh does it."""
+    """A link fault in the form of Chaos Mesh."""
 
     pairs: HostPairs
     changes: Mapping[str, float]
-    """What packets between them get in addition, by the field of a scenario; nothing if none arrives."""
+    """Additional impairments of packets between them, keyed by scenario field; empty if no packet arrives."""
 
 
 def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
@@ -78,7 +78,7 @@ def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
 
 
 def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, int]]) -> dict[str, float]:
-    """What has to be added to the emulated links so that they have the values of a fault."""
+    """The values to add to the emulated links, so that they have the values of a fault."""
     changes = dict(plan.changes)
     if others := sorted(changes.keys() - NETEM_FIELDS):
         raise NotByPods(f"it cannot change {', '.join(others)} of single messages")

@@ -1,4 +1,4 @@
-"""The means of faults as one driver leaves them to another: what was asked of Kubernetes and of Chaos Mesh."""
+"""The means of faults as one driver leaves them to another: its requests to Kubernetes and Chaos Mesh."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cluster.faults.link_faults import Seen
 
 
 class LeftLeftovers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What faults have made in a Kubernetes cluster (:class:`~cluster.live.kubernetes.leftovers.Leftovers`)."""
+    """The leftovers of faults in a Kubernetes cluster (:class:`~cluster.live.kubernetes.leftovers.Leftovers`)."""
 
     api: tuple[str, str] | None
-    """Namespace and instance of the deployment; ``None`` if nothing needed its API so far."""
+    """Namespace and instance of the deployment; ``None`` if its API was not needed so far."""
     objects: dict[str, str]
-    """Kinds of the objects of Chaos Mesh, by name."""
+    """Kinds of the objects of Chaos Mesh, keyed by name."""
     cordoned: dict[str, int]
-    """By node, how many faults keep pods away from it."""
+    """Number of faults that cordon a node, keyed by node."""
 
 
 class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """By what means faults are done (:class:`~cluster.live.kubernetes.means.Means`)."""
+    """The means of the faults (:class:`~cluster.live.kubernetes.means.Means`)."""
 
     leftovers: LeftLeftovers
     token: str

@@ -1,4 +1,4 @@
-"""What faults have made or changed in a Kubernetes cluster, until the driver takes it back, or its watchdog."""
+"""Changes by faults in a Kubernetes cluster, until the driver or its watchdog undoes them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cluster.live.kubernetes.left import LeftLeftovers
 
 
 def _nobody(facts: Mapping[str, Any]) -> None:
-    """Nobody takes back what is left if this process is killed."""
+    """Ignore the leftovers: no process undoes them if this one is killed."""
 
 
 class Leftovers:
-    """Of one run: objects of Chaos Mesh, and nodes that carry no new pods."""
+    """The leftovers of one run: objects of Chaos Mesh, and cordoned nodes."""
 
     def __init__(
         self,
@@ -26,22 +26,22 @@ class Leftovers:
     ) -> None:
         """``tell`` gets the arguments of :func:`take_back` whenever they change, before the cluster does."""
         self.api = api
-        """``None`` outside of Kubernetes, or if nothing needed it so far."""
+        """``None`` outside of Kubernetes, or if it was not needed so far."""
         self.tell = tell
         self._notice = notice
         self._objects: dict[str, str] = {}
-        """Kinds of the objects of Chaos Mesh, in small letters, by name."""
+        """Kinds of the objects of Chaos Mesh, in lower case, keyed by name."""
         self._cordoned: Counter[str] = Counter()
-        """By node, how many faults keep pods away from it."""
+        """Number of faults that cordon a node, keyed by node."""
 
     @property
     def state(self) -> LeftLeftovers:
-        """For another driver."""
+        """The state for another driver."""
         api = None if self.api is None else (self.api.namespace, self.api.instance)
         return LeftLeftovers(api, self._objects, dict(self._cordoned))
 
     def take_over(self, left: LeftLeftovers) -> None:
-        """Go on with what another driver left. Its API is asked anew, unless this one has one already."""
+        """Go on with what another driver left. Its API is connected again, unless this driver already has one."""
         if self.api is None and left.api is not None:
             self.api = KubernetesApi(*left.api)
         self._objects, self._cordoned = left.objects, Counter(left.cordoned)
@@ -52,7 +52,7 @@ class Leftovers:
         return Deployment(self.api.namespace, self.api.instance)
 
     def say(self) -> None:
-        """Tell what is left, also to one who was not told before."""
+        """Report the leftovers, also to a receiver that has no earlier report."""
         if self.api is not None:
             nodes = sorted(node for node, count in self._cordoned.items() if count >= 0)
             self.tell({**self.deployment._asdict(), "objects": dict(self._objects), "nodes": nodes})
@@ -67,7 +67,7 @@ class Leftovers:
         self.api.begin_chaos(kind, content)
 
     def delete(self, name: str) -> None:
-        """Delete an object; if that fails, once more at the end of the run."""
+        """Delete an object; if that fails, try again at the end of the run."""
         assert self.api is not None
         try:
             self.api.end_chaos(self._objects[name], name)
@@ -78,7 +78,7 @@ class Leftovers:
             self.say()
 
     def conditions_of(self, kind: str, name: str) -> dict[str, bool] | None:
-        """The conditions of an object; ``None`` if it is gone. Those that nobody can see now do not hold."""
+        """The conditions of an object; ``None`` if it is gone. Conditions that cannot be read now count as false."""
         assert self.api is not None
         try:
             return self.api.conditions_of(kind, name)
@@ -88,7 +88,7 @@ class Leftovers:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def cordon(self, node: str) -> bool:
-        """Keep new pods away from a node, unless somebody else does. Returns whether :meth:`uncordon` is to be called.
+        """Cordon a node, unless another party has. Returns whether :meth:`uncordon` is to be called.
 
         Raises :class:`KubernetesError`.
         """
@@ -101,12 +101,12 @@ class Leftovers:
             try:
                 self.api.cordon(node)
             except KubernetesError:
-                self.uncordon(node)  # its answer may have been lost
+                self.uncordon(node)  # the cordon may be in force, with its answer lost
                 raise
         return True
 
     def uncordon(self, node: str) -> None:
-        """A fault keeps pods away from a node no more."""
+        """End a fault's cordon of a node."""
         self._cordoned[node] -= 1
         if self._cordoned[node] <= 0 and self.api is not None:
             try:
@@ -120,7 +120,7 @@ class Leftovers:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Take everything back. Never raises."""
+        """Undo everything. Never raises."""
         for name in list(self._objects):
             self.delete(name)
         for node in [node for node, count in self._cordoned.items() if count >= 0]:
@@ -131,7 +131,7 @@ class Leftovers:
 def take_back(
     api: KubernetesApi, objects: Mapping[str, str], nodes: list[str], notice: Callable[[str], None] = print
 ) -> None:
-    """Take back what a driver left that was killed: it told of these objects, by name, and nodes. Never raises."""
+    """Undo the leftovers that a killed driver had reported: objects, by name, and nodes. Never raises."""
     left = Leftovers(api, notice)
     left._objects.update(objects)
     left._cordoned.update(nodes)

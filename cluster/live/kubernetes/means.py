@@ -1,11 +1,11 @@
-"""By what means the faults of a live run are done: by Kubernetes or Chaos Mesh, or by what stands in for them.
+"""The means of a live run's faults: Kubernetes or Chaos Mesh, or their substitutes.
 
-A pod that carries a host is deleted (``how: pod``), evicted from its node, which carries no other pod until the fault's
-down time is over (``how: node``), or killed by Chaos Mesh (``how: chaos-mesh``). The pod's Ray node is lost then, with
+A pod that carries a host is deleted (``how: pod``), evicted from its node, which gets no new pod until the fault's down
+time is over (``how: node``), or killed by Chaos Mesh (``how: chaos-mesh``). The pod's Ray node is lost then, with
 its disk kept. Faults of links with ``how: chaos-mesh`` become objects of Chaos Mesh (:mod:`.chaos`). A fault that Chaos
-Mesh cannot do, or that finds none, is done otherwise, and a line and its evidence say so.
+Mesh cannot do, or a cluster without Chaos Mesh, gets a substitute, and a notice and the fault's evidence say so.
 
-What they leave in the cluster is taken back when they are over, and at the end of the run (:mod:`.leftovers`).
+Their changes in the cluster are undone when they are over, and at the end of the run (:mod:`.leftovers`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TOKEN_LETTERS: Final = 6
 
 
 def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
-    """The API that faults need; ``None`` if they need none, or if Chaos Mesh can be done without.
+    """The API for faults; ``None`` if no fault uses it, or if faults only prefer it and this process cannot use it.
 
-    Raises :class:`BadInput` if a fault needs one, and this process cannot use it.
+    Raises :class:`BadInput` if a fault needs the API, and this process cannot use it.
     """
     needing = [(position, fault) for position, fault in enumerate(faults) if needs_kubernetes(fault)]
     if not needing and not any(map(prefers_chaos_mesh, faults)):
@@ -58,7 +58,7 @@ def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
 
 
 class Means:
-    """Of one run."""
+    """The means of one run's faults."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Means:
         notice: Callable[[str], None],
         perform: Callable[[FaultCall], None],
     ) -> None:
-        """``lose(host, reason)`` takes the hosts of the Ray node of a host off it, and holds them down, since the node
-        goes. ``link_counts(key)`` are the messages that a fault of links concerned in the transport. ``perform`` makes
-        a call of the fault engine's.
+        """``lose(host, reason)`` takes all hosts off the Ray node of a host, and holds them down, since the node ends.
+        ``link_counts(key)`` counts the messages that a link fault affected in the transport. ``perform`` makes a call
+        of the fault engine.
         """
         self.leftovers = leftovers
         section = scenario.validators
@@ -84,17 +84,17 @@ class Means:
         self.notice = notice
         self._perform = perform
         self._token = uuid.uuid4().hex[:TOKEN_LETTERS]
-        """In the names of all objects: another run of this deployment has other ones."""
+        """Part of the names of all objects, unique to this run of the deployment."""
         self._count = 0
         self._links: dict[int, list[str]] = {}
-        """The objects of each fault of links that Chaos Mesh does, by its key."""
+        """Objects of the link faults that Chaos Mesh does, keyed by fault."""
         self._seen: dict[int, Seen] = {}
-        """What became of each fault of links that Chaos Mesh does, or did."""
+        """Results of the link faults that Chaos Mesh does, or did, keyed by fault."""
         self._otherwise: dict[int, str] = {}
-        """Why the transport does a fault of links in place of Chaos Mesh."""
+        """Why the transport does a link fault in place of Chaos Mesh, keyed by fault."""
         self.stress = ProcessorStress(self._hosts, self)
         self._words: dict[int, str] = {}
-        """How each host was taken down last, if that is not plain."""
+        """How each host was last taken down, unless by its plan; keyed by host."""
 
     @property
     def api(self) -> KubernetesApi | None:
@@ -104,7 +104,7 @@ class Means:
 
     @property
     def state(self) -> LeftMeans:
-        """For another driver."""
+        """The state for another driver."""
         return LeftMeans(
             self.leftovers.state,
             self._token,
@@ -127,11 +127,11 @@ class Means:
     # --- calls to come ------------------------------------------------------------------------------------------------
 
     def call(self, what: MeansCall) -> Then:
-        """A call to come."""
+        """A scheduled call."""
         return Call(self.perform, what)
 
     def again(self, what: MeansCall) -> None:
-        """Make a call in :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
+        """Make a call after :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
         self.later(TRY_EVERY_MS, "look at Kubernetes", self.call(what))
 
     def go_on(self, what: FaultCall | None) -> None:
@@ -140,7 +140,7 @@ class Means:
             self._perform(what)
 
     def perform(self, what: MeansCall) -> None:
-        """Make a call that was to come."""
+        """Make a scheduled call."""
         match what:
             case Uncordon(node):
                 self.leftovers.uncordon(node)
@@ -164,7 +164,7 @@ class Means:
         )
 
     def take(self, host: int, plan: KillFault) -> None:
-        """Take the pod of a host down. Its Ray node counts as lost at once, or when Kubernetes lets the pod go."""
+        """Take down the pod of a host. Its Ray node counts as lost at once, or when Kubernetes permits the eviction."""
         assert self.api is not None
         try:
             pod = self.api.pod_of(host)
@@ -184,12 +184,12 @@ class Means:
             self._lose(host, words)
 
     def note_signal(self, host: int, plan: AnyFault) -> None:
-        """A host gets a signal; Chaos Mesh was to kill its pod."""
+        """Note that a host gets a signal in place of a kill by Chaos Mesh."""
         if prefers_chaos_mesh(plan):
             self._words[host] = f"killed by a signal, not by Chaos Mesh: {self.chaos_problem()}"
 
     def describe(self, hosts: Iterable[int]) -> list[str]:
-        """How hosts were taken down last, once, if that is not plain."""
+        """How hosts were last taken down, unless by their plan; each once."""
         return [words for host in hosts if (words := self._words.pop(host, None)) is not None]
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
@@ -239,8 +239,8 @@ class Means:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> tuple[dict[int, LinkFault], Then]:
-        """Begin and end the faults of links that Chaos Mesh does. Returns the others, which the transport does, and
-        what is to be called once they are in force: it calls ``then`` once the faults of Chaos Mesh are, too.
+        """Begin and end the link faults that Chaos Mesh does. Returns the others, which the transport does, and the
+        callback for when they are in force: it calls ``then`` once the faults of Chaos Mesh are in force, too.
         """
         begun, ended = [], list[str]()
         for key in [key for key in self._links if key not in faults]:
@@ -262,7 +262,7 @@ class Means:
         return others, self.call(AwaitLinks(begun, ended, tries, what_of(then)))
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        """What a fault of links did, and by what means if not by the transport alone."""
+        """The effect of a link fault, and its means if not only the transport."""
         if key in self._seen:
             return self._seen[key]
         seen = seen_on_links(plan, self._link_counts(key))
@@ -271,7 +271,7 @@ class Means:
         return Seen(seen.took_effect, f"{seen.evidence} by the validators' transport, not Chaos Mesh")
 
     def _begin_links(self, key: int, plan: LinkFault) -> list[str]:
-        """Raises :class:`KubernetesError`, and :class:`NotByPods`."""
+        """Create the objects of a link fault. Raises :class:`KubernetesError`, and :class:`NotByPods`."""
         if problem := self.chaos_problem():
             raise NotByPods(problem)
         found = chaos.by_pods(plan, self._network, self._hosts)

@@ -20,7 +20,7 @@ HOST_LABEL: Final = "stampede.io/host"
 """Only a pod that carries a host has it; the value is the host's number."""
 
 CORDONED_BY: Final = "stampede.io/cordoned-by"
-"""Annotation of a node that a fault keeps pods away from; the value is ``NAMESPACE/DEPLOYMENT``."""
+"""Annotation of a node that a fault has cordoned; the value is ``NAMESPACE/DEPLOYMENT``."""
 
 STAMPEDE: Final = "stampede"
 """Value of name, part-of and managed-by."""
@@ -48,14 +48,14 @@ NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"
 INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
 """Value of :data:`INSTANCE_LABEL`."""
 SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"
-"""Number of pods for seeds that a sweep asks Ray's autoscaler for."""
+"""Number of pods for seeds that a sweep requests from Ray's autoscaler."""
 
 LOAD_LISTEN_VARIABLE: Final = "STAMPEDE_LOAD_LISTEN"
 """``host:port`` at which the load's master takes workers; without it there is no master."""
 LOAD_WORKERS_VARIABLE: Final = "STAMPEDE_LOAD_WORKERS"
 """Number of workers with which the load begins."""
 LOAD_PORT: Final = 5557
-"""Of the load's master."""
+"""Port of the load's master."""
 
 # --- Ray ------------------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ HOST_GROUP_PREFIX: Final = "host-"
 # --- files and volumes ----------------------------------------------------------------------------------------------
 
 RUNS_PATH: Final = "/opt/stampede/runs"
-"""Where the volume of runs is in the driver's pod, and a host's volume in its own."""
+"""Mount path of the volume of runs in the driver's pod, and of a host's volume in its pod."""
 SCENARIO_FOLDER: Final = "/etc/stampede"
 SCENARIO_FILE: Final = "scenario.yaml"
 """Its key in the ConfigMap, and its name in :data:`SCENARIO_FOLDER`."""

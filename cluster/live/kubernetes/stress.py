@@ -1,7 +1,7 @@
 """``slow_execution`` by Chaos Mesh: busy threads take the processors of a host's pod, so that its jobs take longer.
 
-Chaos Mesh acts on pods, so a host is stressed only if the fault hits all validators that it carries. Else, or without
-Chaos Mesh, jobs of the executor take the fault's ``job_ms``.
+Chaos Mesh acts on pods, so a host is stressed only if the fault hits all validators that it carries. Otherwise, or
+without Chaos Mesh, jobs of the executor take the fault's ``job_ms``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cluster.live.kubernetes.left import LeftStress
 from cluster.live.kubernetes.leftovers import Leftovers
 
 TRY_EVERY_MS: Final = 250
-"""Kubernetes is asked again so soon."""
+"""Interval of repeated requests to Kubernetes."""
 IN_FORCE_WITHIN_MS: Final = 15_000
 """Chaos Mesh begins and ends faults of pods within this time."""
 ALL_INJECTED: Final = "AllInjected"
@@ -30,13 +30,13 @@ ALL_INJECTED: Final = "AllInjected"
 
 
 class Later(Protocol):
-    """Makes a call in so many milliseconds."""
+    """Makes a call after ``delay_ms``."""
 
     def __call__(self, delay_ms: int, label: str, call: Then) -> None: ...
 
 
 class ChaosCluster(Protocol):
-    """What is needed of a cluster and of a run."""
+    """The parts of a cluster and of a run that are needed here."""
 
     leftovers: Leftovers
     notice: Callable[[str], None]
@@ -45,13 +45,13 @@ class ChaosCluster(Protocol):
         """Why Chaos Mesh cannot be used; empty if it can."""
 
     def new_name(self) -> str:
-        """Of an object."""
+        """A new name for an object."""
 
     def call(self, what: MeansCall) -> Then:
-        """A call to come."""
+        """A scheduled call."""
 
     def again(self, what: MeansCall) -> None:
-        """Make a call in :data:`TRY_EVERY_MS`."""
+        """Make a call after :data:`TRY_EVERY_MS`."""
 
     def go_on(self, what: FaultCall | None) -> None:
         """Make a call now, if there is any."""
@@ -65,15 +65,15 @@ class ProcessorStress:
         self._hosts = list(hosts)
         self._cluster = cluster
         self._wanted: dict[int, Stress] = {}
-        """By validator."""
+        """Wanted stress, keyed by validator."""
         self._names: dict[int, str] = {}
-        """The object of each host that Chaos Mesh stresses."""
+        """Names of the objects, keyed by host that Chaos Mesh stresses."""
         self._seen: dict[int, Seen] = {}
-        """What became of the last object of each host; of others the executor did it."""
+        """Result of the last object, keyed by host; for other hosts the executor did the fault."""
 
     @property
     def state(self) -> LeftStress:
-        """For another driver."""
+        """The state for another driver."""
         return LeftStress(self._wanted, self._names, self._seen)
 
     def take_over(self, left: LeftStress) -> None:
@@ -81,8 +81,8 @@ class ProcessorStress:
         self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
     def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:
-        """Begin and end the stress of hosts. Returns what is left to be done otherwise, and what is to be called once
-        that is in force: it calls ``then`` once the stress is, too.
+        """Begin and end the stress of hosts. Returns the impairments that the hosts must do themselves, and the
+        callback for when those are in force: it calls ``then`` once the stress is in force, too.
         """
         for index, each in impairments.items():
             self._wanted.pop(index, None)
@@ -104,7 +104,7 @@ class ProcessorStress:
         return left, self._cluster.call(AwaitStress(begun, ended, tries, what_of(then)))
 
     def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
-        """What a fault did to validators, which ends now; ``otherwise`` is what the executor did."""
+        """The effect on validators of a fault that ends now; ``otherwise`` is the effect by the executor."""
         found = [self._seen.pop(host) for host in sorted({self._hosts[index] for index in indices} & self._seen.keys())]
         if not found:
             return otherwise
@@ -115,7 +115,7 @@ class ProcessorStress:
         return Seen(all(each.took_effect for each in by_chaos), "; ".join(each.evidence for each in by_chaos))
 
     def _begin(self, host: int, wanted: Sequence[Stress], is_whole: bool) -> list[int]:
-        """The host, if Chaos Mesh is to stress it."""
+        """Begin the stress of a host. Returns the host in a list if Chaos Mesh is to stress it."""
         try:
             if not is_whole:
                 raise NotByPods(f"host {host} carries validators that the fault does not hit")
@@ -133,14 +133,14 @@ class ProcessorStress:
         return [host]
 
     def _left(self, host: int, impairment: Impairment) -> Impairment:
-        """What the host itself is to do."""
+        """The part of an impairment that the host itself must do."""
         stress = impairment.stress
         if stress is None or host not in self._names:
             return replace(impairment, stress=None)
         return replace(impairment, job_ms=stress.job_ms, stress=None)
 
     def look(self, at: AwaitStress) -> None:
-        """See whether Chaos Mesh has done what it was to do, and go on then, or if it takes too long."""
+        """Check whether Chaos Mesh has done its part; go on if so, or if it takes too long."""
         left = []
         for host in at.begun:
             name = self._names.get(host)
@@ -161,4 +161,4 @@ class ProcessorStress:
 
 
 _BY_THE_EXECUTOR: Final = Seen(False, "")
-"""Stands for what the executor did."""
+"""Placeholder for the effect by the executor."""
