@@ -17,8 +17,7 @@ class Injection:
     links: dict[int, LinkFault] = field(default_factory=dict)
     """Faults of links, by their keys, in the order in which they began."""
     impairments: dict[int, Impairment] = field(default_factory=dict)
-    """Keyed by validator; missing ones are not impaired. Pauses are not here: the driver stops processes from outside.
-    """
+    """Keyed by validator; missing ones are not impaired. Pauses are separate: the driver stops processes itself."""
     traps: dict[int, tuple[int, DiskFullFault | FailedSyncFault]] = field(default_factory=dict)
     """Disk faults to trigger next, keyed by validator, each with a number so that it is set only once."""
 

@@ -1,9 +1,10 @@
 """The books of a live run, kept while it runs: every final block is fetched once, and compared between validators.
 
 A thread of the driver polls the validators, over HTTP like any client. A validator ahead of the run's store is asked
-for blocks and receipts, which the store takes; all others for digests of the blocks that the store has (``GET
-/blocks?…&digests=1``), and for a whole block only where the digest differs. So a validator's served chain is known when
-its disk is lost or it ends. The ledger stays some blocks behind, so that it can stop at each validator's last height.
+for blocks and receipts, which the store takes; all others for digests of the blocks that the store has
+(``GET /blocks?…&digests=1``), and for a whole block only where the digest differs. So a validator's served chain is
+known when its disk is lost or it ends. The ledger stays some blocks behind, so that it can stop at each validator's
+last height.
 
 Violations are reported in words as soon as they are seen; the verdict comes only from the checks at the end.
 """

@@ -27,11 +27,11 @@ from cluster.record.genesis_file import genesis_page
 from cluster.record.run import RunRecord
 
 BEGIN_AFTER_S: Final = 20.0
-"""Delay after the first block; most runs that are younger are over soon."""
+"""Delay after the first block: most short runs are over by then."""
 LOG_FILE: Final = "logs/reexecution.log"
 POLL_S: Final = 0.1
 STUCK_S: Final = 120.0
-"""At the end, it is given up after this time without a further block."""
+"""The re-execution is given up after this time without a further block, at the end."""
 READ_BYTES: Final = 1 << 20
 
 

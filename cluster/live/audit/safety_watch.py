@@ -58,7 +58,7 @@ class Heard:
         self._hosts, self._answered_s = running, answered_s
 
     def doubt(self, view: int) -> None:
-        """Note that reports of views up to this one, and shortly above, were lost or went to another driver."""
+        """Note that reports of views up to this one, and shortly above, may be lost, or went to another driver."""
         self.doubtful_view = max(self.doubtful_view, view + VIEWS_UNTOLD)
 
     def all_since(self, moment_s: float) -> bool:

@@ -97,7 +97,7 @@ class ChainWatch:
         )
 
     def take_over(self, left: LeftWatch) -> None:
-        """Go on with what another driver saw, whose record the run has by now."""
+        """Restore the state of another driver's watch, after the run has its record."""
         self.trace.take_over(left.trace, self._record.trace)
         self._resources.take_over(left.resources)
         self._lags = LagLog(self._record)
@@ -175,7 +175,7 @@ class JoinWatch:
         record.joins = list(self._joins.values())
 
     def take_over(self) -> None:
-        """Go on with what another driver saw, whose record the run has by now."""
+        """Restore the state of another driver's watch, after the run has its record."""
         self._joins = dict(zip(self._joins, self._record.joins, strict=True))
 
     def look(self, hosts: Hosts, now_ms: float, height: int) -> None:

@@ -144,7 +144,7 @@ class ControlServer:
     def __init__(self, folder: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
         """Serve at once, and write the run's token into its folder; with a faucet, also the faucet's token.
 
-        They end with the server. Raises :class:`OSError`.
+        The tokens end with the server. Raises :class:`OSError`.
         """
         self._folder = folder
         self._faucet = faucet

@@ -85,8 +85,8 @@ class NodeWatch:
         wait: Callable[[float], None],
         are_all_pinned: bool = False,
     ) -> None:
-        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node. ``wait`` waits N
-        seconds, and may raise to give up. With ``are_all_pinned`` each host has a dedicated node, or gets one.
+        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node. ``wait(seconds)``
+        may raise to give up. With ``are_all_pinned`` each host has a dedicated node, or gets one.
         """
         self.hosts: list[Host] = []
         self._session = session

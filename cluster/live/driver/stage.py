@@ -60,7 +60,7 @@ class _Due(NamedTuple):
 
 
 class Agenda:
-    """Scheduled calls, in milliseconds since the run began. Fault times count from the creation: the testnet is up."""
+    """Scheduled calls, in milliseconds since the run began. Fault times count from its creation."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
@@ -94,7 +94,7 @@ class Agenda:
         return LeftAgenda(self._began_ms, self._count, due)
 
     def take_over(self, left: LeftAgenda, call: Callable[[LiveCall | None], Then]) -> None:
-        """Go on with what another driver left; ``call`` turns plain data into a scheduled call."""
+        """Restore the state that another driver left; ``call`` turns plain data into a scheduled call."""
         self._began_ms, self._count = left.began_ms, left.count
         self._due = [_Due(each.at_ms, each.number, call(each.what)) for each in left.due]
         heapq.heapify(self._due)
@@ -132,7 +132,7 @@ class Pauses:
         return LeftPauses(self._paused, seen)
 
     def take_over(self, left: LeftPauses) -> None:
-        """Go on with what another driver left."""
+        """Restore the state that another driver left."""
         self._paused = left.paused
         self._seen = {(each.host, each.process): each.seen_ms for each in left.seen}
 
@@ -185,7 +185,7 @@ class LiveStage:
         leftovers: Leftovers | None = None,
         left: LeftStage | None = None,
     ) -> None:
-        """``keep_blocks(index, url)`` asks a validator for its blocks, and blocks until it has them. ``leftovers``
+        """``keep_blocks(index, url)`` asks a validator for its blocks, and returns once it has them. ``leftovers``
         are those of faults of Kubernetes. With ``left`` it goes on with another driver's faults.
         """
         self.random = Random(f"{seed}/faults")

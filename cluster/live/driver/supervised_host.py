@@ -83,7 +83,7 @@ class ProcessHistory:
 
     @property
     def left(self) -> LeftProcesses:
-        """For another driver."""
+        """The state for another driver."""
         return LeftProcesses(
             self.current,
             self.last,
@@ -98,7 +98,7 @@ class ProcessHistory:
         )
 
     def take_over(self, left: LeftProcesses) -> None:
-        """Go on with what another driver left."""
+        """Restore the state that another driver left."""
         self.current, self.last, self.successor = left.current, left.last, left.successor
         self.version, self.code = left.version, left.code
         self.actors, self.planned_kills = left.actors, left.planned_kills
@@ -151,7 +151,7 @@ class HostReports:
 
     @property
     def left(self) -> LeftReports:
-        """For another driver."""
+        """The state for another driver."""
         counts = [
             LeftCounts(process, index, delays, self._link_counts[process, index])
             for (process, index), delays in self._delay_counts.items()
@@ -159,7 +159,7 @@ class HostReports:
         return LeftReports(self.addresses, self.states, self.old_file_sizes, counts, self._lags, self._totals_before)
 
     def take_over(self, left: LeftReports) -> None:
-        """Go on with what another driver left, except for the time of the last answer, which means nothing here."""
+        """Restore the state that another driver left, except the time of the last answer, which has no meaning here."""
         self.addresses, self.states, self.old_file_sizes = left.addresses, left.states, left.old_file_sizes
         self._delay_counts = {(each.process, each.index): each.delays for each in left.counts}
         self._link_counts = {(each.process, each.index): each.links for each in left.counts}
@@ -224,7 +224,7 @@ class Host:
         self.validators = validators
         """Indices of the validators that it carries."""
         self.late = late
-        """Those of them that join later, and the heights at which they do."""
+        """Join heights of the validators that join later, keyed by index."""
         self.actor: Any = None
         """``None`` while the host has no place: its node is lost."""
         self.moves = 0
@@ -322,7 +322,7 @@ class Host:
 
     @property
     def not_ready(self) -> list[int]:
-        """Those of its validators that cannot be asked for their state: down, or not recovered or joined yet."""
+        """Its validators that cannot be queried for their state: down, or not recovered or joined yet."""
         states = self.reports.states if self.is_running else {}
         return [index for index in self.validators if index not in states or not states[index].ready]
 
@@ -331,12 +331,12 @@ class Host:
         return self.reports.states.get(index)
 
     def newest_state(self, index: int) -> LoopState | None:
-        """A validator's state; ``None`` if it is not ready or did not answer of late."""
+        """A validator's state; ``None`` if it is not ready or did not answer recently."""
         state = self.state(index)
         return None if state is None or not state.ready or self.reports.are_stale else state
 
     def height(self, index: int) -> int | None:
-        """A validator's final height; ``None`` if it is not ready or did not answer of late."""
+        """A validator's final height; ``None`` if it is not ready or did not answer recently."""
         state = self.newest_state(index)
         return None if state is None else state.height
 

@@ -1,7 +1,7 @@
 """The votes and certificates that hosts reported, row by row in a file, so that they outlive the driver.
 
-A host reports each vote and certificate once. Reports that a killed driver did not judge, another one judges; those
-that it judged constrain later votes and certificates. So the newest rows are kept: one file is written to, and the
+A host reports each vote and certificate once. Another driver judges what a killed driver left unjudged; reports
+already judged constrain later votes and certificates. So the newest rows are kept: one file is written to, and the
 previous one is kept until this one is full.
 
 ======================  ============================================================================================

@@ -197,7 +197,7 @@ class ValidatorHost:
         self._starting = asyncio.Lock()
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
-        """When the process was measured last (monotonic seconds)."""
+        """Time of the last measurement of the process (monotonic seconds)."""
         self._injection = Injection()
         self._last_words = last_words.read(self._last_words_file)
         _log_to(self._log_file)

@@ -1,8 +1,8 @@
 """The HTTP endpoint of one validator, as ``docs/http.md`` describes it.
 
-Requests are checked here, and answered by :class:`~cluster.live.host.pages.Pages`. To any request the
-answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its traceback, which
-goes to the log. Bodies, batches and requests in flight are bounded.
+Requests are checked here, and answered by :class:`~cluster.live.host.pages.Pages`. Every request is answered
+with a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its traceback, which goes
+to the log. Bodies, batches and requests in flight are bounded.
 """
 
 from __future__ import annotations

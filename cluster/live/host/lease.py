@@ -11,7 +11,7 @@ takes an event and before it sends a message, so that neither happens after the 
 
 A renewal counts from the host's clock in the last answer that the driver has, so that a delayed renewal does not
 lengthen the lease. For a process that was started since, it counts from its start. A host that the driver paused on
-purpose cannot answer. The process that resumes it in good order notes the time first
+purpose cannot answer. The process that resumes it on purpose notes the time first
 (:mod:`cluster.live.processes.resumption`), and the lease counts from that time.
 """
 
@@ -56,8 +56,7 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def renew(self, length_s: float, heard_s: float | None = None) -> float:
-        """Extend the lease to ``length_s`` after ``heard_s``, the last clock of this host that its driver knows;
-        default now.
+        """Extend the lease to ``length_s`` after ``heard_s``, the host's clock that its driver knows (default: now).
 
         Returns the clock. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
         """

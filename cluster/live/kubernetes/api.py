@@ -86,7 +86,7 @@ class KubernetesApi:
         connect: Callable[[], Any] = client_in_a_pod,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``connect`` makes a client when the first call needs one; ``wait`` waits N seconds."""
+        """``connect`` makes a client when the first call needs one; ``wait(seconds)`` pauses."""
         self.namespace = namespace
         self.instance = instance
         self._connect = connect

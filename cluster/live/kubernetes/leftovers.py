@@ -41,7 +41,7 @@ class Leftovers:
         return LeftLeftovers(api, self._objects, dict(self._cordoned))
 
     def take_over(self, left: LeftLeftovers) -> None:
-        """Go on with what another driver left. Its API is connected again, unless this driver already has one."""
+        """Restore the state that another driver left. Its API is connected again, unless there is one already."""
         if self.api is None and left.api is not None:
             self.api = KubernetesApi(*left.api)
         self._objects, self._cordoned = left.objects, Counter(left.cordoned)

@@ -94,7 +94,7 @@ class Means:
         """Why the transport does a link fault in place of Chaos Mesh, keyed by fault."""
         self.stress = ProcessorStress(self._hosts, self)
         self._words: dict[int, str] = {}
-        """How each host was last taken down, unless by its plan; keyed by host."""
+        """How each host was last taken down, where the plan does not tell; keyed by host."""
 
     @property
     def api(self) -> KubernetesApi | None:
@@ -117,7 +117,7 @@ class Means:
         )
 
     def take_over(self, left: LeftMeans) -> None:
-        """Go on with what another driver left."""
+        """Restore the state that another driver left."""
         self.leftovers.take_over(left.leftovers)
         self._token, self._count = left.token, left.count
         self._links, self._seen, self._otherwise = left.links, left.seen, left.otherwise
@@ -189,7 +189,7 @@ class Means:
             self._words[host] = f"killed by a signal, not by Chaos Mesh: {self.chaos_problem()}"
 
     def describe(self, hosts: Iterable[int]) -> list[str]:
-        """How hosts were last taken down, unless by their plan; each once."""
+        """How hosts were last taken down, where the plan does not tell; each once."""
         return [words for host in hosts if (words := self._words.pop(host, None)) is not None]
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 NAME_LABEL: Final = "app.kubernetes.io/name"
 INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
-"""Its value is the deployment's name, which is also that of its RayJob."""
+"""Label with the deployment's name, which is also that of its RayJob."""
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 VERSION_LABEL: Final = "app.kubernetes.io/version"
@@ -70,7 +70,7 @@ RUNS_PATH: Final = "/opt/stampede/runs"
 """Mount path of the volume of runs in the driver's pod, and of a host's volume in its pod."""
 SCENARIO_FOLDER: Final = "/etc/stampede"
 SCENARIO_FILE: Final = "scenario.yaml"
-"""Its key in the ConfigMap, and its name in :data:`SCENARIO_FOLDER`."""
+"""Key of the scenario in the ConfigMap, and its name in :data:`SCENARIO_FOLDER`."""
 
 
 def load_name(instance: str) -> str:

@@ -77,7 +77,7 @@ class ProcessorStress:
         return LeftStress(self._wanted, self._names, self._seen)
 
     def take_over(self, left: LeftStress) -> None:
-        """Go on with what another driver left."""
+        """Restore the state that another driver left."""
         self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
     def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:

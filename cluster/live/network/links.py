@@ -21,7 +21,7 @@ from cluster.scenario.sections.faults import LinkFault
 from cluster.scenario.topology.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
-"""Messages that are under way from one validator to all others; further ones are lost."""
+"""Limit of messages under way from one validator to all others; further ones are lost."""
 MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 
 Deliver = Callable[[int, bytes], None]

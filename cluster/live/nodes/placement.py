@@ -4,7 +4,7 @@
   host goes to a dedicated node. The other rules are for the other hosts and nodes.
 - Only nodes for validators carry hosts, if there are any (:mod:`cluster.live.nodes.ray_nodes`).
 - Otherwise every node except the head does: without its head a cluster is lost. The head carries hosts, too, if it is
-alone, or if another node would otherwise carry more than ``f`` validators, and fewer with its help.
+  alone, or if another node would otherwise carry more than ``f`` validators, and fewer with its help.
 - A host whose validators are all in one region goes to the nodes of that region, if there are any.
 - A host goes to the node that has the fewest validators so far.
 """

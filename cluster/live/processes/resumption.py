@@ -1,7 +1,7 @@
 """Notes that a paused host was resumed on purpose, not by the end of the process that had paused it.
 
 A host that is paused on purpose cannot renew its lease (:mod:`cluster.live.host.lease`). A process that resumes
-it in good order first writes the time into a file, and the lease counts from that time. A pause that ends because the
+it on purpose first writes the time into a file, and the lease counts from that time. A pause that ends because the
 driver or the signal actor of the node is gone leaves no note.
 """
 
@@ -25,7 +25,7 @@ def note_file(data_folder: Path, host: int) -> Path:
 
 
 def note(path: Path) -> None:
-    """Note that a process of this machine is about to be resumed in good order. Raises :class:`OSError`."""
+    """Note that a process of this machine is about to be resumed on purpose. Raises :class:`OSError`."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(f"{boot_seconds()!r}\n", encoding="ascii")
     temporary.replace(path)

@@ -109,7 +109,7 @@ class NodeSignals(ProcessSignals):
 
     def end_node(self, kills: bool) -> bool | None:
         """End the node: with ``kills`` by SIGKILL to each of its processes, the raylet last, so that nothing is cleaned
-        up; else in good order by Ray. Returns whether all other workers are gone; the rest follows at once.
+        up; else cleanly by Ray. Returns whether all other workers are gone; the rest follows at once.
 
         If the raylet is gone, sends no signal and returns ``None``.
         """

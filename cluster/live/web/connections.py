@@ -12,8 +12,8 @@
   client that still sends.
 * A client that takes less than :data:`MIN_TAKEN_BYTES` of its answer in :data:`MAX_WRITE_SECONDS` loses the connection.
 * Unsent answers of all clients are at most :data:`MAX_UNTAKEN_BYTES`, except for a single answer. Beyond that, the
-client that has been slow for longest loses the connection. * Input that is not HTTP is answered like every other error:
-one JSON line.
+  client that has been slow for longest loses the connection.
+* Input that is not HTTP is answered like every other error: one JSON line.
 """
 
 from __future__ import annotations

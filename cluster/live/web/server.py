@@ -1,6 +1,6 @@
 """The common part of every HTTP server of a testnet: bounded requests and one-line errors.
 
-To any request the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500
+Every request is answered with a page or one line ``{"error": …}``; a bug in a page is answered with status 500
 without its traceback, which goes to the log. Bodies and requests in flight are bounded; so are connections
 (:mod:`cluster.live.web.connections`).
 """
