@@ -383,6 +383,21 @@ def check_order(phases: Sequence[AnyPhase]) -> None:
             )
 
 
+def check_reached(phases: Sequence[AnyPhase], from_height: int | None, until_height: int | None) -> None:
+    """Raise :class:`ValueError`, with the field, if a phase by height lies outside of its group's heights."""
+    for position, phase in enumerate(phases):
+        if phase.is_by_time:
+            continue
+        if until_height is not None and phase.begin >= until_height:
+            raise ValueError(
+                f"phases[{position}].from_height: {phase.begin} is not below the group's until_height ({until_height})"
+            )
+        if from_height is not None and phase.end is not None and phase.end <= from_height:
+            raise ValueError(
+                f"phases[{position}].until_height: {phase.end} is not above the group's from_height ({from_height})"
+            )
+
+
 def _scale(phase: AnyPhase) -> str:
     return "time" if phase.is_by_time else "height"
 

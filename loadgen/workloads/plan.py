@@ -20,7 +20,7 @@ from loadgen.workloads.arrival import Schedule
 from loadgen.workloads.base import Member, Options, Workload
 from loadgen.workloads.locustfiles import OwnLocust
 from loadgen.workloads.own import OwnWorkload, kind_of, kind_of_a_run, one_line
-from loadgen.workloads.phases import Height, Phase, check_order
+from loadgen.workloads.phases import Height, Phase, check_order, check_reached
 from loadgen.workloads.program import ProgramOptions
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
@@ -115,22 +115,9 @@ class UserGroup(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _phases_are_in_its_time(self) -> UserGroup:
-        phases = self.phases or []
-        check_order(phases)
-        for position, phase in enumerate(phases):
-            if phase.is_by_time:
-                continue
-            if self.until_height is not None and phase.begin >= self.until_height:
-                raise ValueError(
-                    f"phases[{position}].from_height: {phase.begin} is not below the group's until_height"
-                    f" ({self.until_height})"
-                )
-            if phase.end is not None and phase.end <= (self.from_height or 0):
-                raise ValueError(
-                    f"phases[{position}].until_height: {phase.end} is not above the group's from_height"
-                    f" ({self.from_height})"
-                )
+    def _phases_are_right(self) -> UserGroup:
+        check_order(self.phases or [])
+        check_reached(self.phases or [], self.from_height, self.until_height)
         return self
 
     @property

@@ -324,6 +324,13 @@ def test_a_run_goes_on_under_its_network_policies_and_strangers_are_kept_out(clu
 # --- ready jobs -----------------------------------------------------------------------------------------------------
 
 
+def log_of_success(cluster: Cluster, job: str, namespace: str) -> str:
+    """The log of a RayJob, which must succeed."""
+    state = cluster.end_of_job(job, namespace)
+    assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, f"job/{job}")
+    return cluster.log_of_job(job, namespace)
+
+
 @contextmanager
 def rendered(cluster: Cluster, folder: Path, namespace: str, name: str, *words: str) -> Iterator[None]:
     """The objects of ``stampede k8s render smoke --command WORDS``, applied by ``kubectl``, in their own namespace."""
@@ -337,23 +344,22 @@ def rendered(cluster: Cluster, folder: Path, namespace: str, name: str, *words: 
 
 
 @pytest.mark.parametrize(
-    ("drill", "check", "evidence"),
+    ("drill", "shown"),
     [
-        ("outage", "drill_recovery", "was deleted"),
-        ("reorg", "drill_replay", ""),
-        ("join", "drill_snapshot", ""),
+        ("outage", ("pass +drill_recovery", "was deleted")),
+        ("reorg", ("pass +drill_replay",)),
+        ("join", ("pass +drill_snapshot",)),
     ],
 )
-def test_a_drill_passes(cluster: Cluster, tmp_path: Path, drill: str, check: str, evidence: str) -> None:
+def test_a_drill_passes(cluster: Cluster, tmp_path: Path, drill: str, shown: tuple[str, ...]) -> None:
+    """What it shows are patterns; the evidence of the outage's faults names pods."""
     namespace, job = "stampede-drill", f"drill-{drill}"
     cluster.kubectl("create", "namespace", namespace)
     try:
         cluster.apply(K8S / "jobs" / job, tmp_path, namespace=namespace)
-        state = cluster.end_of_job(job, namespace)
-        assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, f"job/{job}")
-        log = cluster.log_of_job(job, namespace)
-        assert re.search(rf"pass +{check}", log), log
-        assert evidence in log, "the faults' evidence names pods"
+        log = log_of_success(cluster, job, namespace)
+        for pattern in shown:
+            assert re.search(pattern, log), log
     finally:
         cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
 
@@ -365,10 +371,8 @@ def test_a_sweep_gets_pods_for_its_seeds(cluster: Cluster, tmp_path: Path) -> No
     """They come by the autoscaler: the group begins with none."""
     namespace = "stampede-sweep"
     with rendered(cluster, tmp_path, namespace, "few", "sweep", "0:24"):
-        state = cluster.end_of_job("few", namespace)
-        assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, "job/few")
+        assert "24 seeds, 24 passed, 0 failed" in log_of_success(cluster, "few", namespace)
         assert cluster.get("pods", namespace, "--selector", SEED_PODS) != []
-        assert "24 seeds, 24 passed, 0 failed" in cluster.log_of_job("few", namespace)
 
 
 def test_the_nightly_soak_runs_when_it_is_asked_for(cluster: Cluster, tmp_path: Path) -> None:
@@ -397,9 +401,7 @@ class SmokeRun:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.state = cluster.end_of_job(JOB, NAMESPACE)
-        assert self.state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", NAMESPACE, f"job/{JOB}")
-        self.log = cluster.log_of_job(JOB, NAMESPACE)
+        self.log = log_of_success(cluster, JOB, NAMESPACE)
         pods = cluster.get("pods", NAMESPACE, "--selector", "ray.io/node-type")
         self.pods = [pod["metadata"]["name"] for pod in pods]
 

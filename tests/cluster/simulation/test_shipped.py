@@ -17,6 +17,7 @@ from cluster.scenario.sections.faults import OneWayPartitionFault
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.cluster.simulation.watched import Seen, Watched
+from tests.tiers.turns import by_turns
 from validator.chain.block import Block
 from validator.primitives.codec import decode
 
@@ -41,17 +42,20 @@ CHEAP = ("all-online", "simplex")
 NAMES = [path.stem for path in sorted(SCENARIOS.rglob("*.yaml")) if path.stem not in ELSEWHERE]
 
 
-def tier(name: str, protocol: str) -> list[pytest.MarkDecorator]:
-    """``make test`` runs one. Slow tests run a scenario with one protocol, by turns, unless it is looked into: random
-    scenarios have the same faults with both."""
+def tier(place: int, name: str, protocol: str) -> list[pytest.MarkDecorator]:
+    """``make test`` runs one. Slow tests run a scenario with one protocol, by turns, unless it is looked into."""
     if (name, protocol) == CHEAP:
         return []
-    turn = tuple(PROTOCOLS)[NAMES.index(name) % len(PROTOCOLS)]
-    is_soak = name in LONG or (name not in LOOKED_INTO and protocol != turn)
-    return [pytest.mark.soak if is_soak else pytest.mark.slow]
+    if name in LONG:
+        return [pytest.mark.soak]
+    return [pytest.mark.slow if name in LOOKED_INTO else by_turns(place, protocol)]
 
 
-RUNS = [pytest.param(name, protocol, marks=tier(name, protocol)) for name in NAMES for protocol in PROTOCOLS]
+RUNS = [
+    pytest.param(name, protocol, marks=tier(place, name, protocol))
+    for place, name in enumerate(NAMES)
+    for protocol in PROTOCOLS
+]
 SEED = 11
 ALONE_MS = 1_000
 """For how long one validator alone knows that a block is certified, in the scenario that is about it."""

@@ -87,7 +87,7 @@ class Job:
     @property
     def has_run(self) -> bool:
         """Whether the driver has ever run."""
-        return self._has_driver_run or self._status.get("jobStatus", "") not in NOT_RUN
+        return self._has_driver_run or self._has_started
 
     @property
     def exit_code(self) -> int | None:
@@ -166,7 +166,7 @@ class Job:
         except ClusterError as error:
             self._notice(f"the driver cannot be interrupted: {error}")
             return
-        if ended.code != 0 and self._status.get("jobStatus", "") in NOT_RUN:
+        if ended.code != 0 and not self._has_started:
             self._has_driver_run = False
             return
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -176,6 +176,7 @@ class Job:
 
     def fetch(self, pod: Object, target: Path) -> None:
         """Delete the job, which holds the volume, and fetch the run's folder through a reading pod.
+
         Raises :class:`ClusterError`, :class:`BadArchive`, :class:`OSError` and :class:`KeyboardInterrupt`.
         """
         self._watches.close()
@@ -203,6 +204,11 @@ class Job:
     @property
     def _status(self) -> dict[str, Any]:
         return {} if self._job is None else self._job.get("status") or {}
+
+    @property
+    def _has_started(self) -> bool:
+        """Whether the job's driver has started, by the job's status."""
+        return self._status.get("jobStatus", "") not in NOT_RUN
 
     def _own_name(self) -> None:
         """Note that an object was created: the objects of this name belong to this deployment."""

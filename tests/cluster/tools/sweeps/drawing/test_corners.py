@@ -6,7 +6,6 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
@@ -15,6 +14,8 @@ from cluster.tools.sweeps.drawing import random_scenario as drawing
 from cluster.tools.sweeps.drawing.corners import CORNERED, CORNERS, FORGER, _forgers
 from cluster.tools.sweeps.drawing.strains import Fields
 from cluster.tools.sweeps.outcome import judge
+from consensus.protocols import PROTOCOLS
+from tests.tiers.turns import by_turns
 
 SEEDS = 200
 RUNS = 12
@@ -51,16 +52,14 @@ def test_forgers_meet_real_signatures(protocol: str, monkeypatch: pytest.MonkeyP
     assert sum(forgers) > SEEDS / 2
 
 
-def by_turns() -> list[ParameterSet]:
-    """Each corner with both protocols; the slow tests run it with one of them."""
-    return [
-        pytest.param(corner, CORNERS[corner], protocol, marks=[pytest.mark.soak, pytest.mark.slow][at % 2 == turn])
-        for at, corner in enumerate(CORNERS)
-        for turn, protocol in enumerate(["simplex", "hotstuff"])
-    ]
-
-
-@pytest.mark.parametrize(("corner", "mechanisms", "protocol"), by_turns())
+@pytest.mark.parametrize(
+    ("corner", "mechanisms", "protocol"),
+    [
+        pytest.param(corner, mechanisms, protocol, marks=by_turns(place, protocol))
+        for place, (corner, mechanisms) in enumerate(CORNERS.items())
+        for protocol in PROTOCOLS
+    ],
+)
 def test_a_corner_reaches_what_it_goes_for(
     corner: Corner, mechanisms: tuple[Mechanism, ...], protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
