@@ -64,7 +64,7 @@ SHORT = Change("stop.height", 20)
 """High enough where nothing is to come."""
 
 CHEAP: tuple[Drill, ...] = (
-    Reorg(times=1, for_s=5),
+    Reorg(times=1),
     Outage(),
     Storm(timers=2_000),
     Partition(),
@@ -277,6 +277,23 @@ def test_a_slow_machine_works_an_outages_backlog_off() -> None:
     assert of(slow, "backlog") is Outcome.PASS
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("at_height", [11, 12, 13])
+def test_a_reorg_is_deep_enough_wherever_its_phase_begins(at_height: int) -> None:
+    """The forgetful validator leads its first view of the phase early or late. Height 10 is the drill's own."""
+    verdict = judged(Reorg(times=1), Change("faults[0].at_height", at_height))
+    assert failures(verdict) == []
+
+
+@pytest.mark.parametrize("depth", [pytest.param(5, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.soak)])
+def test_a_reorg_may_be_deeper_than_timeouts_are_patient(depth: int) -> None:
+    """They double after four views without a final block, with which blocks of 450 ms latency are final again."""
+    deep = Reorg(depth=depth, times=1)
+    assert failures(judged(deep)) == []
+    brief = Change("consensus.leader_timeout_ms", 600), Change("consensus.advance_timeout_ms", 700)
+    assert of(judged(deep, *brief, Change("faults[0].latency_ms", 450)), "depth") is Outcome.INCONCLUSIVE
+
+
 # --- where nothing happened -----------------------------------------------------------------------------------------
 
 
@@ -285,7 +302,7 @@ def test_a_slow_machine_works_an_outages_backlog_off() -> None:
     ("drill", "changes", "undecided"),
     [
         (CHEAP[0], (Change("validators.nodes", []),), "depth"),
-        (Reorg(depth=9, times=1, for_s=5), (Change("validators.count", 4), Change("validators.nodes", [])), "depth"),
+        (Reorg(depth=9, times=1), (Change("validators.count", 4), Change("validators.nodes", [])), "depth"),
         (Outage(down_s=2), (), "backlog"),
         (Storm(timers=4_000), (Change("load.users[1].options.in_all", 100),), "storm"),
         (CHEAP[3], (Change("faults", []), SHORT), "sides"),
@@ -487,7 +504,7 @@ def interrupted(drill: Drill, height: int) -> Verdict:
     + [(Join(), 31), costly(Join(), 33), costly(Join(), 40)]
     + [(Partition(cut_off=1), height) for height in (15, 18, 30)]
     + [(Upgrade(), height) for height in (11, 20)]
-    + [(RestartAll(times=2), 25), (Divergence(bug="p50-not-wired"), 1), (Reorg(times=1, for_s=5), 20)],
+    + [(RestartAll(times=2), 25), (Divergence(bug="p50-not-wired"), 1), (Reorg(times=1), 20)],
     ids=str,
 )
 def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill, height: int) -> None:
