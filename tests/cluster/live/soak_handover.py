@@ -122,7 +122,7 @@ class Plan:
     def scenario(self) -> dict[str, Any]:
         """Fields of the scenario."""
         loses_node = self.moment == "lost node"
-        sound = {"count": 4, "ray_nodes": 4} if loses_node else {"count": 4}
+        sound = {"count": 2, "ray_nodes": 2} if loses_node else {"count": 2}
         return {
             **SCENARIO,
             "validators": VIOLATING if self.is_violated else sound,

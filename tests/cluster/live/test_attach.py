@@ -104,7 +104,7 @@ def checks_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder: Path) -> None:
-    driver = Driver(folder, {**SCENARIO, "faults": FAULTS}, "--attachable", "200")
+    driver = Driver(folder, {**PAIR, "faults": FAULTS}, "--attachable", "200")
     driver.wait_for("kill of validator-1 begins")
     refused = stampede("attach", str(folder))
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -134,14 +134,14 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
 @pytest.mark.parametrize(
     ("fault", "validators", "at"),
     [
-        ({"kind": "upgrade", "version": "2"}, {"count": 4}, "upgrade of all begins"),
+        ({"kind": "upgrade", "version": "2"}, {"count": 2}, "upgrade of all begins"),
         pytest.param(
             {"kind": "lose_node", "target": "validator-1", "disks": "kept"},
             {"count": 4, "ray_nodes": 4},
             "host 1 goes to node",
             marks=pytest.mark.soak,
         ),
-        ({"kind": "pause", "target": "validator-1", "for_ms": 1_000}, {"count": 4}, "for their blocks and accounts"),
+        ({"kind": "pause", "target": "validator-1", "for_ms": 1_000}, {"count": 2}, "for their blocks and accounts"),
     ],
     ids=["upgrade", "lost node", "collecting"],
 )

@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def run(folder: Path, mutant: str | None, height: int) -> tuple[RunRecord, list[str]]:
-    nodes = [{} if mutant is None else {"mutant": mutant}] * 4
+    nodes = [{} if mutant is None else {"mutant": mutant}] * 2
     scenario = Scenario.model_validate(
         {
             "name": "executed-again",
-            "validators": {"count": 4, "nodes": nodes, "allow_more_faults": True},
+            "validators": {"count": 2, "nodes": nodes, "allow_more_faults": True},
             "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
             "stop": {"height": height, "timeout_s": 240},
             "success": {"transactions": 1, "fires": 1, "heights_compared": 15, "stall_ms": 120_000},

@@ -20,7 +20,7 @@ KILL_AT, LAST = 12, 50
 USERS: Final = 6
 SCENARIO: Final[dict[str, Any]] = {
     "name": "load-nodes",
-    "validators": 4,
+    "validators": 2,
     "consensus": {
         "block_interval_ms": 300,
         "leader_timeout_ms": 3_000,
