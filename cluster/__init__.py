@@ -1,6 +1,6 @@
 """The harness: scenarios, faults, checks, verdicts, reports, and the two drivers that run validators.
 
-The folders stand in layers, and each imports from those to the left alone::
+The folders are layers, and each imports from those to the left alone::
 
     common, misbehaviour → scenario → record, disks → faults, audit → checks → simulation, live → report → tools
 

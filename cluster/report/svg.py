@@ -268,8 +268,8 @@ class _Drawing:
 
     def __post_init__(self) -> None:
         chart = self.chart
-        beside = len(chart.labelled) > 1 or bool(chart.marks)
-        size = self.size if beside and self.size.direct_labels else replace(self.size, right=NARROW.right)
+        has_names_right = len(chart.labelled) > 1 or bool(chart.marks)
+        size = self.size if has_names_right and self.size.direct_labels else replace(self.size, right=NARROW.right)
         xs = [x for series in chart.series for x, _ in series.points]
         styles = {series.style for series in chart.series}
         pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
@@ -410,7 +410,7 @@ class _Drawing:
     def _marks(self) -> list[str]:
         """Lines at the marks' values; without room next to the drawing, the page's key names them."""
         left, right = self.size.left, self.size.end
-        _, places = self._beside()
+        _, places = self._label_positions()
         parts = []
         for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
             level = self.y(mark.value)
@@ -473,7 +473,7 @@ class _Drawing:
     def _direct_labels(self) -> list[str]:
         """Names at the ends of the lines, with a leader to each."""
         right = self.size.end
-        places, _ = self._beside()
+        places, _ = self._label_positions()
         parts = []
         for series, at in zip(self._labelled(), places, strict=True):
             across, end = self.x(series.points[-1][0]), self.y(series.points[-1][1])
@@ -487,7 +487,7 @@ class _Drawing:
         labelled = self.chart.labelled
         return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
-    def _beside(self) -> tuple[list[float], list[float]]:
+    def _label_positions(self) -> tuple[list[float], list[float]]:
         """The positions of the names of series and marks next to the drawing: near their lines, without overlap."""
         ends = [self.y(series.points[-1][1]) for series in self._labelled()]
         places = self._spread(ends + [self.y(mark.value) for mark in self.chart.marks])
@@ -608,9 +608,9 @@ class RowChart:
 
 
 def _drawn_rows(chart: RowChart, size: Size) -> str:
-    beside = size.direct_labels
-    left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if beside else 14.0
-    row_pixels = ROW_PIXELS if beside else ROW_PIXELS + NAME_PIXELS
+    has_names_left = size.direct_labels
+    left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if has_names_left else 14.0
+    row_pixels = ROW_PIXELS if has_names_left else ROW_PIXELS + NAME_PIXELS
     right, bottom = size.width - RIGHT_PIXELS, 10 + row_pixels * len(chart.rows)
     high = max(value for row in chart.rows for _, value in row.values) or 1.0
     scale = _scale_from_zero(high, size.x_ticks, left, right)
@@ -622,8 +622,8 @@ def _drawn_rows(chart: RowChart, size: Size) -> str:
     parts.append(text(chart.x_label, right, bottom + BOTTOM_PIXELS - 6, "label", "end"))
     for place, row in enumerate(chart.rows):
         at = 10 + row_pixels * (place + 1) - ROW_PIXELS / 2
-        name_at = (left - 14, at + 4) if beside else (left, at - NAME_PIXELS)
-        parts.append(text(row.name, *name_at, "name", "end" if beside else "start"))
+        name_at = (left - 14, at + 4) if has_names_left else (left, at - NAME_PIXELS)
+        parts.append(text(row.name, *name_at, "name", "end" if has_names_left else "start"))
         parts.append(_row(row, at, scale))
     return "".join([*parts, "</svg>"])
 

@@ -51,7 +51,7 @@ def start(plan: Path, locustfile: Path, *options: str) -> subprocess.Popen[str]:
 def test_users_and_shapes_of_ones_own(tmp_path: Path, has_shape: bool) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server:
-        code = block("python", "A Locust of your own").replace("http://127.0.0.1:9464", server.url)
+        code = block("python", "Your own Locust").replace("http://127.0.0.1:9464", server.url)
         file = tmp_path / "own.py"
         over = tmp_path / "over"
         file.write_text(code + (SHAPE.format(users=EVERYBODY + READERS, over=repr(str(over))) if has_shape else ""))

@@ -26,7 +26,7 @@ from validator.chain.transactions import Call, Transfer, parse
 
 SEED = 3
 START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000)
-PULSE = block("python", "A workload of your own")
+PULSE = block("python", "Your own workload")
 
 
 def plan(*groups: dict[str, Any]) -> LoadPlan:

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from tests.repository import code_rules, import_rules
+from tests.repository import code_rules, import_rules, word_rules
 from tests.repository.rule import Rule, rule_name
 from tests.repository.sources import text_files
 
-RULES = (*import_rules.RULES, *code_rules.RULES)
+RULES = (*import_rules.RULES, *code_rules.RULES, *word_rules.RULES)
 
 
 @cache

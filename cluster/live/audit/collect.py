@@ -50,8 +50,8 @@ def collect(
     reachable = [found for found in record.validators if found.index in urls]
     honest = [found for found in reachable if not found.byzantine]
     answering = ask_all(honest, partial(_take_blocks, audit))
-    if audit.beside is not None:
-        audit.beside.look()  # it continues while validators are queried
+    if audit.reexecution is not None:
+        audit.reexecution.look()  # it continues while validators are queried
     audit.safety.look(record.store, is_end=True)
     record.monitor = with_answers(audit.safety.record(), ())
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))

@@ -23,7 +23,7 @@ from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served.chains import read_served
-from cluster.live.audit.reexecution_process import ReexecutionBeside
+from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left_record import LeftAudit, LeftValidator
 from cluster.live.handover.told import Row, Told
@@ -128,11 +128,11 @@ class LiveAudit:
         self,
         record: RunRecord,
         now_ms: Callable[[], float] = lambda: 0.0,
-        beside: ReexecutionBeside | None = None,
+        reexecution: ReexecutionProcess | None = None,
     ) -> None:
-        """``now_ms`` returns the time since the run began; ``beside`` re-executes the blocks, if given."""
+        """``now_ms`` returns the time since the run began; ``reexecution`` re-executes the blocks, if given."""
         self._record = record
-        self.beside = beside
+        self.reexecution = reexecution
         self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
@@ -206,7 +206,7 @@ class LiveAudit:
             "blocks": len(self._record.store),
             "compared": min((found.tip for found in judged), default=0),
             "ledger": self.kept.ledger.height,
-            "reexecuted": 0 if self.beside is None else self.beside.height,
+            "reexecuted": 0 if self.reexecution is None else self.reexecution.height,
             "violations": dict(self.counts),
             "told": self._findings.words[:],
         }
@@ -264,7 +264,7 @@ class LiveAudit:
                 self._skipped[index] = ROUNDS_SKIPPED
         self._audit_roots()
         self._watch_safety()
-        self._look_beside()
+        self._look_at_reexecution()
         self._advance(answering)
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
@@ -323,9 +323,9 @@ class LiveAudit:
         for violation in self.safety.log.violations[self.counts[SAFETY] :]:
             self._tell(SAFETY, violation)
 
-    def _look_beside(self) -> None:
+    def _look_at_reexecution(self) -> None:
         """Feed the re-execution, and report a difference."""
-        difference = "" if self.beside is None else self.beside.look()
+        difference = "" if self.reexecution is None else self.reexecution.look()
         if difference:
             self._tell(STATE_ROOTS, difference)
 

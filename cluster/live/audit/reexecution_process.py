@@ -35,7 +35,7 @@ STUCK_S: Final = 120.0
 READ_BYTES: Final = 1 << 20
 
 
-class ReexecutionBeside:
+class ReexecutionProcess:
     """The re-execution of one run: :meth:`look` regularly, :meth:`finish` at the end, :meth:`close` in any case."""
 
     def __init__(self, record: RunRecord, folder: Path) -> None:

@@ -24,7 +24,7 @@ from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.calls import nothing
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.reexecution_process import ReexecutionBeside
+from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
@@ -301,12 +301,12 @@ class _LiveRun:
                 last_to_first.callback(discard_empty, self.record.store)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
-            if self._audit.beside is not None:
-                last_to_first.callback(self._audit.beside.close)
+            if self._audit.reexecution is not None:
+                last_to_first.callback(self._audit.reexecution.close)
             last_to_first.callback(self._audit.close)
 
     def _new_audit(self) -> LiveAudit:
-        return LiveAudit(self.record, self._clock.now_ms, ReexecutionBeside(self.record, self._folder))
+        return LiveAudit(self.record, self._clock.now_ms, ReexecutionProcess(self.record, self._folder))
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
@@ -619,8 +619,8 @@ class _LiveRun:
         self._watch.trace.close(self.record.duration_ms)
         self._watch.take_lags(hosts)
         note_totals(self.record, hosts, self._watch.busyness)
-        assert self._audit.beside is not None
-        self.record.metrics["judge_core_seconds"] = self._audit.beside.judge_core_seconds
+        assert self._audit.reexecution is not None
+        self.record.metrics["judge_core_seconds"] = self._audit.reexecution.judge_core_seconds
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
             if host.phase is not Phase.UP and host.not_ready and self._watch.height:
@@ -632,7 +632,7 @@ class _LiveRun:
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
-        self._audit.beside.finish(checkpoint)
+        self._audit.reexecution.finish(checkpoint)
 
 
 def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:

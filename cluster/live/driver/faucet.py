@@ -98,7 +98,7 @@ class Faucet:
 
     def _take_turn(self) -> None:
         """Apply the rate limit. Every request counts, whatever its result and whichever client sent it."""
-        if not self._budget.take("anybody"):
+        if not self._budget.take("all clients"):
             most = self._section.requests_per_minute
             raise HTTPException(429, f"too many payments, expected at most {most} a minute")
 

@@ -167,7 +167,7 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
 
 
 def end_run(ray: Path | None, load: Process | None) -> tuple[int, bool]:
-    """End what is left of a run here: its load, and all processes of its own Ray, whose folder is removed.
+    """End what is left of a run here: its load, and all processes of its Ray instance, whose folder is removed.
 
     Returns how many processes ran, and whether the folder is gone.
     """

@@ -26,14 +26,14 @@ DEFAULT_GAS_LIMIT: Final = 1_000_000
 VALUES: Final = """\
 calls:
   HANDLER is a handler of FILE's actor; NAME.HANDLER one of the actor of class
-  NAME, from --other. Each call is a block of its own, in the order given.
+  NAME, from --other. Each call gets its own block, in the order given.
   Without --call, the first handler named start, init or setup, if there is
   one, is called with None.
 
 payloads:
   JSON texts, integers (of up to 256 bits; there are no fractions), true, false,
   null, lists and objects become str, int, True, False, None, list and dict.
-  {"hex": "00ff"} stands for bytes, {"address_of": "NAME"} for the address of an
+  {"hex": "00ff"} gives bytes, {"address_of": "NAME"} the address of an
   actor of this chain. Without =JSON the payload is None.
 
 examples:

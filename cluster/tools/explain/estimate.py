@@ -153,10 +153,10 @@ def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
         return set(section.names) - max(fault.sides(section.names), key=len)
     if not isinstance(fault, DownFault | PauseFault) or fault.target[0] in KEYWORDS:
         return set()
-    return {*fault.target, *beside(section, fault)}
+    return {*fault.target, *validators_taken_along(section, fault)}
 
 
-def beside(section: ValidatorsSection, fault: DownFault | PauseFault) -> list[str]:
+def validators_taken_along(section: ValidatorsSection, fault: DownFault | PauseFault) -> list[str]:
     """The validators that go down with named targets, since they are on the same hosts or Ray nodes."""
     if isinstance(fault, LoseNodeFault):
         mates = section.on_same_ray_node

@@ -37,7 +37,7 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.validators import NodeSection
 from cluster.tools.explain.distances import Table
-from cluster.tools.explain.estimate import RunEstimate, beside, estimate_run, seconds
+from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds, validators_taken_along
 from cluster.tools.explain.warnings import find_warnings
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
@@ -335,7 +335,7 @@ def targets_of(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
     region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
     listed = _names(target) + (f" (region {', '.join(region)})" if region else "")
     place = "Ray node" if isinstance(fault, LoseNodeFault) else "host"
-    others = beside(scenario.validators, fault) if isinstance(fault, DownFault) else []
+    others = validators_taken_along(scenario.validators, fault) if isinstance(fault, DownFault) else []
     return f"{listed}, and on the same {place} {_names(others)}" if others else listed
 
 

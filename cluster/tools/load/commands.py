@@ -38,7 +38,7 @@ def add_commands(commands: Any) -> None:
         metavar="URL",
         help="http://host:port of a validator, or of a testnet of stampede up; repeatable",
     )
-    load.add_argument("--workload", metavar="NAME", help="one workload, or the path of your own, instead of SCENARIO")
+    load.add_argument("--workload", metavar="NAME", help="one workload, or a workload file, instead of SCENARIO")
     load.add_argument(
         "--users", type=whole_number("number of users", 1, 10_000), metavar="N",
         help=f"of --workload (default {DEFAULT_USERS})",

@@ -16,7 +16,7 @@ from loadgen.workloads.locustfiles import OwnLocust, OwnLocustfile
 from tests.loadgen.own_workloads import BEGINNING, PAYS
 from tests.loadgen.test_own_locust import block
 
-WORKLOADS = "A workload of your own"
+WORKLOADS = "Your own workload"
 SCENARIO = "name: own\nload: {users: [{workload: heartbeat}, {workload: ../pays.py, count: 2, options: {}}]}"
 
 
@@ -128,7 +128,7 @@ def test_locustfiles_are_read_with_the_scenario(own: Path, tmp_path: Path, given
 
 def test_the_example_of_locust_users_is_a_scenario(tmp_path: Path) -> None:
     (tmp_path / "readers.py").write_text("a = 1", encoding="utf-8")
-    (tmp_path / "readers.yaml").write_text(block("yaml", "Locust users of your own"), encoding="utf-8")
+    (tmp_path / "readers.yaml").write_text(block("yaml", "Your own Locust users"), encoding="utf-8")
     locust = load_scenario(tmp_path / "readers.yaml").load.locust
     assert locust is not None and locust.user_count == 20
 

@@ -157,7 +157,7 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
         kill = replace(kill, detail=f"fail: {violations[0]}")
     if not kill.runs:
         return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
-    return _beside_the_sound_one(mutant.detection, kill)
+    return _confirmed_without_mutant(mutant.detection, kill)
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
@@ -187,7 +187,7 @@ def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
     return replace(kill, runs=counter.runs, passes_unmutated=True, caught=caught, detail=detail)
 
 
-def _beside_the_sound_one(where: Detection, kill: Kill) -> Kill:
+def _confirmed_without_mutant(where: Detection, kill: Kill) -> Kill:
     """Count the mutant as caught if the same run passes without the bug."""
     outcome, why = _sound(where.scenario, where.protocol, kill.seed)
     if outcome is not Outcome.PASS:

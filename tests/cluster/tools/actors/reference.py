@@ -111,10 +111,10 @@ WEIGHTS = {
     "TASK_LEVEL": "each method that is awaited above one that pauses or waits, on top",
     "OPERATION": "an operation on texts, lists, tuples, dicts, arithmetic and indices with True and False, a "
     "comparison of anything but two integers or a literal, besides its size; of `zip` each argument",
-    "WIDE_TEXT": "a character of a text that is not ASCII counts for so many where it is copied or taken out of it",
-    "WIDE_CODING": "a character or byte counts for so many where such a text becomes bytes, or bytes become one",
+    "WIDE_TEXT": "a character of a text that is not ASCII counts for this many where it is copied or taken out of it",
+    "WIDE_CODING": "a character or byte counts for this many where such a text becomes bytes, or bytes become one",
     "SEARCHED_PLACES": "looking for a part in a text: 4 × the text's size, and the places where it may begin × the "
-    "part's size, up to so many places",
+    "part's size, up to this many places",
     "SEARCHED_PART": "where there are more places: no more than this of the part's size counts",
     "SPLIT": "`split` looks so often for its part",
     "REPLACED": "`replace` looks so often for its part",
