@@ -39,7 +39,7 @@ from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
-from cluster.tools.run.running import finish
+from cluster.tools.run.scenario_run import finish
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
 """Limit for the first block of a testnet."""

@@ -31,7 +31,7 @@ from reporting import Metric, Size, run_benchmark
 from sink_endpoint import endpoint
 
 import stampede
-from cluster.tools.load.dos.search.running import search_candidates_per_minute
+from cluster.tools.load.dos.search.search_run import search_candidates_per_minute
 from loadgen.client import ValidatorClient
 from loadgen.runplan import RunPlan, Statistics
 from loadgen.workloads import LoadPlan, Observation

@@ -16,7 +16,7 @@ from cluster.common.errors import BadInput
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.tools.sweeps.drawing import random_scenario as generator
-from cluster.tools.sweeps.drawing.strains import PROGRAMS
+from cluster.tools.sweeps.drawing.extremes import PROGRAMS
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
 

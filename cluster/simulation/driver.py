@@ -32,7 +32,7 @@ from cluster.simulation.load import Load
 from cluster.simulation.machine import USUAL_PACE, Machine
 from cluster.simulation.recorder import Recorder
 from cluster.simulation.shared_executions import SharedExecutions
-from cluster.simulation.stage import SimulatedStage
+from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
 from validator.node.assembly import Validator, open_validator

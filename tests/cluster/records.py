@@ -17,7 +17,7 @@ from benchmarks import made_blocks
 from benchmarks.made_blocks import NO_EFFECTS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.scripts.running import timer_id
+from cluster.audit.scripts.script_run import timer_id
 from cluster.record.archive import BlockRecord
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import (

@@ -56,7 +56,7 @@ AUDITOR = (
     "cluster/audit/ledger/timer_register.py",
     "cluster/audit/scripts/limits.py",
     "cluster/audit/scripts/reading.py",
-    "cluster/audit/scripts/running.py",
+    "cluster/audit/scripts/script_run.py",
 )
 """The books, which are kept a second time."""
 

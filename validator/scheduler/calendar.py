@@ -6,7 +6,7 @@
 - *Overflow*: a Merkleized search tree ordered by ``(trigger_height, sequence)`` (:mod:`validator.scheduler.overflow`).
 
 A bucket notes removed and replaced rows, and applies them when its height comes. So a block reads only the changes of
-its own height, however many timers of other heights were cancelled or extended. A bucket holds at most as many removed
+its height, however many timers of other heights were cancelled or extended. A bucket holds at most as many removed
 rows as live ones (plus :data:`MAX_REMOVED_IN_SMALL`): the removal that exceeds this rewrites the bucket, which is O(1)
 amortised per removal.
 """

@@ -45,7 +45,7 @@ from cluster.audit.ledger.script_runs import ScriptRuns
 from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
-from cluster.audit.scripts.running import Outcome
+from cluster.audit.scripts.script_run import Outcome
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text

@@ -19,7 +19,7 @@ from cluster.audit.ledger.timer_phase import Offer
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
 from cluster.audit.scripts.reading import handler_input
-from cluster.audit.scripts.running import LiveTimer, Outcome, Run, Terms, UnknownError, outcome
+from cluster.audit.scripts.script_run import LiveTimer, Outcome, Run, Terms, UnknownError, outcome
 from cluster.record.rules import LedgerRule
 from validator.primitives.types import Address, parse_timer_id
 

@@ -123,11 +123,11 @@ def _failed_of(
 def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection, final_views: int) -> int:
     """The highest factor of timeouts if this many views failed before each finalization, at about these views."""
     pacing, highest = Pacing(final_views), 1
-    for count, view in zip(counts.tolist(), views.tolist(), strict=True):
+    for count, view in zip(counts.tolist(), map(View, views.tolist()), strict=True):
         for _ in range(count):
-            pacing.enter_view(View(view))
+            pacing.enter_view(view)
             pacing.waited()
-            pacing.left(given_up=True, longest_row=election.longest_row(View(view)))
+            pacing.left(given_up=True, longest_row=election.longest_row(view))
         highest = max(highest, pacing.factor)
         pacing.waited()
         pacing.finalized()

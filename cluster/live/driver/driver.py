@@ -29,11 +29,11 @@ from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
 from cluster.live.driver.hosts import state_of as state_of_hosts
+from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage, call_to_come, note_lost_node
+from cluster.live.driver.live_stage import state_of as state_of_stage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
-from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, call_to_come, note_lost_node
-from cluster.live.driver.stage import state_of as state_of_stage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of

@@ -17,6 +17,7 @@ from cluster.faults.calls import nothing
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.live_stage import located
 from cluster.live.driver.load_nodes import LoadNodes
 from cluster.live.driver.load_process import (
     LOG_FILE,
@@ -28,7 +29,6 @@ from cluster.live.driver.load_process import (
 )
 from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import RaySession, is_joining, one_line
-from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.handover.left_hosts import LeftHosts
 from cluster.live.handover.left_run import LeftLoad, LeftTestnet

@@ -29,7 +29,7 @@ class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scheduled calls (:class:`~cluster.live.driver.stage.Agenda`)."""
+    """The scheduled calls (:class:`~cluster.live.driver.live_stage.Agenda`)."""
 
     began_ms: float
     """The zero of fault times, since the run began."""
@@ -60,14 +60,14 @@ class LeftLooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The validators that are paused (:class:`~cluster.live.driver.stage.Pauses`)."""
+    """The validators that are paused (:class:`~cluster.live.driver.live_stage.Pauses`)."""
 
     paused: set[int]
     seen: list[LeftLooks]
 
 
 class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole stage (:class:`~cluster.live.driver.stage.LiveStage`)."""
+    """The whole stage (:class:`~cluster.live.driver.live_stage.LiveStage`)."""
 
     random: tuple[int, tuple[Word, ...], float | None]
     """The state of the random source (:meth:`random.Random.getstate`)."""

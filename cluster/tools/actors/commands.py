@@ -132,7 +132,7 @@ def _check(options: Any) -> int:
 
 def _run(options: Any) -> int:
     from cluster.tools.actors.pages import session_page
-    from cluster.tools.actors.show import print_session
+    from cluster.tools.actors.session_output import print_session
     from validator.pvm.runtime.machine import PythonVm
 
     session = _play(options, PythonVm())
@@ -143,7 +143,7 @@ def _run(options: Any) -> int:
 def _profile(options: Any) -> int:
     from cluster.tools.actors.pages import profile_page
     from cluster.tools.actors.profiler import ProfilingVm
-    from cluster.tools.actors.show import print_profile
+    from cluster.tools.actors.session_output import print_profile
 
     vm = ProfilingVm()
     session = _play(options, vm)

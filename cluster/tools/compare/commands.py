@@ -32,8 +32,8 @@ def add_commands(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> int:
     from cluster.common.files import write_for_user
     from cluster.tools.compare.comparison import compare
+    from cluster.tools.compare.comparison_output import print_comparison, render_comparison
     from cluster.tools.compare.groups import read_group
-    from cluster.tools.compare.show import print_comparison, render_comparison
 
     if options.group is None and len(options.runs) != 2:
         raise BadInput(f"expected two runs, got {len(options.runs)}; for groups: stampede compare --group A… -- B…")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PLAIN_WIDTH: Final = 180
 """Width, in columns, of a table that is written to a file or a pipe."""
@@ -25,6 +27,24 @@ def console(plain_width: int = PLAIN_WIDTH) -> Console:
 def print_line(console: Console, text: str) -> None:
     """Print a text unchanged, without markup and line wrapping."""
     console.print(text, soft_wrap=True, markup=False)
+
+
+def plain_table(headings: Iterable[str], right: Container[str] = (), folded: Container[str] | None = None) -> Table:
+    """A table without lines and rows.
+
+    ``right`` holds the headings of right-aligned columns, ``folded`` those of columns whose texts may take several
+    lines (default: all).
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        if folded is None or heading in folded:
+            table.add_column(heading, justify=justify, overflow="fold")
+        else:
+            table.add_column(heading, justify=justify, no_wrap=True)
+    return table
 
 
 class LastingOutput:

@@ -78,7 +78,7 @@ def _add_option(parser: Any, each: Field[Any]) -> None:
 
 
 def _run(options: Any) -> int:
-    from cluster.tools.drills.running import run_drill
+    from cluster.tools.drills.drill_run import run_drill
 
     given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
     drill, changes, stops = options.drill(**given), options.changes, options.stop_on_fail

@@ -78,8 +78,8 @@ def _explain(options: Any) -> int:
     from cluster.scenario.overrides import options_of
     from cluster.tools.explain.distances import distances
     from cluster.tools.explain.outline import outline
+    from cluster.tools.explain.outline_output import print_outline, render_outline
     from cluster.tools.explain.picture import picture
-    from cluster.tools.explain.show import print_outline, render_outline
 
     path: Path = options.scenario
     scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")

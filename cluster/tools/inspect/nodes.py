@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cluster.common.errors import BadInput
@@ -15,7 +14,7 @@ from cluster.live.driver.ray_session import ADDRESS_VARIABLE, RaySession, is_joi
 from cluster.live.nodes.placement import Placement, hosts_to_place, place
 from cluster.live.nodes.ray_nodes import RAYS_OWN_LABELS, RayNode
 from cluster.scenario import Scenario
-from cluster.tools.console.output import print_line
+from cluster.tools.console.output import plain_table, print_line
 
 GIB: Final = 2**30
 NAMED: Final = 6
@@ -70,10 +69,8 @@ def page_of(nodes: Sequence[RayNode], scenario: Scenario | None) -> dict[str, An
 def print_nodes(console: Console, nodes: Sequence[RayNode], scenario: Scenario | None) -> None:
     """Print a row per node, and the number of validators lost with a node."""
     found = None if scenario is None else place_scenario(nodes, scenario)
-    table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ["node", "state", "carries", "region", "CPUs", "memory", "labels", "resources"]
-    for heading in headings + (["validators"] if found is not None else []):
-        table.add_column(heading, justify="right" if heading in ("CPUs", "memory") else "left", overflow="fold")
+    table = plain_table(headings + (["validators"] if found is not None else []), right=("CPUs", "memory"))
     for node in nodes:
         row = _row(node)
         if scenario is not None and found is not None:

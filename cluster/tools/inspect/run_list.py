@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cluster.common.checkout import DIRTY
 from cluster.report.run_index import Entry
+from cluster.tools.console.output import plain_table
 from cluster.tools.console.terminal import SIGNS, STYLES
 
 REASON_CHARACTERS: Final = 60
@@ -21,12 +21,9 @@ COMMIT_DIGITS: Final = 7
 
 def print_runs(console: Console, entries: Sequence[Entry]) -> None:
     """Print a row per run, newest first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ["verdict", "run", "scenario", "backend", "seed", "duration"]
     headings += ["commit", "reason"] if console.width >= WIDE_FROM else []
-    for heading in headings:
-        right, is_folded = heading in ("seed", "duration"), heading in ("run", "scenario", "reason")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=not is_folded)
+    table = plain_table(headings, right=("seed", "duration"), folded=("run", "scenario", "reason"))
     for entry in entries:
         known = entry.outcome
         state = Text(entry.state, "dim") if known is None else Text(f"{SIGNS[known]} {known.value}", STYLES[known])

@@ -16,7 +16,7 @@ from cluster.tools.console.options import (
 from cluster.tools.k8s.rendering import add_render
 
 if TYPE_CHECKING:
-    from cluster.tools.k8s.client.running import Asked, Place
+    from cluster.tools.k8s.client.kubernetes_run import Asked, Place
 
 DEFAULT_NAMESPACE: Final = "stampede"
 DEFAULT_PORT: Final = 9464
@@ -117,13 +117,13 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 
 
 def _place(options: Any) -> Place:
-    from cluster.tools.k8s.client.running import Place
+    from cluster.tools.k8s.client.kubernetes_run import Place
 
     return Place(options.namespace, options.context)
 
 
 def _asked(options: Any) -> Asked:
-    from cluster.tools.k8s.client.running import Asked
+    from cluster.tools.k8s.client.kubernetes_run import Asked
 
     return Asked(
         options.scenario,
@@ -139,13 +139,13 @@ def _asked(options: Any) -> Asked:
 
 
 def _run(options: Any) -> int:
-    from cluster.tools.k8s.client.running import run_on_kubernetes
+    from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes
 
     return run_on_kubernetes(_asked(options), options.out, options.keep)
 
 
 def _up(options: Any) -> int:
-    from cluster.tools.k8s.client.running import up_on_kubernetes
+    from cluster.tools.k8s.client.kubernetes_run import up_on_kubernetes
 
     return up_on_kubernetes(_asked(options), options.port, options.faucet)
 

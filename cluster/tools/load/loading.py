@@ -27,7 +27,7 @@ from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
 from cluster.live.driver.load_process import ENDPOINTS_FILE, EXTRA_RUN_TIME_S, LOG_FILE, STATS_FILE, LoadProcess
-from cluster.tools.console.output import console, print_line
+from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.load.following import ChainFollower, Look
 from cluster.tools.load.target import PlannedLoad, Target
 from loadgen.runplan import (
@@ -277,11 +277,9 @@ def show(outcome: Outcome) -> None:
 
 
 def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("workload")
-    names = list(latencies[0].quantiles_ms)
-    for name in ("sent", "late", "skipped", "unsent", "rejected", "never final", *(f"{name} ms" for name in names)):
-        table.add_column(name, justify="right")
+    quantiles = (f"{name} ms" for name in latencies[0].quantiles_ms)
+    numbers = ("sent", "late", "skipped", "unsent", "rejected", "never final", *quantiles)
+    table = plain_table(("workload", *numbers), right=numbers)
     for each in latencies:
         counts = (each.sent, each.late, each.skipped, each.unsent, each.rejected, each.never_final)
         shown = (f"{count:,}" for count in counts)

@@ -22,7 +22,7 @@ from cluster.scenario.sections.forks import WHOLE, check_change, check_may_chang
 from cluster.simulation.driver import Simulation
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import DoesNotRepeat
-from cluster.tools.run.running import PlannedRun, perform_run
+from cluster.tools.run.scenario_run import PlannedRun, perform_run
 
 SHOWN_DIGITS: Final = 12
 

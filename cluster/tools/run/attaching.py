@@ -15,7 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunObserver, RunRecord
-from cluster.tools.run.running import PlannedRun, run_in
+from cluster.tools.run.scenario_run import PlannedRun, run_in
 
 NOBODY_CAME: Final = "nobody_came"
 """Field of a result that a cleanup watchdog has written."""

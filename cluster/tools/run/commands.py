@@ -110,7 +110,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: Any) -> int:
-    from cluster.tools.run.running import LiveOptions, run_scenario
+    from cluster.tools.run.scenario_run import LiveOptions, run_scenario
 
     return run_scenario(
         options.scenario,
@@ -142,7 +142,7 @@ def _attach(options: Any) -> int:
 
 
 def _up(options: Any) -> int:
-    from cluster.tools.run.running import LiveOptions, run_scenario
+    from cluster.tools.run.scenario_run import LiveOptions, run_scenario
 
     live = LiveOptions(run_until_stopped=True, served=Served(options.bind, options.port), faucet=options.faucet)
     return run_scenario(

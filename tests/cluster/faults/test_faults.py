@@ -27,7 +27,7 @@ from cluster.scenario.sections.faults import KIND_NAMES, DownFault, Release, liv
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
-from cluster.simulation.stage import DurableSizes, SimulatedStage
+from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
@@ -211,8 +211,8 @@ def rot_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def fail_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("cluster.simulation.stage.FILLING", frozenset({"nothing"}))
-    patch.setattr("cluster.simulation.stage.SYNCING", frozenset({"nothing"}))
+    patch.setattr("cluster.simulation.simulated_stage.FILLING", frozenset({"nothing"}))
+    patch.setattr("cluster.simulation.simulated_stage.SYNCING", frozenset({"nothing"}))
 
 
 def install_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -453,7 +453,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from pathlib import Path
-from cluster.tools.run import running
+from cluster.tools.run import scenario_run
 from cluster.tools.cli.main import main
 from cluster.live.driver import ray_session
 

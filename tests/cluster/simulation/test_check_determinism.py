@@ -16,7 +16,7 @@ from cluster.simulation import driver
 from cluster.simulation.determinism import NotDeterministic, compare
 from cluster.simulation.driver import Simulation
 from cluster.tools.cli.main import main
-from cluster.tools.run.running import run_scenario
+from cluster.tools.run.scenario_run import run_scenario
 
 SEED = 3
 PLAN = {

@@ -21,7 +21,7 @@ from typing import Final
 from validator.primitives.limits import MAX_CALL_DEPTH, MAX_KEY_TEXT
 from validator.pvm.compiler import nodes
 from validator.pvm.compiler.charges import entry_cost, pieces, statement_cost, turn_cost
-from validator.pvm.compiler.expressions import DEPTH, FUNCTION, LEFT, Expressions, Unit, parts_of_value
+from validator.pvm.compiler.expressions import DEPTH, FUNCTION, LEFT, ExpressionCompiler, Unit, parts_of_value
 from validator.pvm.compiler.integers import is_integer
 from validator.pvm.compiler.nodes import STORE
 from validator.pvm.language.subset import Method, Program
@@ -91,7 +91,7 @@ class _Function:
     def __init__(self, unit: Unit, method: Method) -> None:
         self._unit = unit
         self._method = method
-        self._expressions = Expressions(unit, method)
+        self._expressions = ExpressionCompiler(unit, method)
         self._build = self._expressions.build
 
     def definition(self) -> Function:

@@ -75,7 +75,7 @@ class Unit:
         return len(self.lines) - 1
 
 
-class Expressions:
+class ExpressionCompiler:
     """Builds the expressions of one method; one method per syntax node, by a table."""
 
     def __init__(self, unit: Unit, method: Method) -> None:

@@ -31,7 +31,7 @@ COMPARISONS: Final = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.I
 NO_MODULES: Final = "there are no modules to import: use the functions and methods that are there"
 
 
-class Expressions:
+class ExpressionChecker:
     """Checks expressions and collects problems; one method per syntax node, by a table."""
 
     def __init__(self, names: Names) -> None:

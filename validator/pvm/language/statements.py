@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from validator.pvm.language.api import ERROR
-from validator.pvm.language.expressions import Expressions
+from validator.pvm.language.expressions import ExpressionChecker
 from validator.pvm.language.names import Names
 from validator.pvm.language.trees import blocks, is_remark
 
 
-class Statements:
+class StatementChecker:
     """Checks statements and collects problems; one method per syntax node, by a table."""
 
-    def __init__(self, names: Names, expressions: Expressions) -> None:
+    def __init__(self, names: Names, expressions: ExpressionChecker) -> None:
         self._names = names
         self._refuse = names.refuse
         self._expressions = expressions

@@ -25,10 +25,10 @@ from validator.pvm.language.api import (
     TASK_CALLS,
     YIELDING,
 )
-from validator.pvm.language.expressions import Expressions
+from validator.pvm.language.expressions import ExpressionChecker
 from validator.pvm.language.names import Closest, Names
 from validator.pvm.language.source import Problem, check_text
-from validator.pvm.language.statements import Statements
+from validator.pvm.language.statements import StatementChecker
 from validator.pvm.language.trees import SELF, Function, blocks, is_remark, parts_of, stored_names
 
 FEATURE_VERSION: Final = (3, 11)
@@ -132,8 +132,8 @@ class _Shell:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._refuse = names.refuse
-        self._expressions = Expressions(names)
-        self._statements = Statements(names, self._expressions)
+        self._expressions = ExpressionChecker(names)
+        self._statements = StatementChecker(names, self._expressions)
 
     def program(self, tree: ast.Module) -> Program | None:
         body = _without_docstring(tree.body)

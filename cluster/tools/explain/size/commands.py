@@ -38,7 +38,7 @@ def _size(options: Any) -> int:
     from cluster.scenario.overrides import options_of
     from cluster.tools.explain.size.calibration import calibrate
     from cluster.tools.explain.size.estimate import estimate
-    from cluster.tools.explain.size.show import print_estimate
+    from cluster.tools.explain.size.estimate_output import print_estimate
 
     path: Path = options.scenario
     scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")

@@ -33,8 +33,8 @@ from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, connect
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
+from cluster.tools.k8s.client.kubernetes_run import Place, notice
 from cluster.tools.k8s.client.progress import has_started, is_ready
-from cluster.tools.k8s.client.running import Place, notice
 from cluster.tools.k8s.client.watching import log_lines
 from cluster.tools.k8s.render import results_pod
 from cluster.tools.k8s.render.deployment import Deployment

@@ -92,11 +92,11 @@ def _dos(options: argparse.Namespace) -> int:
     from cluster.record.run import Backend
     from cluster.scenario import change_scenario, load_scenario
     from cluster.scenario.overrides import options_of
+    from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
     from cluster.tools.load.dos.cases import make_plan, make_variants
     from cluster.tools.load.dos.page import render_scorecard
-    from cluster.tools.load.dos.running import run_cases, run_live_cases
     from cluster.tools.load.dos.scorecard import make_scorecard
-    from cluster.tools.load.dos.show import print_scorecard
+    from cluster.tools.load.dos.scorecard_output import print_scorecard
 
     if options.live and options.workers is not None:
         raise BadInput("--workers: not with --live, whose runs come one after the other")

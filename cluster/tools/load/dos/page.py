@@ -9,7 +9,7 @@ from cluster.report.page import render_page
 from cluster.report.svg import number
 from cluster.scenario.sections.dos import GRADES, METRICS, Grade
 from cluster.tools.load.dos.scorecard import Score, Scorecard
-from cluster.tools.load.dos.show import COLUMNS, NOTHING, cell, ordered, summary
+from cluster.tools.load.dos.scorecard_output import COLUMNS, NOTHING, cell, ordered, summary
 
 OVERALL: Final = "grade"
 """Name of the heat map of the attacks' overall grades."""

@@ -18,9 +18,9 @@ from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
 from cluster.scenario.sections.dos import GRADES, METRICS, DosSection, Grade, grade
 from cluster.tools.compare.statistics import CONFIDENCE, mean_interval
+from cluster.tools.load.dos.case_runs import CaseResult
 from cluster.tools.load.dos.cases import BASELINE, Case, Plan
 from cluster.tools.load.dos.measures import AttackMeasures, measure_attack
-from cluster.tools.load.dos.running import CaseResult
 
 RESAMPLING_SEED: Final = 1
 SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "spend_ratio")

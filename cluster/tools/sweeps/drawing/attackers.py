@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
-from cluster.tools.sweeps.drawing.strains import Fields
+from cluster.tools.sweeps.drawing.extremes import Fields
 from validator.primitives.params import DEFAULTS
 
 ATTACKED: Final = 0.4

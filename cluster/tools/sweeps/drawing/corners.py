@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from cluster.record.rules import Mechanism
-from cluster.tools.sweeps.drawing.strains import SMALLEST, Fields, crowd, losing_in, nodes_of, run_programs, storm
+from cluster.tools.sweeps.drawing.extremes import SMALLEST, Fields, crowd, losing_in, nodes_of, run_programs, storm
 from consensus.types import fault_bound
 from validator.primitives.params import DEFAULTS
 

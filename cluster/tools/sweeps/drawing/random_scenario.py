@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from blake3 import blake3
 
@@ -23,10 +23,10 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.attackers import attack
 from cluster.tools.sweeps.drawing.corners import corner
-from cluster.tools.sweeps.drawing.small_worlds import shrink
-from cluster.tools.sweeps.drawing.strains import (
+from cluster.tools.sweeps.drawing.extremes import (
     PROGRAMS,
     SMALLEST,
+    Fields,
     aim,
     call_at_limits,
     crowd,
@@ -38,6 +38,7 @@ from cluster.tools.sweeps.drawing.strains import (
     run_programs,
     storm,
 )
+from cluster.tools.sweeps.drawing.small_worlds import shrink
 from consensus.types import fault_bound
 from loadgen.workloads.actor_program import FOLDER, NAMES
 
@@ -116,8 +117,6 @@ UPLINKS_KBPS: Final = (500, 1_000, 2_000)
 CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
 """A view that every run reaches."""
-
-Fields = dict[str, Any]
 
 
 def check_installed() -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from cluster.tools.sweeps.drawing.extremes import Fields
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.primitives.params import DEFAULTS
-
-Fields = dict[str, Any]
 
 SMALL: Final = 0.75
 """Share of the seeds with drawn chain parameters; the others keep the defaults, unless another addition sets them. The

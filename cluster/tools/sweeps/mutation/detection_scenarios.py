@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Detection
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.drawing.strains import Fields, call, program
+from cluster.tools.sweeps.drawing.extremes import Fields, call, program
 
 MAX_SEEDS: Final = 12
 """Maximum number of seeds that are tried for one mutant."""

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from cluster.tools.console.output import print_line
+from cluster.tools.console.output import plain_table, print_line
 from cluster.tools.sweeps.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300
@@ -24,11 +23,8 @@ def live_words(kill: Kill) -> str:
 
 def print_table(console: Console, kills: Sequence[Kill]) -> None:
     """Print the table, then details of the survivors, then the totals."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ("mutant", "area", "caught by", "scenario", "seed", "line ran", *COUNTS, "without it", "live", "seconds")
-    for heading in headings:
-        right = heading in ("seed", "line ran", *COUNTS, "seconds")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    table = plain_table(headings, right=("seed", "line ran", *COUNTS, "seconds"))
     for kill in kills:
         scenario = kill.scenario if kill.protocol == "simplex" else f"{kill.scenario} ({kill.protocol})"
         cells = (kill.name, kill.area, kill.invariant if kill.caught else "SURVIVED", scenario, str(kill.seed))

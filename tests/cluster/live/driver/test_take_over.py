@@ -25,9 +25,9 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.driver import _LiveRun, attached_testnet
+from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
-from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import FOLLOWING

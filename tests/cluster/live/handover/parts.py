@@ -18,8 +18,8 @@ from cluster.faults.calls import Call
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.driver import RunEnd
+from cluster.live.driver.live_stage import LiveStage, state_of
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.stage import LiveStage, state_of
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import RunClock

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cluster.live.driver.live_stage import LiveStage, state_of
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.stage import LiveStage, state_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.absence import absence_of

@@ -34,7 +34,7 @@ from cluster.faults.link_faults import Seen
 from cluster.faults.targets import Targets
 from cluster.faults.upgrade import RollingUpgrade
 from cluster.live.driver.hosts import Hosts as RealHosts
-from cluster.live.driver.stage import Agenda, LiveStage, Pauses, call_to_come, note_lost_node, state_of
+from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses, call_to_come, note_lost_node, state_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import calls
 from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together

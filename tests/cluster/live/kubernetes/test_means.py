@@ -12,7 +12,7 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.faults.calls import Call, FaultCall, InForce
 from cluster.faults.link_faults import LinkCounts, Seen
-from cluster.live.driver.stage import Agenda
+from cluster.live.driver.live_stage import Agenda
 from cluster.live.kubernetes import api as api_module
 from cluster.live.kubernetes import means as means_module
 from cluster.live.kubernetes.api import KubernetesApi

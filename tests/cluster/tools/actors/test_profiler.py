@@ -13,7 +13,7 @@ from rich.console import Console
 from cluster.tools.actors.pages import profile_page
 from cluster.tools.actors.profiler import LineProfile, ProfilingVm
 from cluster.tools.actors.session import Session
-from cluster.tools.actors.show import print_profile
+from cluster.tools.actors.session_output import print_profile
 from cluster.tools.cli.main import main
 from tests.cluster.tools.actors.programs import BUSY, COUNTER, LIMITS, played
 from validator.primitives import costs

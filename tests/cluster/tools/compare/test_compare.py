@@ -13,9 +13,9 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.tools.cli.main import main
 from cluster.tools.compare.comparison import SERIES_PREFIX, Comparison, compare
+from cluster.tools.compare.comparison_output import render_comparison
 from cluster.tools.compare.groups import read_group
 from cluster.tools.compare.scenario_diff import SHOWN
-from cluster.tools.compare.show import render_comparison
 from tests.cluster.tools.compare.folders import METRICS, drawn, write_run, write_sweep
 
 SEEDS = range(20)

@@ -10,8 +10,8 @@ import pytest
 
 from cluster.report.run_index import INDEX_FILE, write_index
 from cluster.tools.compare.comparison import compare
+from cluster.tools.compare.comparison_output import render_comparison
 from cluster.tools.compare.groups import read_group
-from cluster.tools.compare.show import render_comparison
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.tools.compare.folders import drawn, write_run, write_sweep
 

@@ -23,7 +23,7 @@ from cluster.record.run import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
 from cluster.simulation.driver import simulate
-from cluster.simulation.stage import SimulatedStage
+from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.tools.cli.main import main
 from cluster.tools.drills.base import PREFIX, Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine

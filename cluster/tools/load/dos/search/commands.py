@@ -96,6 +96,6 @@ def parse_budget(text: str) -> int:
 
 
 def _search(options: Any) -> int:
-    from cluster.tools.load.dos.search.running import run_search
+    from cluster.tools.load.dos.search.search_run import run_search
 
     return run_search(options)

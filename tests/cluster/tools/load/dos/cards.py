@@ -7,9 +7,9 @@ from typing import Any
 
 from cluster.scenario import scenario_from
 from cluster.scenario.sections.dos import ATTACK_NAMES, DosSection
+from cluster.tools.load.dos.case_runs import CaseResult
 from cluster.tools.load.dos.cases import BASELINE, Case, make_plan, make_variants
 from cluster.tools.load.dos.measures import RunMeasures, Window
-from cluster.tools.load.dos.running import CaseResult
 from cluster.tools.load.dos.scorecard import Scorecard, make_scorecard
 
 HEARTBEAT = {"workload": "heartbeat", "count": 2, "interval_ms": 400}

@@ -17,12 +17,12 @@ from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.tools.load.dos.case_runs import CaseResult, full_block_s, run_case
 from cluster.tools.load.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
 from cluster.tools.load.dos.measures import Window
-from cluster.tools.load.dos.running import CaseResult, full_block_s, run_case
 from cluster.tools.load.dos.scorecard import make_scorecard
-from cluster.tools.load.dos.show import COLUMNS, cell, ordered, summary
-from cluster.tools.run import running
+from cluster.tools.load.dos.scorecard_output import COLUMNS, cell, ordered, summary
+from cluster.tools.run import scenario_run
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.cluster.tools.load.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
@@ -422,7 +422,7 @@ def simulated_testnet(monkeypatch: pytest.MonkeyPatch) -> list[RunRecord]:
         ran.append(simulate(request.scenario, request.seed))
         return nullcontext(ran[-1])
 
-    monkeypatch.setattr(running, "drive", drive)
+    monkeypatch.setattr(scenario_run, "drive", drive)
     return ran
 
 
@@ -458,7 +458,7 @@ def test_an_interrupted_live_run_ends_the_scorecard(tmp_path: Path, monkeypatch:
         interrupted = bool(request.scenario.load.attackers)
         return nullcontext(replace(simulate(request.scenario, request.seed), interrupted=interrupted))
 
-    monkeypatch.setattr(running, "drive", drive)
+    monkeypatch.setattr(scenario_run, "drive", drive)
     code, card = live(tmp_path)
     assert (code, card["interrupted"], card["attacks"]) == (ExitCode.INCONCLUSIVE, True, {})
 

@@ -11,8 +11,8 @@ import pytest
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing import attackers
 from cluster.tools.sweeps.drawing.attackers import ATTACKED, ATTACKS, BUDGETS, DEFERRED, NUMBERS, attack
+from cluster.tools.sweeps.drawing.extremes import storm
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
-from cluster.tools.sweeps.drawing.strains import storm
 from loadgen.workloads.attacks import registry
 from loadgen.workloads.attacks.composed.composed import Composed
 from loadgen.workloads.storm import Storm

@@ -19,7 +19,7 @@ from cluster.tools.load.dos.search.confirming import CONFIRM_SEEDS, confirm, con
 from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.log import Line
 from cluster.tools.load.dos.search.objectives import NOTHING, OBJECTIVES, Fitness
-from cluster.tools.load.dos.search.running import FOUND_FILE, without_attackers
+from cluster.tools.load.dos.search.search_run import FOUND_FILE, without_attackers
 from cluster.tools.load.dos.search.space import Attack
 from tests.cluster.tools.load.dos.search.planted import WEAKNESSES
 from tests.cluster.tools.load.dos.search.test_objectives import PLAIN

@@ -17,7 +17,7 @@ from cluster.tools.load.dos.search.evaluation import Problem
 from cluster.tools.load.dos.search.evolution import RANDOM
 from cluster.tools.load.dos.search.log import LOG_FILE, Line
 from cluster.tools.load.dos.search.objectives import NOTHING
-from cluster.tools.load.dos.search.running import different
+from cluster.tools.load.dos.search.search_run import different
 from cluster.tools.load.dos.search.searching import Limits, Searched, search
 from cluster.tools.load.dos.search.space import Attack
 from tests.cluster.tools.load.dos.search.planted import WEAKNESSES

@@ -85,7 +85,7 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
     """Run all on live testnets as ``stampede run`` does, one after the other, each in its own folder inside ``folder``.
     A signal ends the run and raises :class:`KeyboardInterrupt`; a testnet that cannot be started raises
     :class:`~cluster.common.errors.HarnessError`."""
-    from cluster.tools.run.running import PlannedRun, drive, perform_run
+    from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
 
     commit = checkout_commit()
     for number, case in enumerate(plan.cases):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 
 from cluster.scenario import Scenario
-from cluster.tools.console.output import print_line
+from cluster.tools.console.output import plain_table, print_line
 from cluster.tools.explain.size.estimate import Estimate
 
 
@@ -15,9 +14,8 @@ def print_estimate(console: Console, scenario: Scenario, found: Estimate, is_her
     print_line(
         console, f"{scenario.name}: {found.validators} validators on {found.hosts} hosts, {scenario.consensus.protocol}"
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", "wanted", "here" if is_here else "there", "note"):
-        table.add_column(heading, justify="left" if heading in ("", "note") else "right", overflow="fold")
+    numbers = ("wanted", "here" if is_here else "there")
+    table = plain_table(("", *numbers, "note"), right=numbers)
     table.add_row(
         "blocks/s",
         f"{found.wanted_rate:.3g}",

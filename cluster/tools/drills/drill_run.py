@@ -16,7 +16,7 @@ from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.overrides import Change, options_of
 from cluster.tools.console.output import console
 from cluster.tools.drills.base import Drill
-from cluster.tools.run.running import PlannedRun, drive, perform_run
+from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
 
 
 def run_drill(

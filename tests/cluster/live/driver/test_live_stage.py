@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cluster.live.driver.live_stage import LiveStage, note_lost_node
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.stage import LiveStage, note_lost_node
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState

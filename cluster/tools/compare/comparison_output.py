@@ -11,6 +11,7 @@ from cluster.common.wording import counted
 from cluster.report.page import render_page
 from cluster.report.svg import line, number
 from cluster.tools.compare.comparison import Change, Comparison
+from cluster.tools.console.output import plain_table
 
 WIDTH: Final = 180.0
 HEIGHT: Final = 22.0
@@ -22,7 +23,6 @@ MAX_SCALE: Final = 2.0
 
 def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> None:
     """Print the table: significant changes first, then the other metrics that differ."""
-    from rich.table import Table
     from rich.text import Text
 
     for letter, group in (("A", comparison.first), ("B", comparison.second)):
@@ -32,9 +32,8 @@ def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> No
     for warning in comparison.warnings:
         console.print(Text(f"note  {warning}", style="yellow"), soft_wrap=True)
     shown = [change for change in comparison.changes if with_all or not change.difference.is_constant]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("metric", "A", "B", "change", "interval", "p", ""):
-        table.add_column(heading, justify="left" if heading in ("metric", "") else "right", no_wrap=True)
+    numbers = ("A", "B", "change", "interval", "p")
+    table = plain_table(("metric", *numbers, ""), right=numbers, folded=())
     for change in shown:
         style = {"better": "green", "worse": "red", "": "dim"}.get(change.word, "")
         table.add_row(*cells(change), style=style)

@@ -36,7 +36,7 @@ from cluster.tools.k8s.client.job import Endpoint, Job
 from cluster.tools.k8s.client.objects import how_to_delete, make_room
 from cluster.tools.k8s.render import manifests, results_pod
 from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, name_for
-from cluster.tools.run.running import changed_scenario
+from cluster.tools.run.scenario_run import changed_scenario
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from cluster.record.archive import encode_blocks
 from cluster.record.run import RunRecord
 from cluster.report import results
 from cluster.tools.cli.main import main
-from cluster.tools.run import running
+from cluster.tools.run import scenario_run
 from tests.hangs import HANGS_AFTER_S
 from validator.chain.genesis import Genesis
 from validator.storage.disk import DiskError
@@ -160,7 +160,7 @@ def test_an_expected_failure_is_one_line(
     def fail(*_: object, **__: object) -> RunRecord:
         raise error
 
-    monkeypatch.setattr(running, "drive", fail)
+    monkeypatch.setattr(scenario_run, "drive", fail)
     assert simulate(scenario, "--out", "out") == code
     complaint = capsys.readouterr().err
     assert complaint.startswith(f"stampede: {words}")
@@ -210,8 +210,8 @@ def before_each_call(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, wo
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (running, "finish_run"),
-        (running, "judge_run"),
+        (scenario_run, "finish_run"),
+        (scenario_run, "judge_run"),
         (results, "write_atomically"),
         (results, "render_report"),
     ],
@@ -230,7 +230,7 @@ def test_signals_while_it_is_judged_and_written_lose_nothing(
 
 
 def test_a_signal_after_everything_is_written_changes_nothing(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_each_call(monkeypatch, running, "print_verdict", lambda: os.kill(os.getpid(), signal.SIGINT))
+    before_each_call(monkeypatch, scenario_run, "print_verdict", lambda: os.kill(os.getpid(), signal.SIGINT))
     assert simulate(scenario, "--out", "out") == ExitCode.PASS
     assert result(Path("out"))["verdict"] == "pass"
 
@@ -242,7 +242,7 @@ def test_signals_end_a_simulation_and_what_is_known_is_written(scenario: Path, m
         for number in SIGNALS:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr("cluster.tools.run.running.Progress.update", interrupt)
+    monkeypatch.setattr("cluster.tools.run.scenario_run.Progress.update", interrupt)
     assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
     assert result(Path("out"))["verdict"] == "inconclusive"
 

@@ -34,7 +34,7 @@ from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, options_of, parse_setting
 from cluster.tools.console.terminal import Progress
-from cluster.tools.run.show import print_kept, print_verdict
+from cluster.tools.run.verdict_output import print_kept, print_verdict
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.svg import number
 from cluster.scenario.sections.dos import GRADES
-from cluster.tools.console.output import print_line
+from cluster.tools.console.output import plain_table, print_line
 from cluster.tools.load.dos.scorecard import SPEND_RATIOS, Estimate, Score, Scorecard
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 COLUMNS: Final = {
     "lateness_p50": "late p50",
@@ -104,14 +105,8 @@ def _problems(card: Scorecard) -> list[str]:
     return [problem for scores in card.scores.values() for score in scores for problem in score.problems]
 
 
-def _table(scores: tuple[Score, ...]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("attack", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for heading in COLUMNS.values():
-        table.add_column(heading, justify="right", no_wrap=True)
+def _table(scores: tuple[Score, ...]) -> Table:
+    table = plain_table(("attack", "", *COLUMNS.values()), right=COLUMNS.values(), folded=())
     for score in ordered(scores):
         sign = "?" if score.outcome is Outcome.INCONCLUSIVE or score.grade is None else score.grade
         row = [score.attack, sign, *(cell(score, name) for name in COLUMNS)]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cluster.checks.run import check_run
 from cluster.record.finalizations import Finalizations
-from cluster.tools.run.show import print_verdict
+from cluster.tools.run.verdict_output import print_verdict
 from tests.cluster.records import make_record
 
 
