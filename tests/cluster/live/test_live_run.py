@@ -459,14 +459,14 @@ from cluster.live.driver import ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
 late = sys.argv.pop(1) == "late"
-judge_run = running.judge_run
+judge_run = scenario_run.judge_run
 
 def interrupted_judge_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
     return judge_run(*arguments)
 
 if late:
-    running.judge_run = interrupted_judge_run
+    scenario_run.judge_run = interrupted_judge_run
 sys.exit(main())
 """
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -132,15 +132,17 @@ def _subject(request: bytes, errors: int) -> Iterator[subprocess.Popen[bytes]]:
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(request)
-        process.stdin.flush()  # stays open: the process ends when it is closed
+        with suppress(BrokenPipeError):  # it ended before it read the request: its answers and exit code tell
+            process.stdin.write(request)
+            process.stdin.flush()  # stays open: the process ends when it is closed
         yield process
     finally:
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
 def _answers(process: subprocess.Popen[bytes]) -> Iterator[Answer]:

@@ -132,12 +132,15 @@ def test_no_line_that_ran_is_bad_input(fakes: Fakes, tmp_path: Path) -> None:
 # --- one hunt ---------------------------------------------------------------------------------------------------------
 
 
-def hunted(monkeypatch: pytest.MonkeyPatch, script: str) -> Bug:
-    """The hunt of a bug whose process does something else."""
+def hunted(monkeypatch: pytest.MonkeyPatch, script: str, is_over: bool = False) -> Bug:
+    """The hunt of a bug whose process does something else. ``is_over``: it ends before it is sent anything."""
     popen: Callable[..., Any] = subprocess.Popen
 
     def start(command: Sequence[str], **options: Any) -> Any:
-        return popen([command[0], "-c", f"import os, signal\nsay = lambda b: os.write(1, b)\n{script}"], **options)
+        process = popen([command[0], "-c", f"import os, signal\nsay = lambda b: os.write(1, b)\n{script}"], **options)
+        if is_over:
+            process.wait(HANGS_AFTER_S)
+        return process
 
     monkeypatch.setattr(subprocess, "Popen", start)
     first = all_candidates([PATH])[0]
@@ -164,6 +167,11 @@ def test_what_a_process_does_decides(
 ) -> None:
     bug = hunted(monkeypatch, script)
     assert (bug.outcome, bug.run, bug.runs, bug.seen) == (outcome, run, runs, outcome != SURVIVED)
+
+
+@pytest.mark.parametrize(("script", "outcome"), [("os._exit(1)", CRASH), (PASSES * 2, SURVIVED)])
+def test_a_process_may_end_before_it_reads_anything(monkeypatch: pytest.MonkeyPatch, script: str, outcome: str) -> None:
+    assert hunted(monkeypatch, script, is_over=True).outcome == outcome
 
 
 def test_runs_without_a_change_must_get_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
