@@ -38,6 +38,14 @@ class LeaderElection(Protocol):
         """The most consecutive views that faulty leaders and chance may fail between finalizations, near ``view``."""
 
 
+def longest_row_in_turn(faults: int) -> int:
+    """The most consecutive views that this many faulty leaders and chance may fail if members lead in turn.
+
+    A faulty leader fails two views at most: its own and, in HotStuff, the one before. One more is chance.
+    """
+    return 2 * faults + 1
+
+
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
     """The members of the committee lead in the order of their indices."""
@@ -49,8 +57,7 @@ class RoundRobin:
         return members[view % len(members)]
 
     def longest_row(self, view: View) -> int:
-        """A faulty leader fails two views at most: its own and, in HotStuff, the one before. One more is chance."""
-        return 2 * self.validators.committee(view).faults_withstood + 1
+        return longest_row_in_turn(self.validators.committee(view).faults_withstood)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.tools.drills.expectations import STRAIGHT_REPLAY, TIMERS_ONCE
+from consensus.leader import longest_row_in_turn
 from consensus.pacing import MAX_FACTOR
 from consensus.types import fault_bound
 
@@ -46,7 +47,7 @@ def phase_ms(count: int, depth: int) -> int:
     The timeouts grow to their maximum. The forgetful validator leads within ``count`` views, and again after ``count``
     views. At one of the two the branch has ``depth`` blocks, if ``depth`` is less than ``count``.
     """
-    growing = 2 * fault_bound(count) + 1 + TIMES_DOUBLED  # the longest row of failed views is that of RoundRobin
+    growing = longest_row_in_turn(fault_bound(count)) + TIMES_DOUBLED
     return growing * BLOCKLESS_VIEW_MS + (count + depth + 1) * LATE_VIEW_MS
 
 
