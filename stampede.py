@@ -71,7 +71,7 @@ class RunOutcome:
     """The auditor's books of the run's blocks: the ledger, every timer, metrics by block."""
     verdict: Verdict
     metrics: dict[str, float]
-    """By name, the unit last in each; as in ``result.json``."""
+    """The values of the metrics in ``result.json``, keyed by name. The unit is last in each name."""
     folder: Path | None = None
     """The run's folder, if it has one."""
 

@@ -14,13 +14,11 @@ from functools import cache
 from itertools import pairwise
 
 from tests.repository.rule import Finding, Rule
-from tests.repository.sources import ROOT, is_in, is_python, parsed
+from tests.repository.sources import ROOT, WITHOUT_CIRCLES, is_in, is_python, parsed
 
 TABLE = re.compile(r"^\| avoid \| write \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.M)
 
-PACKAGES = ("cluster/", "consensus/", "loadgen/", "stampede/", "validator/")
-
-DOCS = (".md", ".yaml")
+PRODUCT = (*WITHOUT_CIRCLES, "stampede.py", "stampede_command.py")
 
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4,}\S[^\n]*$", re.S | re.M)
 """What a Markdown page quotes: blocks of code, and names between backticks."""
@@ -47,29 +45,40 @@ def avoided_words() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w`-])(?:{'|'.join(phrases)})(?![\w`-])", re.I)
 
 
+def is_code_of_product(path: str) -> bool:
+    return is_python(path) and is_in(path, *PRODUCT)
+
+
 def has_prose(path: str) -> bool:
     """Whether a file's sentences are read by users or developers of the product."""
-    if path in KEPT or is_in(path, "tests") or path == "CONTRIBUTING.md":
-        return False
-    return path.endswith(DOCS) or (path.endswith(".py") and path.startswith(PACKAGES))
+    is_page = path.endswith((".md", ".yaml")) and not is_in(path, "tests")
+    return (is_page or is_code_of_product(path)) and path not in KEPT
 
 
 def prose_has_no_avoided_words(path: str, source: str) -> Iterator[Finding]:
     """No word of the table in ``CONTRIBUTING.md``."""
-    for line, text in _strings_and_comments(source) if path.endswith(".py") else [(1, _without_code(source))]:
+    if not avoided_words().search(source):
+        return  # most files; it takes long to find strings and comments
+    for line, text in _prose(path, source):
         for found in avoided_words().finditer(text):
             yield line + text.count("\n", 0, found.start()), f"avoided word: {found[0]}"
 
 
-def _strings_and_comments(source: str) -> Iterator[tuple[int, str]]:
+def _prose(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """The parts of a file that are prose, each with its first line."""
+    if not is_python(path):
+        yield 1, _blanked(source, CODE, TABLE) if path.endswith(".md") else source
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in TEXTS:
             yield token.start[0], token.string
 
 
-def _without_code(page: str) -> str:
-    """The page with its code blanked out, line by line."""
-    return CODE.sub(lambda code: "\n" * code[0].count("\n"), page)
+def _blanked(page: str, *patterns: re.Pattern[str]) -> str:
+    """The page without what the patterns match, with as many lines."""
+    for pattern in patterns:
+        page = pattern.sub(lambda found: "\n" * found[0].count("\n"), page)
+    return page
 
 
 def attributes_are_described_by_a_noun(path: str, source: str) -> Iterator[Finding]:
@@ -94,7 +103,9 @@ RULES = (
             ("docs/a.md", "It is sent\nanew."),
             ("docs/b.md", "    code\n\nNobody pays."),
             ("README.md", "Nobody pays, as so\nmany do."),
+            ("CONTRIBUTING.md", "Nobody pays."),
             ("scenarios/a.yaml", "description: A validator stands still."),
+            ("scenarios/b.yaml", "users:\n    # nobody pays"),
         ),
         fine=(
             ("cluster/a.py", "nobody = beside + anew\nx = 'byzantine-nobody'"),
@@ -103,7 +114,7 @@ RULES = (
     ),
     Rule(
         attributes_are_described_by_a_noun,
-        lambda path: is_python(path) and path.startswith(PACKAGES),
+        is_code_of_product,
         faults=(
             ("cluster/a.py", 'LIMIT = 3\n"""Of one server."""'),
             ("cluster/a.py", 'class A:\n    names: list[str]\n    """By index."""'),
