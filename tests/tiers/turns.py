@@ -1,4 +1,5 @@
-"""Runs with either protocol, of which the slow tests make one: random scenarios have the same faults with both."""
+"""Runs with either protocol, of which the slow tests make one: random scenarios have the same faults and behaviours with
+both."""
 
 from __future__ import annotations
 

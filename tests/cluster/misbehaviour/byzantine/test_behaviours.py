@@ -15,6 +15,7 @@ from cluster.scenario import load_scenario
 from cluster.simulation.driver import simulate
 from consensus.protocols import PROTOCOLS
 from tests.cluster.misbehaviour.byzantine.runs import SEED, faults_of, run, run_with, scenario, shipped
+from tests.tiers.turns import by_turns
 
 BYZANTINE = 3
 """The byzantine one of four."""
@@ -59,14 +60,18 @@ COUNTED: dict[str, set[str]] = {
 
 
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
+def _tier(place: int, name: str, protocol: str) -> pytest.MarkDecorator:
+    return pytest.mark.slow if BEHAVIOURS[name].protocol else by_turns(place, protocol)
+
+
 CHEAP = (("equivocating-leader", "simplex"), ("garbage", "simplex"), ("timeout-forger", "hotstuff"))
 RUNS = [
-    pytest.param(name, protocol, marks=[pytest.mark.slow] * ((name, protocol) not in CHEAP))
-    for name in sorted(BEHAVIOURS)
+    pytest.param(name, protocol, marks=[] if (name, protocol) in CHEAP else _tier(place, name, protocol))
+    for place, name in enumerate(sorted(BEHAVIOURS))
     for protocol in PROTOCOLS
     if BEHAVIOURS[name].protocol in ("", protocol)
 ]
-"""Each behaviour with each protocol that has the messages for it; most are slow."""
+"""Each behaviour with each protocol that has the messages for it. Most are slow with one, and with the other soak."""
 PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
 """Those that contradict themselves."""
 

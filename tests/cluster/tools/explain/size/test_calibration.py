@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario
 from cluster.tools.cli.main import main
 from cluster.tools.explain.size import calibration
-from cluster.tools.explain.size.calibration import LARGE, SMALL, calibrate
+from cluster.tools.explain.size.calibration import LARGE, SMALL, Calibration, calibrate
 
 pytestmark = pytest.mark.slow
 
@@ -57,11 +58,22 @@ def _resource_tracker() -> set[int]:
     return {child.pid for child in children if "resource_tracker" in " ".join(child.cmdline())}
 
 
+class Once:
+    """The real calibration the first time, and the same figures again afterwards."""
+
+    found: Calibration | None = None
+
+    def __call__(self, scenario: Scenario, on_step: Callable[[str], None]) -> Calibration:
+        self.found = self.found or calibrate(scenario, on_step)
+        return self.found
+
+
 def test_the_command_says_whether_a_scenario_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
     monkeypatch.setattr(calibration, "ROUNDS", 1)
+    monkeypatch.setattr(calibration, "calibrate", Once())
     file = tmp_path / "idle.yaml"
     file.write_text(IDLE)
     assert main(["size", str(file)]) == ExitCode.PASS
