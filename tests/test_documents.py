@@ -197,7 +197,7 @@ def check_command(words: list[str]) -> None:
         assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), f"there is no target {words[1]}"
         return
     options = cli._parser().parse_args(plain(words[1:]))
-    assert callable(options.command)
+    assert callable(options.make)
     scenario = getattr(options, "scenario", None)
     if scenario is not None and (ROOT / scenario).exists():
         change_scenario(load_scenario(ROOT / scenario), getattr(options, "changes", ()), shlex.join(words))

@@ -19,7 +19,7 @@ from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, parse
 from cluster.common.suggestions import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
-from cluster.scenario.overrides import Change, SettingError, apply_changes
+from cluster.scenario.overrides import Change, SettingError, apply_changes, options_of
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
@@ -44,18 +44,19 @@ def find_scenario(path: Path) -> Path:
     return shipped[path.name]
 
 
-def load_scenario(path: Path | str) -> Scenario:
-    """Read and check a scenario file, or a shipped one by its name, with the files that it extends.
+def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:
+    """Read and check a scenario file, or a shipped one by its name, with the files that it extends; then change it.
 
     Raises :class:`BadInput` with the file of the error, the field's path and the reason, in one line.
     """
-    path = find_scenario(Path(path))
-    layers = _read_layers(path)
+    file = find_scenario(Path(path))
+    layers = _read_layers(file)
     fields = merge_layers(layers)
     try:
-        return Scenario.model_validate(fields)
+        scenario = Scenario.model_validate(fields)
     except ValidationError as error:
-        raise BadInput(_located(path, layers, first_problem(error, fields, Scenario, also=[EXTENDS]))) from None
+        raise BadInput(_located(file, layers, first_problem(error, fields, Scenario, also=[EXTENDS]))) from None
+    return change_scenario(scenario, changes, f"{path} with {options_of(changes)}")
 
 
 def problems_in(path: Path) -> list[str]:

@@ -1,5 +1,5 @@
-"""Runs with either protocol, of which the slow tests make one: random scenarios have the same faults and behaviours with
-both."""
+"""Runs with either protocol, of which the slow tests make one: random scenarios have the same faults with both, and
+the same byzantine behaviours."""
 
 from __future__ import annotations
 

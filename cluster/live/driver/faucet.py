@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 from starlette.exceptions import HTTPException
 
+from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.live.web.server import ClientBudgets, Rate
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, FaucetSection, account_key
@@ -28,7 +29,6 @@ from validator.primitives.types import Address, address_text, is_reserved
 
 TIMEOUT_S: Final = 2.0
 """Timeout of each request to a validator."""
-SECONDS_PER_MINUTE: Final = 60.0
 
 
 class _Payments(Workload[Options]):

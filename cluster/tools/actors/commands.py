@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.command import SEVERAL, Command, Group, argument, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console
 
@@ -46,139 +47,128 @@ message or a bid failed; 2 bad input.
 """
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    actor = commands.add_parser("actor", help="check, run and profile Python actors on this machine")
-    tools = actor.add_subparsers(required=True, metavar="TOOL", parser_class=type(actor))
-
-    check = tools.add_parser("check", help="report every error in a program, with its line and a correction")
-    check.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a program")
-    check.set_defaults(command=_check)
-
-    for name, purpose, perform in (
-        ("run", "deploy a program on a local chain, call it, and print each block", _run),
-        ("profile", "the same, and print the cycles of each line", _profile),
-    ):
-        tool = tools.add_parser(
-            name,
-            help=purpose,
-            epilog=VALUES.replace("%(tool)s", name),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        _add_session_options(tool)
-        tool.set_defaults(command=perform)
-
-    stub = tools.add_parser("stub", help="write the type stub (.pyi) from which editors complete what programs may use")
-    stub.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="such as __builtins__.pyi in the editor's root folder (default: print it)",
-    )
-    stub.set_defaults(command=_stub)
-
-
-def _add_session_options(command: argparse.ArgumentParser) -> None:
-    amount = whole_number("amount", 0, MAX_BALANCE)
-    command.add_argument("file", type=Path, metavar="FILE", help="the program")
-    command.add_argument(
-        "--blocks",
-        type=whole_number("number of blocks", 0, MAX_BLOCKS),
-        default=DEFAULT_BLOCKS,
-        metavar="N",
-        help="blocks after the calls (default %(default)s)",
-    )
-    command.add_argument(
-        "--call", action="append", default=[], metavar="HANDLER[=JSON]", help="call a handler; repeatable"
-    )
-    command.add_argument(
-        "--other", type=Path, action="append", default=[], metavar="FILE", help="also deploy this program; repeatable"
-    )
-    for name, kind, default, purpose in (
-        ("--balance", amount, DEFAULT_BALANCE, BALANCE_HELP),
-        ("--gas-limit", _gas_limit, DEFAULT_GAS_LIMIT, "cycles that a call may use (default 10**6)"),
-        ("--value", amount, 0, "amount that each call pays to its actor (default 0)"),
-        ("--timer-allowance", amount, 0, "amount that the timers of a call may take from the caller (default 0)"),
-    ):
-        command.add_argument(name, type=kind, default=default, metavar="N", help=purpose)
-    command.add_argument("--json", type=Path, metavar="FILE", help="also write the output to FILE as JSON")
-
-
 def _gas_limit(text: str) -> int:
     from validator.primitives.params import DEFAULTS
 
     return whole_number("gas limit", DEFAULTS.tx_base_cycles, DEFAULTS.lane_user_cycles)(text)
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
+_amount: Final = whole_number("amount", 0, MAX_BALANCE)
 
 
-def _check(options: Any) -> int:
-    from cluster.common.wording import printable
-    from cluster.tools.actors.programs import check
+@dataclass(frozen=True, kw_only=True)
+class Check(Command):
+    HELP = "report every error in a program, with its line and a correction"
 
-    are_fine = True
-    for path in options.files:
-        try:
-            result = check(path)
-        except BadInput as error:  # the other files are checked nevertheless
-            print(printable(f"stampede: {error}"), file=sys.stderr)
-            are_fine = False
-        else:
-            print("\n".join(result.lines), flush=True)  # the next file may give an error on stderr
-            are_fine = are_fine and result.is_fine
-    return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
+    files: Sequence[Path] = argument("FILE", "a program", Path, nargs=SEVERAL)
 
+    def run(self) -> int:
+        from cluster.common.wording import printable
+        from cluster.tools.actors.programs import check
 
-def _run(options: Any) -> int:
-    from cluster.tools.actors.pages import session_page
-    from cluster.tools.actors.session_output import print_session
-    from validator.pvm.runtime.machine import PythonVm
-
-    session = _play(options, PythonVm())
-    print_session(console(), session)
-    return _end(options, session, lambda: session_page(session))
+        are_fine = True
+        for path in self.files:
+            try:
+                result = check(path)
+            except BadInput as error:  # the other files are checked nevertheless
+                print(printable(f"stampede: {error}"), file=sys.stderr)
+                are_fine = False
+            else:
+                print("\n".join(result.lines), flush=True)  # the next file may give an error on stderr
+                are_fine = are_fine and result.is_fine
+        return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
 
 
-def _profile(options: Any) -> int:
-    from cluster.tools.actors.pages import profile_page
-    from cluster.tools.actors.profiler import ProfilingVm
-    from cluster.tools.actors.session_output import print_profile
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions(Command):
+    """What ``run`` and ``profile`` have in common."""
 
-    vm = ProfilingVm()
-    session = _play(options, vm)
-    print_profile(console(), session, vm.profiles)
-    return _end(options, session, lambda: profile_page(session, vm.profiles))
+    file: Path = argument("FILE", "the program", Path)
+    blocks: int = option(
+        "blocks after the calls (default %(default)s)",
+        "N",
+        whole_number("number of blocks", 0, MAX_BLOCKS),
+        default=DEFAULT_BLOCKS,
+    )
+    call: Sequence[str] = option("call a handler; repeatable", "HANDLER[=JSON]", repeats=True)
+    other: Sequence[Path] = option("also deploy this program; repeatable", "FILE", Path, repeats=True)
+    balance: int = option(BALANCE_HELP, "N", _amount, default=DEFAULT_BALANCE)
+    gas_limit: int = option("cycles that a call may use (default 10**6)", "N", _gas_limit, default=DEFAULT_GAS_LIMIT)
+    value: int = option("amount that each call pays to its actor (default 0)", "N", _amount, default=0)
+    timer_allowance: int = option(
+        "amount that the timers of a call may take from the caller (default 0)", "N", _amount, default=0
+    )
+    json: Path | None = option("also write the output to FILE as JSON", "FILE", Path)
+
+    def play(self, vm: Vm) -> Session:
+        """Deploy the programs and call them."""
+        from cluster.common.files import check_target
+        from cluster.tools.actors.programs import read_program
+        from cluster.tools.actors.session import Limits, play
+
+        check_target(self.json)
+        files = [read_program(path) for path in (self.file, *self.other)]
+        limits = Limits(self.balance, self.gas_limit, self.value, self.timer_allowance)
+        return play(files, self.call, self.blocks, limits, vm)
+
+    def end(self, session: Session, page: Callable[[], dict[str, Any]]) -> int:
+        """Write the page if requested; returns the exit code."""
+        from cluster.common.files import write_for_user
+
+        if self.json is not None:
+            write_for_user(self.json, json.dumps(page(), indent=1) + "\n")
+        return ExitCode.FAIL if session.failures else ExitCode.PASS
 
 
-def _play(options: Any, vm: Vm) -> Session:
-    from cluster.common.files import check_target
-    from cluster.tools.actors.programs import read_program
-    from cluster.tools.actors.session import Limits, play
+@dataclass(frozen=True, kw_only=True)
+class Run(SessionOptions):
+    HELP = "deploy a program on a local chain, call it, and print each block"
+    EPILOG = VALUES.replace("%(tool)s", "run")
 
-    check_target(options.json)
-    files = [read_program(path) for path in (options.file, *options.other)]
-    limits = Limits(options.balance, options.gas_limit, options.value, options.timer_allowance)
-    return play(files, options.call, options.blocks, limits, vm)
+    def run(self) -> int:
+        from cluster.tools.actors.pages import session_page
+        from cluster.tools.actors.session_output import print_session
+        from validator.pvm.runtime.machine import PythonVm
 
-
-def _end(options: Any, session: Session, page: Callable[[], dict[str, Any]]) -> int:
-    """Write the page if requested; returns the exit code."""
-    from cluster.common.files import write_for_user
-
-    if options.json is not None:
-        write_for_user(options.json, json.dumps(page(), indent=1) + "\n")
-    return ExitCode.FAIL if session.failures else ExitCode.PASS
+        session = self.play(PythonVm())
+        print_session(console(), session)
+        return self.end(session, lambda: session_page(session))
 
 
-def _stub(options: Any) -> int:
-    from cluster.common.files import write_for_user
-    from cluster.tools.actors.stub import stub_text
+@dataclass(frozen=True, kw_only=True)
+class Profile(SessionOptions):
+    HELP = "the same, and print the cycles of each line"
+    EPILOG = VALUES.replace("%(tool)s", "profile")
 
-    if options.out is None:
-        print(stub_text(), end="")
+    def run(self) -> int:
+        from cluster.tools.actors.pages import profile_page
+        from cluster.tools.actors.profiler import ProfilingVm
+        from cluster.tools.actors.session_output import print_profile
+
+        vm = ProfilingVm()
+        session = self.play(vm)
+        print_profile(console(), session, vm.profiles)
+        return self.end(session, lambda: profile_page(session, vm.profiles))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stub(Command):
+    HELP = "write the type stub (.pyi) from which editors complete what programs may use"
+
+    out: Path | None = option("such as __builtins__.pyi in the editor's root folder (default: print it)", "FILE", Path)
+
+    def run(self) -> int:
+        from cluster.common.files import write_for_user
+        from cluster.tools.actors.stub import stub_text
+
+        if self.out is None:
+            print(stub_text(), end="")
+            return ExitCode.PASS
+        write_for_user(self.out, stub_text())
+        reading = "editors that read __builtins__.pyi in their root folder complete the names of the language"
+        print(f"{self.out}: written; {reading}")
         return ExitCode.PASS
-    write_for_user(options.out, stub_text())
-    reading = "editors that read __builtins__.pyi in their root folder complete the names of the language"
-    print(f"{options.out}: written; {reading}")
-    return ExitCode.PASS
+
+
+TOOLS: Final = {"check": Check, "run": Run, "profile": Profile, "stub": Stub}
+COMMANDS: Final = {"actor": Group("check, run and profile Python actors on this machine", TOOLS, "TOOL")}

@@ -20,6 +20,7 @@ from cluster.common.suggestions import unknown
 from cluster.common.wording import printable
 from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
+from cluster.tools.console.command import Command, add_commands
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.drills import commands as drills
 from cluster.tools.explain import commands as explain
@@ -111,7 +112,8 @@ def _perform(arguments: Sequence[str] | None) -> int:
     try:
         require_fit_python()
         options = _parser().parse_args(arguments)
-        code: int = options.command(options)
+        command: Command = options.make(options)
+        code = command.run()
     except HarnessError as error:
         _complain(str(error))
         return error.exit_code
@@ -138,9 +140,8 @@ def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="stampede", description="A testnet harness for chains whose actors schedule timers.")
     parser.add_argument("--version", action=_Version, help="print the version and commit, and exit")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-
-    for folder in (
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    for module in (
         run,
         load,
         dos,
@@ -156,10 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         actors,
         k8s,
     ):
-        folder.add_commands(commands)
-    for listed in commands._choices_actions:  # argparse shows this text only in the list
-        command = commands.choices[listed.dest]
-        command.description = command.description or listed.help
+        add_commands(subparsers, module.COMMANDS)
     return parser
 
 

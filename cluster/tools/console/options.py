@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
 from cluster.live.web.addresses import LOOPBACK, listening_address
+from cluster.tools.console.command import ADD, Command, flag, option
 
 if TYPE_CHECKING:
     from cluster.scenario.overrides import Change
@@ -54,31 +56,31 @@ def parse_address(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_bind_option(command: argparse.ArgumentParser) -> None:
-    """Add ``--bind``: the address that a live testnet listens on."""
-    command.add_argument(
-        "--bind",
-        type=parse_address,
+@dataclass(frozen=True, kw_only=True)
+class BindOption(Command):
+    """``--bind``: the address that a live testnet listens on."""
+
+    bind: str = option(
+        f"address of this machine to listen on (default {LOOPBACK}, which other machines cannot reach)",
+        "ADDRESS",
+        parse_address,
         default=LOOPBACK,
-        metavar="ADDRESS",
-        help=f"address of this machine to listen on (default {LOOPBACK}, which other machines cannot reach)",
     )
 
 
-def add_stop_on_fail(command: argparse.ArgumentParser) -> None:
-    """Add ``--stop-on-fail``."""
-    command.add_argument(
-        "--stop-on-fail",
-        action="store_true",
-        help="end the run at the first violation of a rule that is seen while it runs; everything is kept",
+@dataclass(frozen=True, kw_only=True)
+class StopOnFailOption(Command):
+    """``--stop-on-fail`` of a run."""
+
+    stop_on_fail: bool = flag(
+        "end the run at the first violation of a rule that is seen while it runs; everything is kept"
     )
 
 
-def add_change_options(command: argparse.ArgumentParser) -> None:
-    """Add ``--set`` and ``--unset``; ``changes`` holds both, in the order given."""
+def _add_changes(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument(
         "--set",
-        dest="changes",
+        dest=name,
         action="append",
         default=[],
         type=_change("parse_setting"),
@@ -87,12 +89,19 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--unset",
-        dest="changes",
+        dest=name,
         action="append",
         type=_change("parse_removal"),
         metavar="PATH",
         help="reset a field to its default, or remove an item from its list; repeatable",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions(Command):
+    """``--set`` and ``--unset``; ``changes`` has both, in the order given."""
+
+    changes: Sequence[Change] = field(metadata={ADD: _add_changes})
 
 
 def _change(parser: str) -> Callable[[str], Any]:

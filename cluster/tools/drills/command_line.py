@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
-from dataclasses import Field, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.options import add_change_options, add_stop_on_fail, parse_seed, whole_number
+from cluster.tools.console.command import Command, flag, option
+from cluster.tools.console.options import ChangeOptions, StopOnFailOption, parse_seed, whole_number
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
+if TYPE_CHECKING:
+    from cluster.record.run import Backend
 
-def add_drills(parser: Any) -> None:
+
+@dataclass(frozen=True, kw_only=True)
+class RunDrill(StopOnFailOption, ChangeOptions):
+    backend: Backend = option(
+        "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
+    )
+    seed: int | None = option("seed (default 1)", "N", parse_seed)
+    out: Path | None = option("the run's folder (default runs/<time>-drill-<name>)", "DIR", Path)
+    drill: Drill
+
+    def run(self) -> int:
+        from cluster.tools.drills.drill_run import run_drill
+
+        return run_drill(self.drill, self.backend, self.seed, self.out, self.changes, self.stop_on_fail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListDrills(Command):
+    list: bool = flag("list the drills and their options")
+
+    def run(self) -> int:
+        if not self.list:
+            raise BadInput(f"which drill? {', '.join(DRILLS)} (see stampede drill --list)")
+        for name, drill in DRILLS.items():
+            print(f"{name:12} {drill.summary}")
+            for each in fields(drill):
+                print(f"{'':12}   --{option_name(each)} {_values(each)}: {each.metadata['text']}")
+        return ExitCode.PASS
+
+
+def add_drills(parser: ArgumentParser) -> None:
     """Add a subcommand for each drill, and ``--list``."""
-    parser.add_argument("--list", action="store_true", help="list the drills and their options")
+    ListDrills.add_to(parser)
     drills = parser.add_subparsers(metavar="NAME", parser_class=type(parser))
     for name, drill in DRILLS.items():
         _add_drill(drills.add_parser(name, help=drill.summary, description=drill.summary), drill)
-    parser.set_defaults(command=_list)
 
 
 def drill_with(name: str, settings: Sequence[str]) -> Drill:
@@ -51,23 +83,20 @@ def _read(each: Field[Any], text: str) -> Any:
         raise BadInput(str(error)) from None
 
 
-def _add_drill(parser: Any, drill: type[Drill]) -> None:
-    parser.add_argument(
-        "--backend",
-        choices=("live", "sim"),
-        default="live",
-        help="real processes on Ray, or the simulator (default %(default)s)",
-    )
-    parser.add_argument("--seed", type=parse_seed, metavar="N", help="seed (default 1)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-drill-<name>)")
-    add_stop_on_fail(parser)
-    add_change_options(parser)
+def _add_drill(parser: ArgumentParser, drill: type[Drill]) -> None:
+    RunDrill.add_to(parser)
     for each in fields(drill):
         _add_option(parser, each)
-    parser.set_defaults(command=_run, drill=drill)
+
+    def make(options: Namespace) -> Command:
+        return RunDrill.of_options(
+            options, drill=drill(**{each.name: getattr(options, each.name) for each in fields(drill)})
+        )
+
+    parser.set_defaults(make=make)
 
 
-def _add_option(parser: Any, each: Field[Any]) -> None:
+def _add_option(parser: ArgumentParser, each: Field[Any]) -> None:
     metadata, name = each.metadata, f"--{option_name(each)}"
     help_text = f"{metadata['text']} (default %(default)s)"
     if metadata["choices"]:
@@ -75,24 +104,6 @@ def _add_option(parser: Any, each: Field[Any]) -> None:
         return
     number = whole_number(f"value of {name}", metadata["least"], metadata["most"])
     parser.add_argument(name, type=number, metavar="N", default=each.default, help=help_text)
-
-
-def _run(options: Any) -> int:
-    from cluster.tools.drills.drill_run import run_drill
-
-    given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
-    drill, changes, stops = options.drill(**given), options.changes, options.stop_on_fail
-    return run_drill(drill, options.backend, options.seed, options.out, changes, stops)
-
-
-def _list(options: Any) -> int:
-    if not options.list:
-        raise BadInput(f"which drill? {', '.join(DRILLS)} (see stampede drill --list)")
-    for name, drill in DRILLS.items():
-        print(f"{name:12} {drill.summary}")
-        for each in fields(drill):
-            print(f"{'':12}   --{option_name(each)} {_values(each)}: {each.metadata['text']}")
-    return ExitCode.PASS
 
 
 def _values(each: Field[Any]) -> str:

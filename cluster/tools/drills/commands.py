@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Final
+
+from cluster.tools.console.command import Filled
+
+if TYPE_CHECKING:
+    import argparse
 
 
-def add_commands(commands: Any) -> None:
-    """Add the command to the console command's parser."""
-    commands.add_parser("drill", help="run a drill: a prepared scenario with a written expectation").fill = _fill
-
-
-def _fill(parser: Any) -> None:
+def _fill(parser: argparse.ArgumentParser) -> None:
     """Load the drills, which is slow and needed only by this command."""
     from cluster.tools.drills.command_line import add_drills
 
     add_drills(parser)
+
+
+COMMANDS: Final = {"drill": Filled("run a drill: a prepared scenario with a written expectation", _fill)}

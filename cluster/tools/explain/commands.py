@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import printable
-from cluster.tools.console.options import add_change_options
+from cluster.tools.console.command import SEVERAL, Command, argument, option
+from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console
+
+if TYPE_CHECKING:
+    from cluster.record.run import Backend
 
 PLAIN_WIDTH: Final = 120
 """Columns if the output is not a terminal."""
 PICTURE: Final = ".svg"
 PAGE: Final = ".html"
-
-
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    validate = commands.add_parser("validate", help="check scenario files, and show which backends can run them")
-    validate.add_argument("scenarios", type=Path, nargs="+", metavar="FILE", help="scenario file (YAML)")
-    validate.set_defaults(command=_validate)
-
-    explain = commands.add_parser("explain", help="show what a scenario will do and when, its network and warnings")
-    explain.add_argument("scenario", type=Path, metavar="FILE", help="scenario file (YAML)")
-    explain.add_argument(
-        "--out", type=_output, metavar="FILE", help="write a page (.html) or the network's picture (.svg) instead"
-    )
-    explain.add_argument("--backend", choices=("live", "sim"), help="the backend to run it on; an error if it cannot")
-    add_change_options(explain)
-    explain.set_defaults(command=_explain)
-
-    schema = commands.add_parser("schema", help="print the JSON schema of scenario files, for editors")
-    schema.set_defaults(command=_schema)
 
 
 def _output(text: str) -> Path:
@@ -45,16 +32,22 @@ def _output(text: str) -> Path:
     return path
 
 
-def _validate(options: Any) -> int:
-    are_valid = True
-    for path in options.scenarios:
-        result, problems = _validated(path)
-        if result:
-            print(printable(result))
-        for problem in problems:
-            print(f"stampede: {printable(problem)}", file=sys.stderr)
-        are_valid = are_valid and not problems
-    return ExitCode.PASS if are_valid else ExitCode.BAD_INPUT
+@dataclass(frozen=True, kw_only=True)
+class Validate(Command):
+    HELP = "check scenario files, and show which backends can run them"
+
+    scenarios: Sequence[Path] = argument("FILE", "scenario file (YAML)", Path, nargs=SEVERAL)
+
+    def run(self) -> int:
+        are_valid = True
+        for path in self.scenarios:
+            result, problems = _validated(path)
+            if result:
+                print(printable(result))
+            for problem in problems:
+                print(f"stampede: {printable(problem)}", file=sys.stderr)
+            are_valid = are_valid and not problems
+        return ExitCode.PASS if are_valid else ExitCode.BAD_INPUT
 
 
 def _validated(path: Path) -> tuple[str, list[str]]:
@@ -71,37 +64,51 @@ def _validated(path: Path) -> tuple[str, list[str]]:
     return f"{path}: valid ({where})", []
 
 
-def _explain(options: Any) -> int:
-    from cluster.common.files import write_for_user
-    from cluster.record.folder import RUNS_FOLDER
-    from cluster.scenario import change_scenario, load_scenario
-    from cluster.scenario.overrides import options_of
-    from cluster.tools.explain.distances import distances
-    from cluster.tools.explain.outline import outline
-    from cluster.tools.explain.outline_output import print_outline, render_outline
-    from cluster.tools.explain.picture import picture
+@dataclass(frozen=True, kw_only=True)
+class Explain(ChangeOptions):
+    HELP = "show what a scenario will do and when, its network and warnings"
 
-    path: Path = options.scenario
-    scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
-    problem = scenario.live_problem if options.backend == "live" else scenario.simulator_problem
-    if options.backend and problem:
-        raise BadInput(f"{path}: {problem}")
-    found, apart = outline(scenario, options.backend), distances(scenario.network)
-    if options.out is None:
-        print_outline(console(PLAIN_WIDTH), scenario, found, apart)
+    scenario: Path = argument("FILE", "scenario file (YAML)", Path)
+    out: Path | None = option("write a page (.html) or the network's picture (.svg) instead", "FILE", _output)
+    backend: Backend | None = option("the backend to run it on; an error if it cannot", choices=("live", "sim"))
+
+    def run(self) -> int:
+        from cluster.common.files import write_for_user
+        from cluster.record.folder import RUNS_FOLDER
+        from cluster.scenario import load_scenario
+        from cluster.tools.explain.distances import distances
+        from cluster.tools.explain.outline import outline
+        from cluster.tools.explain.outline_output import print_outline, render_outline
+        from cluster.tools.explain.picture import picture
+
+        path = self.scenario
+        scenario = load_scenario(path, self.changes)
+        problem = scenario.live_problem if self.backend == "live" else scenario.simulator_problem
+        if self.backend and problem:
+            raise BadInput(f"{path}: {problem}")
+        found, apart = outline(scenario, self.backend), distances(scenario.network)
+        if self.out is None:
+            print_outline(console(PLAIN_WIDTH), scenario, found, apart)
+            return ExitCode.PASS
+        is_picture = self.out.suffix == PICTURE
+        content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
+        if self.out.parent == RUNS_FOLDER:
+            with suppress(OSError):  # the next line reports it
+                RUNS_FOLDER.mkdir(exist_ok=True)
+        write_for_user(self.out, content)
+        print(f"written to {self.out}")
         return ExitCode.PASS
-    is_picture = options.out.suffix == PICTURE
-    content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
-    if options.out.parent == RUNS_FOLDER:
-        with suppress(OSError):  # the next line reports it
-            RUNS_FOLDER.mkdir(exist_ok=True)
-    write_for_user(options.out, content)
-    print(f"written to {options.out}")
-    return ExitCode.PASS
 
 
-def _schema(_: Any) -> int:
-    from cluster.scenario.schema import schema_text
+@dataclass(frozen=True, kw_only=True)
+class Schema(Command):
+    HELP = "print the JSON schema of scenario files, for editors"
 
-    sys.stdout.write(schema_text())
-    return ExitCode.PASS
+    def run(self) -> int:
+        from cluster.scenario.schema import schema_text
+
+        sys.stdout.write(schema_text())
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {"validate": Validate, "explain": Explain, "schema": Schema}

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.options import add_change_options, whole_number
+from cluster.tools.console.command import OPTIONAL, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console
 
 MAX_HASH_SEED: Final = 2**32 - 1
@@ -19,123 +21,121 @@ SHOWN: Final = 30
 """Maximum number of runs shown without ``--all``."""
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    runs = commands.add_parser("runs", help="list the runs in runs/ and update their index page")
-    runs.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="another folder of runs (default: runs)")
-    runs.add_argument("--all", action="store_true", help=f"list all runs (default: the {SHOWN} newest)")
-    runs.add_argument("--json", type=Path, metavar="FILE", help="also write the index to FILE")
-    runs.set_defaults(command=_runs)
+@dataclass(frozen=True, kw_only=True)
+class Runs(Command):
+    HELP = "list the runs in runs/ and update their index page"
 
-    verify = commands.add_parser("verify-run", help="execute a run's blocks again from genesis, compare state roots")
-    verify.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
-    verify.add_argument(
-        "--python",
-        dest="pythons",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="Python interpreter to execute them with (default: this one); repeatable",
+    folder: Path | None = argument("DIR", "another folder of runs (default: runs)", Path, nargs=OPTIONAL)
+    all: bool = flag(f"list all runs (default: the {SHOWN} newest)")
+    json: Path | None = option("also write the index to FILE", "FILE", Path)
+
+    def run(self) -> int:
+        from cluster.common.files import write_for_user
+        from cluster.record.folder import RUNS_FOLDER
+        from cluster.report.run_index import INDEX_FILE, write_index
+        from cluster.tools.inspect.run_list import print_runs
+
+        folder = RUNS_FOLDER if self.folder is None else self.folder
+        try:
+            entries = write_index(folder)
+        except OSError as error:
+            raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
+        out = console()
+        print_runs(out, entries if self.all else entries[:SHOWN])
+        if len(entries) > SHOWN and not self.all:
+            out.print(f"{len(entries) - SHOWN} older ones: --all")
+        out.print(f"index  {folder / INDEX_FILE}", soft_wrap=True, markup=False)
+        if self.json is not None:
+            write_for_user(self.json, json.dumps([entry.page() for entry in entries], indent=2) + "\n")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRun(Command):
+    HELP = "execute a run's blocks again from genesis, compare state roots"
+
+    folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
+    pythons: Sequence[str] = option(
+        "Python interpreter to execute them with (default: this one); repeatable", "PATH", name="--python", repeats=True
     )
-    verify.add_argument(
-        "--hash-seeds",
-        type=whole_number("hash seed", 0, MAX_HASH_SEED),
-        nargs="+",
-        default=[],
-        metavar="N",
-        help="values of PYTHONHASHSEED; the blocks are executed once with each",
+    hash_seeds: Sequence[int] = option(
+        "values of PYTHONHASHSEED; the blocks are executed once with each",
+        "N",
+        whole_number("hash seed", 0, MAX_HASH_SEED),
+        nargs=SEVERAL,
+        default=(),
     )
-    verify.set_defaults(command=_verify_run)
 
-    bisect = commands.add_parser(
-        "bisect", help="find the step and the state keys at which a diverged validator's execution differs"
-    )
-    bisect.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/latest")
-    bisect.add_argument("--validator", metavar="NAME", help="this validator only (default: all that diverged)")
-    bisect.add_argument("--json", action="store_true", help="print JSON, as divergences in result.json")
-    bisect.set_defaults(command=_bisect)
+    def run(self) -> int:
+        from cluster.tools.inspect.verify_run import verify_run
 
-    nodes = commands.add_parser("nodes", help="list the nodes of the Ray cluster at RAY_ADDRESS, and what each carries")
-    nodes.add_argument("scenario", type=Path, nargs="?", metavar="FILE", help="scenario to place on them (YAML)")
-    nodes.add_argument("--json", action="store_true", help="print JSON")
-    add_change_options(nodes)
-    nodes.set_defaults(command=_nodes)
-
-    t8n = commands.add_parser("t8n", help="apply the pure state transition to blocks (for conformance tests)")
-    t8n.add_argument("--genesis", type=Path, required=True, metavar="G.json", help="the genesis")
-    t8n.add_argument("--blocks", type=Path, required=True, metavar="B.json", help="the blocks, in order")
-    t8n.add_argument("--out", type=Path, required=True, metavar="O.json", help="write the outcome to this file")
-    t8n.set_defaults(command=_t8n)
+        return verify_run(self.folder, self.pythons, self.hash_seeds)
 
 
-def _nodes(options: argparse.Namespace) -> int:
-    from cluster.scenario import change_scenario, load_scenario
-    from cluster.scenario.overrides import options_of
-    from cluster.tools.inspect.nodes import page_of, print_nodes, read_cluster
+@dataclass(frozen=True, kw_only=True)
+class Bisect(Command):
+    HELP = "find the step and the state keys at which a diverged validator's execution differs"
 
-    if options.scenario is None and options.changes:
-        raise BadInput("--set and --unset change a scenario; expected its FILE, too")
-    path, scenario = options.scenario, None
-    if path is not None:
-        scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
-    found = read_cluster()
-    if options.json:
-        print(json.dumps(page_of(found, scenario), indent=2))
-    else:
-        print_nodes(console(), found, scenario)
-    return ExitCode.PASS
+    folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
+    validator: str | None = option("this validator only (default: all that diverged)", "NAME")
+    json: bool = flag("print JSON, as divergences in result.json")
 
+    def run(self) -> int:
+        from cluster.audit.reexecution.bisect import bisect
+        from cluster.audit.reexecution.describe import lines
+        from cluster.audit.reexecution.reexecutor import Reexecution
+        from cluster.record.folder import read_run
 
-def _runs(options: argparse.Namespace) -> int:
-    from cluster.common.files import write_for_user
-    from cluster.record.folder import RUNS_FOLDER
-    from cluster.report.run_index import INDEX_FILE, write_index
-    from cluster.tools.inspect.run_list import print_runs
-
-    folder = RUNS_FOLDER if options.folder is None else options.folder
-    try:
-        entries = write_index(folder)
-    except OSError as error:
-        raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
-    out = console()
-    print_runs(out, entries if options.all else entries[:SHOWN])
-    if len(entries) > SHOWN and not options.all:
-        out.print(f"{len(entries) - SHOWN} older ones: --all")
-    out.print(f"index  {folder / INDEX_FILE}", soft_wrap=True, markup=False)
-    if options.json is not None:
-        write_for_user(options.json, json.dumps([entry.page() for entry in entries], indent=2) + "\n")
-    return ExitCode.PASS
+        run = read_run(self.folder)
+        wanted = [each for each in run.executions if self.validator in (None, each.validator)]
+        if self.validator is not None and not wanted:
+            known = ", ".join(each.validator for each in run.executions) or "no validator"
+            raise BadInput(f"{self.folder}: {self.validator!r} did not diverge; {known} did")
+        pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
+        if self.json:
+            print(json.dumps(pages, indent=2))
+        elif pages:
+            print("\n\n".join("\n".join(lines(page)) for page in pages))
+        else:
+            print("no validator diverged")
+        return ExitCode.FAIL if pages else ExitCode.PASS
 
 
-def _verify_run(options: Any) -> int:
-    from cluster.tools.inspect.verify_run import verify_run
+@dataclass(frozen=True, kw_only=True)
+class Nodes(ChangeOptions):
+    HELP = "list the nodes of the Ray cluster at RAY_ADDRESS, and what each carries"
 
-    return verify_run(options.run, options.pythons, options.hash_seeds)
+    scenario: Path | None = argument("FILE", "scenario to place on them (YAML)", Path, nargs=OPTIONAL)
+    json: bool = flag("print JSON")
 
+    def run(self) -> int:
+        from cluster.scenario import load_scenario
+        from cluster.tools.inspect.nodes import page_of, print_nodes, read_cluster
 
-def _bisect(options: Any) -> int:
-    from cluster.audit.reexecution.bisect import bisect
-    from cluster.audit.reexecution.describe import lines
-    from cluster.audit.reexecution.reexecutor import Reexecution
-    from cluster.record.folder import read_run
-
-    run = read_run(options.run)
-    wanted = [each for each in run.executions if options.validator in (None, each.validator)]
-    if options.validator is not None and not wanted:
-        known = ", ".join(each.validator for each in run.executions) or "no validator"
-        raise BadInput(f"{options.run}: {options.validator!r} did not diverge; {known} did")
-    pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
-    if options.json:
-        print(json.dumps(pages, indent=2))
-    elif pages:
-        print("\n\n".join("\n".join(lines(page)) for page in pages))
-    else:
-        print("no validator diverged")
-    return ExitCode.FAIL if pages else ExitCode.PASS
+        if self.scenario is None and self.changes:
+            raise BadInput("--set and --unset change a scenario; expected its FILE, too")
+        scenario = None if self.scenario is None else load_scenario(self.scenario, self.changes)
+        found = read_cluster()
+        if self.json:
+            print(json.dumps(page_of(found, scenario), indent=2))
+        else:
+            print_nodes(console(), found, scenario)
+        return ExitCode.PASS
 
 
-def _t8n(options: Any) -> int:
-    from cluster.tools.inspect.t8n import run_t8n
+@dataclass(frozen=True, kw_only=True)
+class T8n(Command):
+    HELP = "apply the pure state transition to blocks (for conformance tests)"
 
-    run_t8n(options.genesis, options.blocks, options.out)
-    return ExitCode.PASS
+    genesis: Path = option("the genesis", "G.json", Path, required=True)
+    blocks: Path = option("the blocks, in order", "B.json", Path, required=True)
+    out: Path = option("write the outcome to this file", "O.json", Path, required=True)
+
+    def run(self) -> int:
+        from cluster.tools.inspect.t8n import run_t8n
+
+        run_t8n(self.genesis, self.blocks, self.out)
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {"runs": Runs, "verify-run": VerifyRun, "bisect": Bisect, "nodes": Nodes, "t8n": T8n}

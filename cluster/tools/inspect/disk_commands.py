@@ -6,14 +6,16 @@ The folder of a running validator is locked, and refused. Keys and values are in
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.disks.directory import LOCK_NAME, DirectoryDisk
+from cluster.tools.console.command import OPTIONAL, Command, Group, argument, option
 from validator.primitives.types import HASH_BYTES, Hash, Height
 from validator.state import HistoryError, LogStateStore
 from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
@@ -92,150 +94,6 @@ def opened(folder: Path) -> Iterator[LogStateStore]:
                 (folder / LOCK_NAME).unlink(missing_ok=True)
         with closing(store):
             yield store
-
-
-def add_commands(commands: Any) -> None:
-    """Add ``prove``, ``verify`` and ``state`` to the command's parsers."""
-    prove = commands.add_parser("prove", help="write a proof of the value of a state key")
-    prove.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
-    prove.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-    prove.add_argument("--height", type=int, metavar="H", help="a height that is still held (default: the final one)")
-    prove.add_argument("--out", type=Path, metavar="FILE", help="write the proof to FILE instead of printing it in hex")
-    prove.set_defaults(command=_prove)
-
-    check = commands.add_parser("verify", help="check a proof against the state root of a header")
-    check.add_argument("root", type=_root, metavar="ROOT", help="the header's state_root in hex")
-    check.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-    check.add_argument("proof", metavar="PROOF", help="the proof: a file, or hex")
-    check.set_defaults(command=_verify)
-
-    state = commands.add_parser("state", help="read a validator's state: stats, get, scan, diff, check")
-    tools = state.add_subparsers(required=True, metavar="TOOL", parser_class=type(state))
-
-    def add_tool(name: str, help_text: str, command: Callable[[Any], int]) -> argparse.ArgumentParser:
-        tool: argparse.ArgumentParser = tools.add_parser(name, help=help_text)
-        tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
-        tool.set_defaults(command=command)
-        return tool
-
-    add_tool("stats", "print sizes and heights", _stats)
-    get = add_tool("get", "print the value of a key", _get)
-    get.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-    scan = add_tool("scan", "print keys with a prefix, and their values", _scan)
-    scan.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex (default: all)")
-    scan.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="keys (default %(default)s)")
-    diff = add_tool("diff", "print the first keys at which two states differ", _diff)
-    diff.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
-    add_tool("check", "compute the state root from the log and compare it with the recorded one", _check)
-
-
-# --- commands -------------------------------------------------------------------------------------------------------
-
-
-def _prove(options: Any) -> int:
-    with opened(options.folder) as store:
-        height = store.final.height if options.height is None else Height(options.height)
-        try:
-            proof, root = store.prove(options.key, height), store.root_at(height)
-        except HistoryError as error:
-            raise BadInput(str(error)) from None
-    if options.out is None:
-        print(proof.hex())
-    else:
-        options.out.write_bytes(proof)
-        print(f"height {height}, state root {root.hex()}: {len(proof)} bytes written to {options.out}")
-    return ExitCode.PASS
-
-
-def _verify(options: Any) -> int:
-    try:
-        value = verify(options.root, options.key, _read_proof(options.proof))
-    except ProofError as error:
-        print(f"fail: {error}")
-        return ExitCode.FAIL
-    print("pass: the key is absent" if value is None else f"pass: the key has the value {value.hex() or '(empty)'}")
-    return ExitCode.PASS
-
-
-def _read_proof(text: str) -> bytes:
-    """The proof, in hex or in a file. An empty text is refused: it is probably from an unset shell variable."""
-    try:
-        proof = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        try:
-            proof = Path(text).read_bytes()
-        except OSError:
-            raise BadInput(f"{text!r} is neither a file nor hex") from None
-    if not proof:
-        raise BadInput(f"the proof {text!r} is empty: expected a file, or hex")
-    return proof
-
-
-def _stats(options: Any) -> int:
-    with opened(options.folder) as store:
-        engine = store.stand_at_final()
-        rows = {
-            "height": store.final.height,
-            "state root": store.final.root.hex(),
-            "live keys": engine.live,
-            "entries ever appended": engine.next_position,
-            "oldest active entry": engine.oldest,
-            "twigs": twigs_for(engine.next_position),
-            "pruned twigs": store.log.base.first_twig,
-            "heights that can be proved": f"{store.first_height} to {store.final.height}",
-            "log": f"{store.log.size:,} bytes in {store.log.segments} files",
-            "recovery": store.recovery.reason or "nothing was cut off",
-        }
-    for name, value in rows.items():
-        print(f"{name:27}{value}")
-    return ExitCode.PASS
-
-
-def _get(options: Any) -> int:
-    with opened(options.folder) as store:
-        value = store.final.get(options.key)
-    print("absent" if value is None else value.hex())
-    return ExitCode.FAIL if value is None else ExitCode.PASS
-
-
-def _scan(options: Any) -> int:
-    with opened(options.folder) as store:
-        found = list(store.final.scan(options.prefix))
-    for key, value in found[: options.limit]:
-        print(f"{key.hex()}  {_shortened(value)}")
-    if len(found) > options.limit:
-        print(f"… and {len(found) - options.limit} more")
-    return ExitCode.PASS
-
-
-def _check(options: Any) -> int:
-    try:
-        with opened(options.folder) as store:
-            height, root, recovery = store.final.height, store.final.root, store.recovery
-    except BadInput as error:
-        print(f"fail: {error}")
-        return ExitCode.FAIL
-    print(f"pass: the log gives height {height} and state root {root.hex()}, as recorded")
-    if recovery.reason:
-        print(f"cut off {recovery.dropped_bytes} bytes: {recovery.reason}")
-    return ExitCode.PASS
-
-
-def _diff(options: Any) -> int:
-    if options.folder.resolve() == options.other.resolve():
-        raise BadInput("both folders are the same")
-    with opened(options.folder) as first, opened(options.other) as second:
-        heights = (first.final.height, second.final.height)
-        found = list(islice(differing_keys(first, second), DIFFERENCES_SHOWN + 1))
-    if heights[0] != heights[1]:
-        print(f"heights {heights[0]} and {heights[1]}")
-    for key, mine, other in found[:DIFFERENCES_SHOWN]:
-        print(f"{key.hex()}  {_shortened(mine)}  {_shortened(other)}")
-    if not found:
-        print("no key differs")
-    elif len(found) > DIFFERENCES_SHOWN:
-        print("… and more")
-    return ExitCode.FAIL if found else ExitCode.PASS
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -317,3 +175,170 @@ def _shortened(value: bytes | None) -> str:
         return "absent"
     shown = value[:VALUE_BYTES_SHOWN].hex() or "(empty)"
     return shown if len(value) <= VALUE_BYTES_SHOWN else f"{shown}… ({len(value)} bytes)"
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFolder(Command):
+    """What all that read a data folder have in common."""
+
+    folder: Path = argument("DIR", "a validator's data folder", Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prove(DataFolder):
+    HELP = "write a proof of the value of a state key"
+
+    key: bytes = argument("KEY", "the key in hex", _key)
+    height: int | None = option("a height that is still held (default: the final one)", "H", int)
+    out: Path | None = option("write the proof to FILE instead of printing it in hex", "FILE", Path)
+
+    def run(self) -> int:
+        with opened(self.folder) as store:
+            height = store.final.height if self.height is None else Height(self.height)
+            try:
+                proof, root = store.prove(self.key, height), store.root_at(height)
+            except HistoryError as error:
+                raise BadInput(str(error)) from None
+        if self.out is None:
+            print(proof.hex())
+        else:
+            self.out.write_bytes(proof)
+            print(f"height {height}, state root {root.hex()}: {len(proof)} bytes written to {self.out}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(Command):
+    HELP = "check a proof against the state root of a header"
+
+    root: Hash = argument("ROOT", "the header's state_root in hex", _root)
+    key: bytes = argument("KEY", "the key in hex", _key)
+    proof: str = argument("PROOF", "the proof: a file, or hex")
+
+    def run(self) -> int:
+        try:
+            value = verify(self.root, self.key, _read_proof(self.proof))
+        except ProofError as error:
+            print(f"fail: {error}")
+            return ExitCode.FAIL
+        print("pass: the key is absent" if value is None else f"pass: the key has the value {value.hex() or '(empty)'}")
+        return ExitCode.PASS
+
+
+def _read_proof(text: str) -> bytes:
+    """The proof, in hex or in a file. An empty text is refused: it is probably from an unset shell variable."""
+    try:
+        proof = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        try:
+            proof = Path(text).read_bytes()
+        except OSError:
+            raise BadInput(f"{text!r} is neither a file nor hex") from None
+    if not proof:
+        raise BadInput(f"the proof {text!r} is empty: expected a file, or hex")
+    return proof
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats(DataFolder):
+    HELP = "print sizes and heights"
+
+    def run(self) -> int:
+        with opened(self.folder) as store:
+            engine = store.stand_at_final()
+            rows = {
+                "height": store.final.height,
+                "state root": store.final.root.hex(),
+                "live keys": engine.live,
+                "entries ever appended": engine.next_position,
+                "oldest active entry": engine.oldest,
+                "twigs": twigs_for(engine.next_position),
+                "pruned twigs": store.log.base.first_twig,
+                "heights that can be proved": f"{store.first_height} to {store.final.height}",
+                "log": f"{store.log.size:,} bytes in {store.log.segments} files",
+                "recovery": store.recovery.reason or "nothing was cut off",
+            }
+        for name, value in rows.items():
+            print(f"{name:27}{value}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Get(DataFolder):
+    HELP = "print the value of a key"
+
+    key: bytes = argument("KEY", "the key in hex", _key)
+
+    def run(self) -> int:
+        with opened(self.folder) as store:
+            value = store.final.get(self.key)
+        print("absent" if value is None else value.hex())
+        return ExitCode.FAIL if value is None else ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan(DataFolder):
+    HELP = "print keys with a prefix, and their values"
+
+    prefix: bytes = argument("PREFIX", "in hex (default: all)", _hex, nargs=OPTIONAL, default=b"")
+    limit: int = option("keys (default %(default)s)", "N", int, default=SHOWN_LIMIT)
+
+    def run(self) -> int:
+        with opened(self.folder) as store:
+            found = list(store.final.scan(self.prefix))
+        for key, value in found[: self.limit]:
+            print(f"{key.hex()}  {_shortened(value)}")
+        if len(found) > self.limit:
+            print(f"… and {len(found) - self.limit} more")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckState(DataFolder):
+    HELP = "compute the state root from the log and compare it with the recorded one"
+
+    def run(self) -> int:
+        try:
+            with opened(self.folder) as store:
+                height, root, recovery = store.final.height, store.final.root, store.recovery
+        except BadInput as error:
+            print(f"fail: {error}")
+            return ExitCode.FAIL
+        print(f"pass: the log gives height {height} and state root {root.hex()}, as recorded")
+        if recovery.reason:
+            print(f"cut off {recovery.dropped_bytes} bytes: {recovery.reason}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(DataFolder):
+    HELP = "print the first keys at which two states differ"
+
+    other: Path = argument("OTHER", "another validator's data folder", Path)
+
+    def run(self) -> int:
+        if self.folder.resolve() == self.other.resolve():
+            raise BadInput("both folders are the same")
+        with opened(self.folder) as first, opened(self.other) as second:
+            heights = (first.final.height, second.final.height)
+            found = list(islice(differing_keys(first, second), DIFFERENCES_SHOWN + 1))
+        if heights[0] != heights[1]:
+            print(f"heights {heights[0]} and {heights[1]}")
+        for key, mine, other in found[:DIFFERENCES_SHOWN]:
+            print(f"{key.hex()}  {_shortened(mine)}  {_shortened(other)}")
+        if not found:
+            print("no key differs")
+        elif len(found) > DIFFERENCES_SHOWN:
+            print("… and more")
+        return ExitCode.FAIL if found else ExitCode.PASS
+
+
+TOOLS: Final = {"stats": Stats, "get": Get, "scan": Scan, "diff": Diff, "check": CheckState}
+COMMANDS: Final = {
+    "prove": Prove,
+    "verify": Verify,
+    "state": Group("read a validator's state: stats, get, scan, diff, check", TOOLS, "TOOL"),
+}

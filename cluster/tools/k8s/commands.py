@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from cluster.common.errors import BadInput
+from cluster.tools.console.command import Command, Group, argument, flag, option
 from cluster.tools.console.options import (
-    add_change_options,
-    add_stop_on_fail,
+    ChangeOptions,
+    StopOnFailOption,
     parse_duration,
     parse_seed,
     whole_number,
 )
-from cluster.tools.k8s.rendering import add_render
+from cluster.tools.k8s.rendering import Render
 
 if TYPE_CHECKING:
     from cluster.tools.k8s.client.kubernetes_run import Asked, Place
@@ -24,151 +26,155 @@ MAX_PORT: Final = 65_535
 MAX_HOST: Final = 511
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    k8s = commands.add_parser("k8s", help="run scenarios on Kubernetes, with the KubeRay operator")
-    group = k8s.add_subparsers(required=True, metavar="COMMAND", parser_class=type(k8s))
+@dataclass(frozen=True, kw_only=True)
+class PlaceOptions(Command):
+    """Where in which cluster."""
 
-    add_render(group)
-    run = group.add_parser("run", help="run a scenario in the cluster, fetch its folder, delete everything")
-    _add_scenario_options(run)
-    run.add_argument("--out", type=Path, metavar="DIR", help="the run's folder here (default runs/<time>-<scenario>)")
-    run.add_argument("--keep", action="store_true", help="keep the run's volumes in the cluster")
-    run.add_argument(
-        "--for",
-        dest="duration_s",
-        type=parse_duration,
-        metavar="DURATION",
-        help="stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
-    )
-    run.set_defaults(command=_run)
+    namespace: str = option("namespace of all objects (default %(default)s)", "NS", default=DEFAULT_NAMESPACE)
+    context: str | None = option("context of kubectl's configuration (default: its own)", "CTX")
 
-    up = group.add_parser("up", help="have a testnet in the cluster until stampede k8s delete")
-    _add_scenario_options(up)
-    up.add_argument(
-        "--port",
-        type=whole_number("port", 1, MAX_PORT),
-        default=DEFAULT_PORT,
-        metavar="N",
-        help="port of the testnet's own HTTP endpoint in its pod (default %(default)s)",
-    )
-    up.add_argument("--faucet", action="store_true", help="serve a faucet, as in stampede up")
-    up.set_defaults(command=_up, duration_s=None)
+    @property
+    def place(self) -> Place:
+        """The namespace and the context."""
+        from cluster.tools.k8s.client.kubernetes_run import Place
 
-    logs = group.add_parser("logs", help="print the driver's output, or the log of a pod")
-    _add_name(logs)
-    which = logs.add_mutually_exclusive_group()
-    which.add_argument("--validator", metavar="NAME", help="of the pod that carries this validator")
-    which.add_argument("--host", type=whole_number("host", 0, MAX_HOST), metavar="N", help="of this host's pod")
-    logs.add_argument("--follow", action="store_true", help="until the pod has ended")
-    logs.set_defaults(command=_logs)
-
-    report = group.add_parser("report", help="fetch the folder of a run that has ended and kept its volumes")
-    _add_name(report)
-    report.add_argument("--out", type=Path, metavar="DIR", help="folder here (default runs/<time>-<scenario>)")
-    report.set_defaults(command=_report)
-
-    delete = group.add_parser("delete", help="delete everything of a run or testnet, with its volumes")
-    _add_name(delete)
-    delete.set_defaults(command=_delete)
-
-    inject = group.add_parser("inject", help="add a fault to a testnet in the cluster, now or later")
-    _add_name(inject)
-    inject.add_argument("fault", metavar="FAULT", help="as in stampede inject")
-    inject.set_defaults(command=_inject)
-
-    for listed in group._choices_actions:  # argparse shows this text only in the list
-        group.choices[listed.dest].description = listed.help
+        return Place(self.namespace, self.context)
 
 
-def _add_scenario_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "scenario",
-        type=Path,
-        metavar="SCENARIO",
-        help="scenario file (YAML), or the name of one that ships, such as smoke",
-    )
-    command.add_argument("--name", metavar="NAME", help="name in the cluster (default: the scenario's)")
-    _add_place(command)
-    command.add_argument("--seed", type=parse_seed, metavar="N", help="use this seed instead of the scenario's")
-    command.add_argument("--monitoring", action="store_true", help="create objects for Prometheus and Grafana, too")
-    command.add_argument(
-        "--start-timeout",
-        dest="start_timeout_s",
-        type=parse_duration,
+@dataclass(frozen=True, kw_only=True)
+class NamedOptions(PlaceOptions):
+    """A run or testnet in the cluster."""
+
+    name: str = argument("NAME", "name of the run or testnet in the cluster")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioOptions(PlaceOptions, StopOnFailOption, ChangeOptions):
+    """What ``run`` and ``up`` have in common."""
+
+    scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
+    name: str | None = option("name in the cluster (default: the scenario's)", "NAME")
+    seed: int | None = option("use this seed instead of the scenario's", "N", parse_seed)
+    monitoring: bool = flag("create objects for Prometheus and Grafana, too")
+    start_timeout_s: int = option(
+        "give up if the pods are not up after this time (default %(default)s)",
+        "DURATION",
+        parse_duration,
+        name="--start-timeout",
         default="15m",
-        metavar="DURATION",
-        help="give up if the pods are not up after this time (default %(default)s)",
-    )
-    add_stop_on_fail(command)
-    add_change_options(command)
-
-
-def _add_name(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", help="name of the run or testnet in the cluster")
-    _add_place(command)
-
-
-def _add_place(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--namespace", default=DEFAULT_NAMESPACE, metavar="NS", help="namespace of all objects (default %(default)s)"
-    )
-    command.add_argument("--context", metavar="CTX", help="context of kubectl's configuration (default: its own)")
-
-
-def _place(options: Any) -> Place:
-    from cluster.tools.k8s.client.kubernetes_run import Place
-
-    return Place(options.namespace, options.context)
-
-
-def _asked(options: Any) -> Asked:
-    from cluster.tools.k8s.client.kubernetes_run import Asked
-
-    return Asked(
-        options.scenario,
-        _place(options),
-        options.name,
-        options.seed,
-        options.changes,
-        options.duration_s,
-        options.stop_on_fail,
-        options.monitoring,
-        options.start_timeout_s,
     )
 
+    def asked(self, duration_s: int | None = None) -> Asked:
+        """The run that these options describe; ``duration_s`` is how long its load lasts, if that is limited."""
+        from cluster.tools.k8s.client.kubernetes_run import Asked
 
-def _run(options: Any) -> int:
-    from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes
-
-    return run_on_kubernetes(_asked(options), options.out, options.keep)
-
-
-def _up(options: Any) -> int:
-    from cluster.tools.k8s.client.kubernetes_run import up_on_kubernetes
-
-    return up_on_kubernetes(_asked(options), options.port, options.faucet)
-
-
-def _logs(options: Any) -> int:
-    from cluster.tools.k8s.client.inspecting import show_logs
-
-    return show_logs(_place(options), options.name, options.validator, options.host, options.follow)
+        return Asked(
+            self.scenario,
+            self.place,
+            self.name,
+            self.seed,
+            self.changes,
+            duration_s,
+            self.stop_on_fail,
+            self.monitoring,
+            self.start_timeout_s,
+        )
 
 
-def _report(options: Any) -> int:
-    from cluster.tools.k8s.client.inspecting import fetch_report
+@dataclass(frozen=True, kw_only=True)
+class Run(ScenarioOptions):
+    HELP = "run a scenario in the cluster, fetch its folder, delete everything"
 
-    return fetch_report(_place(options), options.name, options.out)
+    out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", "DIR", Path)
+    keep: bool = flag("keep the run's volumes in the cluster")
+    duration_s: int | None = option(
+        "stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
+        "DURATION",
+        parse_duration,
+        name="--for",
+    )
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes
+
+        return run_on_kubernetes(self.asked(self.duration_s), self.out, self.keep)
 
 
-def _delete(options: Any) -> int:
-    from cluster.tools.k8s.client.inspecting import delete
+@dataclass(frozen=True, kw_only=True)
+class Up(ScenarioOptions):
+    HELP = "have a testnet in the cluster until stampede k8s delete"
 
-    return delete(_place(options), options.name)
+    port: int = option(
+        "port of the testnet's own HTTP endpoint in its pod (default %(default)s)",
+        "N",
+        whole_number("port", 1, MAX_PORT),
+        default=DEFAULT_PORT,
+    )
+    faucet: bool = flag("serve a faucet, as in stampede up")
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.kubernetes_run import up_on_kubernetes
+
+        return up_on_kubernetes(self.asked(), self.port, self.faucet)
 
 
-def _inject(options: Any) -> int:
-    from cluster.tools.k8s.client.inspecting import inject
+@dataclass(frozen=True, kw_only=True)
+class Logs(NamedOptions):
+    HELP = "print the driver's output, or the log of a pod"
 
-    return inject(_place(options), options.name, options.fault)
+    validator: str | None = option("of the pod that carries this validator", "NAME")
+    host: int | None = option("of this host's pod", "N", whole_number("host", 0, MAX_HOST))
+    follow: bool = flag("until the pod has ended")
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.inspecting import show_logs
+
+        if self.validator is not None and self.host is not None:
+            raise BadInput("--host: not together with --validator, which names a pod, too")
+        return show_logs(self.place, self.name, self.validator, self.host, self.follow)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(NamedOptions):
+    HELP = "fetch the folder of a run that has ended and kept its volumes"
+
+    out: Path | None = option("folder here (default runs/<time>-<scenario>)", "DIR", Path)
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.inspecting import fetch_report
+
+        return fetch_report(self.place, self.name, self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete(NamedOptions):
+    HELP = "delete everything of a run or testnet, with its volumes"
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.inspecting import delete
+
+        return delete(self.place, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inject(NamedOptions):
+    HELP = "add a fault to a testnet in the cluster, now or later"
+
+    fault: str = argument("FAULT", "as in stampede inject")
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.inspecting import inject
+
+        return inject(self.place, self.name, self.fault)
+
+
+TOOLS: Final = {
+    "render": Render,
+    "run": Run,
+    "up": Up,
+    "logs": Logs,
+    "report": Report,
+    "delete": Delete,
+    "inject": Inject,
+}
+COMMANDS: Final = {"k8s": Group("run scenarios on Kubernetes, with the KubeRay operator", TOOLS, "COMMAND")}

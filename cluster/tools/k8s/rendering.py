@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.kubernetes.names import SCENARIO_FILE, SCENARIO_FOLDER
-from cluster.tools.console.options import add_change_options
+from cluster.tools.console.command import SEVERAL, argument, flag, option
+from cluster.tools.console.options import ChangeOptions
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
@@ -24,49 +26,39 @@ RAY_MIB: Final = 512
 FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
 
 
-def add_render(group: Any) -> None:
-    """Add the command to the parser of ``stampede k8s``."""
-    render = group.add_parser("render", help="write the manifests of a scenario")
-    render.add_argument(
-        "scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML), or the name of one that ships"
+@dataclass(frozen=True, kw_only=True)
+class Render(ChangeOptions):
+    HELP = "write the manifests of a scenario"
+
+    scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
+    name: str | None = option("name of the deployment (default: the scenario's or drill's)", "NAME")
+    namespace: str | None = option(
+        "namespace, which is rendered, too (default: the one of the command that applies the manifests)", "NAME"
     )
-    render.add_argument("--name", metavar="NAME", help="name of the deployment (default: the scenario's or drill's)")
-    render.add_argument(
-        "--namespace",
-        metavar="NAME",
-        help="namespace, which is rendered, too (default: the one of the command that applies the manifests)",
-    )
-    render.add_argument(
-        "--out",
+    out: str = option(
+        "folder for a file per object and a kustomization.yaml; - is standard output (default %(default)s)",
+        "DIR",
         default=STANDARD_OUTPUT,
-        metavar="DIR",
-        help="folder for a file per object and a kustomization.yaml; - is standard output (default %(default)s)",
     )
-    render.add_argument(
-        "--command",
-        dest="words",
-        nargs="+",
-        default=["run"],
-        metavar="WORD",
-        help=f"what the driver does: {FORMS} (default run); a drill has the scenario's section kubernetes alone",
+    words: Sequence[str] = option(
+        f"what the driver does: {FORMS} (default run); a drill has the scenario's section kubernetes alone",
+        "WORD",
+        name="--command",
+        nargs=SEVERAL,
+        default=("run",),
     )
-    render.add_argument("--monitoring", action="store_true", help="add the Prometheus operator's objects")
-    add_change_options(render)
-    render.set_defaults(command=_render)
+    monitoring: bool = flag("add the Prometheus operator's objects")
 
+    def run(self) -> int:
+        from cluster.tools.k8s.render.text import files, stream
 
-def _render(options: Any) -> int:
-    from cluster.tools.k8s.render.text import files, stream
-
-    found = rendered(
-        options.scenario, options.words, options.changes, options.name, options.namespace, options.monitoring
-    )
-    if options.out == STANDARD_OUTPUT:
-        sys.stdout.write(stream(found))
-    else:
-        write_folder(Path(options.out), files(found))
-        print(f"{options.out}: {len(found)} objects; kubectl apply --kustomize {options.out}")
-    return ExitCode.PASS
+        found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitoring)
+        if self.out == STANDARD_OUTPUT:
+            sys.stdout.write(stream(found))
+        else:
+            write_folder(Path(self.out), files(found))
+            print(f"{self.out}: {len(found)} objects; kubectl apply --kustomize {self.out}")
+        return ExitCode.PASS
 
 
 def rendered(
@@ -78,14 +70,13 @@ def rendered(
     monitoring: bool = False,
 ) -> list[Manifest]:
     """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
-    from cluster.scenario import change_scenario, load_scenario
+    from cluster.scenario import load_scenario
     from cluster.scenario.files import find_scenario, scenario_text
-    from cluster.scenario.overrides import options_of
     from cluster.tools.k8s.render import manifests, soak_manifests
     from cluster.tools.k8s.render.deployment import Deployment, name_for
 
     file = find_scenario(path)
-    scenario = change_scenario(load_scenario(file), changes, f"{path} with {options_of(changes)}")
+    scenario = load_scenario(path, changes)
     plan = _plan(words, scenario)
     text = scenario_text(scenario, file) if plan.reads_file else None
     deployment = Deployment(name or name_for(plan.name), namespace, plan.command, text, monitoring)

@@ -11,8 +11,8 @@ import yaml
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import is_seed
-from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
-from cluster.scenario.overrides import Change, options_of
+from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario.overrides import Change
 from loadgen.client import ClientError, NotFound, ValidatorClient
 from loadgen.workloads import LoadPlan, UserGroup
 from validator.primitives.params import DEFAULTS, ParameterError, Parameters
@@ -104,7 +104,7 @@ def _described(url: str, page: dict[str, Any]) -> tuple[list[str], int]:
 
 def plan_of_scenario(target: Target, path: Path, changes: Sequence[Change], seed: int | None) -> PlannedLoad:
     """The load of a scenario file. Raises :class:`BadInput`."""
-    scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+    scenario = load_scenario(path, changes)
     if scenario.load.is_empty:
         raise BadInput(f"{path}: load.users: the scenario has no load; expected at least one group of users")
     return _planned(target, scenario, seed)

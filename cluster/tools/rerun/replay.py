@@ -7,7 +7,7 @@ run. Entries are not stored: a replay needs no more memory than a run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -46,7 +46,7 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
     return None
 
 
-def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
+def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bool, is_stepped: bool) -> ExitCode:
     """Print a recorded run. Raises :class:`HarnessError` if there is none, or if it no longer repeats."""
     if shown.until_us is not None and shown.until_us < shown.from_us:
         raise BadInput("--until is before --from")
@@ -66,7 +66,7 @@ def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, 
     return ExitCode.PASS
 
 
-def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
+def _indexes(run: RecordedRun, validators: Sequence[str]) -> frozenset[int]:
     names = run.scenario.validators.names
     for name in validators:
         if name not in names:

@@ -2,175 +2,164 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import reprlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import Served
+from cluster.tools.console.command import Command, argument, flag, option
 from cluster.tools.console.options import (
-    add_bind_option,
-    add_change_options,
-    add_stop_on_fail,
+    BindOption,
+    ChangeOptions,
+    StopOnFailOption,
     parse_duration,
     parse_seed,
     whole_number,
 )
 
-MAX_PORT = 65_535
+if TYPE_CHECKING:
+    from cluster.record.run import Backend
+
+MAX_PORT: Final = 65_535
 MIN_LEASE_S, MAX_LEASE_S, DEFAULT_LEASE_S = 10, 86_400, 300
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    run = commands.add_parser("run", help="run a scenario and judge it")
-    run.add_argument(
-        "scenario",
-        type=Path,
-        metavar="SCENARIO",
-        help="scenario file (YAML), or the name of one that ships, such as smoke",
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(StopOnFailOption, BindOption, ChangeOptions):
+    """What ``run`` and ``up`` have in common."""
+
+    seed: int | None = option("use this seed instead of the scenario's", "N", parse_seed)
+    out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(RunOptions):
+    HELP = "run a scenario and judge it"
+
+    scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
+    backend: Backend = option(
+        "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
     )
-    run.add_argument(
-        "--backend",
-        choices=("live", "sim"),
-        default="live",
-        help="real processes on Ray, or the simulator (default %(default)s)",
+    check_determinism: bool = flag("with --backend sim: run twice, and fail at the first event that differs")
+    keep: bool = flag("with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C")
+    duration_s: int | None = option(
+        "stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
+        "DURATION",
+        parse_duration,
+        name="--for",
     )
-    run.add_argument(
-        "--check-determinism",
-        action="store_true",
-        help="with --backend sim: run twice, and fail at the first event that differs",
-    )
-    run.add_argument(
-        "--keep",
-        action="store_true",
-        help="with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C",
-    )
-    run.add_argument(
-        "--for",
-        dest="duration_s",
-        type=parse_duration,
-        metavar="DURATION",
-        help="stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
-    )
-    run.add_argument(
-        "--attachable",
-        dest="lease_s",
-        type=whole_number("number of seconds", MIN_LEASE_S, MAX_LEASE_S),
-        metavar="SECONDS",
-        help="with --backend live: if this process dies, the testnet goes on this long, for stampede attach to take it"
+    lease_s: int | None = option(
+        "with --backend live: if this process dies, the testnet goes on this long, for stampede attach to take it"
         f" over (default {DEFAULT_LEASE_S} with --for and RAY_ADDRESS, else it ends with this process)",
+        "SECONDS",
+        whole_number("number of seconds", MIN_LEASE_S, MAX_LEASE_S),
+        name="--attachable",
     )
-    _add_run_options(run)
-    run.set_defaults(command=_run)
 
-    attach = commands.add_parser("attach", help="take over a live run whose driver has died, up to its verdict")
-    attach.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    attach.set_defaults(command=_attach)
+    def run(self) -> int:
+        from cluster.tools.run.scenario_run import LiveOptions, run_scenario
 
-    up = commands.add_parser("up", help="keep a live testnet running until Ctrl-C, then judge it")
-    up.add_argument("scenario", type=Path, metavar="SCENARIO", help="as in stampede run; its stop height is ignored")
-    up.add_argument(
-        "--port",
-        type=whole_number("port", 1, MAX_PORT),
+        return run_scenario(
+            self.scenario,
+            self.backend,
+            self.seed,
+            self.out,
+            self.check_determinism,
+            self.changes,
+            LiveOptions(keep=self.keep, served=Served(self.bind), lease_s=self._lease_s()),
+            stop_on_fail=self.stop_on_fail,
+            duration_s=self.duration_s,
+        )
+
+    def _lease_s(self) -> int | None:
+        """The time for which the testnet outlives its driver; ``None`` if it does not."""
+        if self.lease_s is not None or self.backend != "live" or self.duration_s is None:
+            return self.lease_s
+        from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS
+
+        is_joined = os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) not in ("", LOCAL_ADDRESS)
+        return DEFAULT_LEASE_S if is_joined else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attach(Command):
+    HELP = "take over a live run whose driver has died, up to its verdict"
+
+    folder: Path = argument("RUN", "the run's folder", Path)
+
+    def run(self) -> int:
+        from cluster.tools.run.attaching import attach_run
+
+        return attach_run(self.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Up(RunOptions):
+    HELP = "keep a live testnet running until Ctrl-C, then judge it"
+
+    scenario: Path = argument("SCENARIO", "as in stampede run; its stop height is ignored", Path)
+    port: int = option(
+        "port of the testnet's own HTTP endpoint (default: a free one)",
+        "N",
+        whole_number("port", 1, MAX_PORT),
         default=0,
-        metavar="N",
-        help="port of the testnet's own HTTP endpoint (default: a free one)",
     )
-    up.add_argument(
-        "--faucet",
-        action="store_true",
-        help="serve a faucet (POST /faucet) to clients with the token in the file faucet-token; see chain.faucet",
-    )
-    _add_run_options(up)
-    up.set_defaults(command=_up)
-
-    inject = commands.add_parser("inject", help="add a fault to a running live testnet, now or later")
-    inject.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    inject.add_argument(
-        "fault",
-        metavar="FAULT",
-        help="as in a scenario's faults, such as '{kind: kill, target: leader}'; now, or with at_height or at_ms later",
-    )
-    inject.set_defaults(command=_inject)
-
-    stop = commands.add_parser("stop", help="end a running live testnet as if it had reached its stop height")
-    stop.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    stop.set_defaults(command=_stop)
-
-
-def _add_run_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seed", type=parse_seed, metavar="N", help="use this seed instead of the scenario's")
-    command.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
-    add_stop_on_fail(command)
-    add_bind_option(command)
-    add_change_options(command)
-
-
-def _run(options: Any) -> int:
-    from cluster.tools.run.scenario_run import LiveOptions, run_scenario
-
-    return run_scenario(
-        options.scenario,
-        options.backend,
-        options.seed,
-        options.out,
-        options.check_determinism,
-        options.changes,
-        LiveOptions(keep=options.keep, served=Served(options.bind), lease_s=_lease_s(options)),
-        stop_on_fail=options.stop_on_fail,
-        duration_s=options.duration_s,
+    faucet: bool = flag(
+        "serve a faucet (POST /faucet) to clients with the token in the file faucet-token; see chain.faucet"
     )
 
+    def run(self) -> int:
+        from cluster.tools.run.scenario_run import LiveOptions, run_scenario
 
-def _lease_s(options: Any) -> int | None:
-    """The time for which the testnet outlives its driver; ``None`` if it does not."""
-    if options.lease_s is not None or options.backend != "live" or options.duration_s is None:
-        return int(options.lease_s) if options.lease_s is not None else None
-    from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS
-
-    is_joined = os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) not in ("", LOCAL_ADDRESS)
-    return DEFAULT_LEASE_S if is_joined else None
-
-
-def _attach(options: Any) -> int:
-    from cluster.tools.run.attaching import attach_run
-
-    return attach_run(options.run)
+        live = LiveOptions(run_until_stopped=True, served=Served(self.bind, self.port), faucet=self.faucet)
+        return run_scenario(
+            self.scenario,
+            "live",
+            self.seed,
+            self.out,
+            changes=self.changes,
+            live=live,
+            stop_on_fail=self.stop_on_fail,
+        )
 
 
-def _up(options: Any) -> int:
-    from cluster.tools.run.scenario_run import LiveOptions, run_scenario
+@dataclass(frozen=True, kw_only=True)
+class Inject(Command):
+    HELP = "add a fault to a running live testnet, now or later"
 
-    live = LiveOptions(run_until_stopped=True, served=Served(options.bind, options.port), faucet=options.faucet)
-    return run_scenario(
-        options.scenario,
-        "live",
-        options.seed,
-        options.out,
-        changes=options.changes,
-        live=live,
-        stop_on_fail=options.stop_on_fail,
+    folder: Path = argument("RUN", "the run's folder", Path)
+    fault: str = argument(
+        "FAULT",
+        "as in a scenario's faults, such as '{kind: kill, target: leader}'; now, or with at_height or at_ms later",
     )
 
+    def run(self) -> int:
+        from cluster.live.control_client import ControlClient
 
-def _inject(options: Any) -> int:
-    from cluster.live.control_client import ControlClient
-
-    fault = ControlClient.of_run(options.run).add_fault(parse_fault(options.fault))
-    when = f"height {fault['at_height']:,}" if "at_height" in fault else f"{fault['at_ms']:,} ms after the start"
-    print(f"added: {fault['kind']} at {when}")
-    return ExitCode.PASS
+        fault = ControlClient.of_run(self.folder).add_fault(parse_fault(self.fault))
+        when = f"height {fault['at_height']:,}" if "at_height" in fault else f"{fault['at_ms']:,} ms after the start"
+        print(f"added: {fault['kind']} at {when}")
+        return ExitCode.PASS
 
 
-def _stop(options: Any) -> int:
-    from cluster.live.control_client import ControlClient
+@dataclass(frozen=True, kw_only=True)
+class Stop(Command):
+    HELP = "end a running live testnet as if it had reached its stop height"
 
-    ControlClient.of_run(options.run).stop()
-    print("stop requested")
-    return ExitCode.PASS
+    folder: Path = argument("RUN", "the run's folder", Path)
+
+    def run(self) -> int:
+        from cluster.live.control_client import ControlClient
+
+        ControlClient.of_run(self.folder).stop()
+        print("stop requested")
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {"run": Run, "attach": Attach, "up": Up, "inject": Inject, "stop": Stop}
 
 
 def parse_fault(text: str) -> dict[str, Any]:

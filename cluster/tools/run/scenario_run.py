@@ -32,7 +32,7 @@ from cluster.report.results import finish_run, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
-from cluster.scenario.overrides import Change, options_of, parse_setting
+from cluster.scenario.overrides import Change, parse_setting
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.verdict_output import print_kept, print_verdict
 from validator.primitives.types import ValidatorError
@@ -121,7 +121,7 @@ def changed_scenario(
 
     Raises :class:`BadInput` for a wrong file or change, and for a scenario that the backend cannot run.
     """
-    scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+    scenario = load_scenario(path, changes)
     if duration_s is not None:
         asked = _lasting(duration_s, changes)
         scenario, changes = change_scenario(scenario, asked, f"{path} with --for"), [*changes, *asked]

@@ -4,70 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
-from cluster.tools.console.options import add_change_options, whole_number
+from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console, print_line
+
+if TYPE_CHECKING:
+    from cluster.tools.sweeps.tasks import AnyTask
 
 MAX_SEEDS: Final = 1_000_000
 """Limit per sweep."""
 LEAST_MEMORY_MIB: Final = 128
-FAILURES: Final = (
-    "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
-)
 worker_count: Final = whole_number("number of workers", 1, 1_024)
-
-
-def add_commands(commands: Any) -> None:
-    """Add the commands to the console command's parser."""
-    sweep = commands.add_parser("sweep", help="run one scenario with many seeds in the simulator", epilog=FAILURES)
-    sweep.add_argument(
-        "scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML), or the name of one that ships"
-    )
-    add_change_options(sweep)
-    _add_options(sweep)
-    sweep.set_defaults(command=_sweep)
-
-    fuzz = commands.add_parser("fuzz", help="run a random scenario per seed in the simulator", epilog=FAILURES)
-    fuzz.add_argument(
-        "--protocol", choices=("simplex", "hotstuff"), default="simplex", help="consensus (default %(default)s)"
-    )
-    _add_options(fuzz)
-    fuzz.set_defaults(command=_fuzz)
-
-
-def _add_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="seeds A to B - 1")
-    command.add_argument(
-        "--workers", type=worker_count, metavar="N", help="worker processes (default: one per processor of each node)"
-    )
-    command.add_argument(
-        "--memory",
-        type=whole_number("number of MiB", LEAST_MEMORY_MIB, 2**20),
-        metavar="MIB",
-        help="memory of a worker (default: 2,048); a node runs as many as fit",
-    )
-    command.add_argument(
-        "--own-executions",
-        action="store_true",
-        help="let every validator execute every block itself, as in each hundredth seed: to find nondeterminism",
-    )
-    command.add_argument("--stop-on-fail", action="store_true", help="stop at the first seed that fails")
-    command.add_argument(
-        "--min-passed",
-        type=whole_number("number of seeds", 1, MAX_SEEDS),
-        metavar="N",
-        help="pass if no seed fails and N seeds pass; the others may be inconclusive (default: all seeds)",
-    )
-    command.add_argument("--json", type=Path, metavar="FILE", help="also write the summary to FILE")
-    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE, a test case per seed")
-    command.add_argument(
-        "--out", type=Path, metavar="DIR", help="the sweep's folder; an interrupted sweep continues in its folder"
-    )
 
 
 def seed_range(text: str) -> range:
@@ -84,54 +39,96 @@ def seed_range(text: str) -> range:
     return seeds
 
 
-def _sweep(options: Any) -> int:
-    from cluster.tools.sweeps.tasks import ScenarioTask
-
-    task = ScenarioTask.load(options.scenario, options.changes, shares=not options.own_executions)
-    return run_task(task, f"sweep-{options.scenario.stem}", options)
-
-
-def _fuzz(options: Any) -> int:
-    from cluster.tools.sweeps.drawing.random_scenario import check_installed
-    from cluster.tools.sweeps.tasks import FuzzTask
-
-    check_installed()
-    return run_task(FuzzTask(options.protocol, shares=not options.own_executions), f"fuzz-{options.protocol}", options)
-
-
-def check_targets(options: Any) -> None:
-    """Check that ``--json`` and ``--junit`` can be written, unless they are in the folder of ``--out``, which is made
-    later. Raises :class:`BadInput`."""
+def check_targets(files: Iterable[Path | None], folder: Path | None) -> None:
+    """Check that files can be written, unless they are in the folder of ``--out``, which is made later. Raises
+    :class:`BadInput`."""
     from cluster.common.files import check_target
 
-    for file in (options.json, options.junit):
-        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
+    for file in files:
+        if file is not None and (folder is None or file.parent.resolve() != folder.resolve()):
             check_target(file)
 
 
-def run_task(task: Any, name: str, options: Any) -> int:
-    """Run the sweep with these options; returns the exit code."""
-    from cluster.common.files import write_for_user
-    from cluster.record.folder import new_run_folder
-    from cluster.report.run_index import refresh_index
-    from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
-    from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
+@dataclass(frozen=True, kw_only=True)
+class SeedOptions(Command):
+    """What ``sweep`` and ``fuzz`` have in common."""
 
-    wanted = len(options.seeds) if options.min_passed is None else options.min_passed
-    if wanted > len(options.seeds):
-        raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(options.seeds)}")
-    check_task(task, options.seeds[0])
-    check_targets(options)
-    folder = options.out or new_run_folder(name, datetime.now(UTC))
-    output = console()
-    workers, memory = options.workers, options.memory or WORKER_MEMORY_MIB
-    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, output, wanted, memory)
-    try:
-        refresh_index(folder)
-    except OSError as error:
-        print_line(output, f"the index of runs is not up to date: {error.strerror}")
-    if options.json is not None:
-        write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
-    if options.junit is not None:
-        write_for_user(options.junit, sweep_xml(task, summary))
-    return summary.exit_code
+    EPILOG = (
+        "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
+    )
+
+    seeds: range = option("seeds A to B - 1", "A:B", seed_range, required=True)
+    workers: int | None = option("worker processes (default: one per processor of each node)", "N", worker_count)
+    memory: int | None = option(
+        "memory of a worker (default: 2,048); a node runs as many as fit",
+        "MIB",
+        whole_number("number of MiB", LEAST_MEMORY_MIB, 2**20),
+    )
+    own_executions: bool = flag(
+        "let every validator execute every block itself, as in each hundredth seed: to find nondeterminism"
+    )
+    stop_on_fail: bool = flag("stop at the first seed that fails")
+    min_passed: int | None = option(
+        "pass if no seed fails and N seeds pass; the others may be inconclusive (default: all seeds)",
+        "N",
+        whole_number("number of seeds", 1, MAX_SEEDS),
+    )
+    json: Path | None = option("also write the summary to FILE", "FILE", Path)
+    junit: Path | None = option("write JUnit XML to FILE, a test case per seed", "FILE", Path)
+    out: Path | None = option("the sweep's folder; an interrupted sweep continues in its folder", "DIR", Path)
+
+    def run_task(self, task: AnyTask, name: str) -> int:
+        """Run the sweep with these options; returns the exit code."""
+        from cluster.common.files import write_for_user
+        from cluster.record.folder import new_run_folder
+        from cluster.report.run_index import refresh_index
+        from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
+        from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
+
+        wanted = len(self.seeds) if self.min_passed is None else self.min_passed
+        if wanted > len(self.seeds):
+            raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(self.seeds)}")
+        check_task(task, self.seeds[0])
+        check_targets((self.json, self.junit), self.out)
+        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console()
+        memory = self.memory or WORKER_MEMORY_MIB
+        summary = sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory)
+        try:
+            refresh_index(folder)
+        except OSError as error:
+            print_line(output, f"the index of runs is not up to date: {error.strerror}")
+        if self.json is not None:
+            write_for_user(self.json, json.dumps(summary.page(), indent=2) + "\n")
+        if self.junit is not None:
+            write_for_user(self.junit, sweep_xml(task, summary))
+        return summary.exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(SeedOptions, ChangeOptions):
+    HELP = "run one scenario with many seeds in the simulator"
+
+    scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
+
+    def run(self) -> int:
+        from cluster.tools.sweeps.tasks import ScenarioTask
+
+        task = ScenarioTask.load(self.scenario, self.changes, shares=not self.own_executions)
+        return self.run_task(task, f"sweep-{self.scenario.stem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fuzz(SeedOptions):
+    HELP = "run a random scenario per seed in the simulator"
+
+    protocol: str = option("consensus (default %(default)s)", choices=("simplex", "hotstuff"), default="simplex")
+
+    def run(self) -> int:
+        from cluster.tools.sweeps.drawing.random_scenario import check_installed
+        from cluster.tools.sweeps.tasks import FuzzTask
+
+        check_installed()
+        return self.run_task(FuzzTask(self.protocol, shares=not self.own_executions), f"fuzz-{self.protocol}")
+
+
+COMMANDS: Final = {"sweep": Sweep, "fuzz": Fuzz}

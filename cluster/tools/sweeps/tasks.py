@@ -10,8 +10,8 @@ from typing import Final
 
 from blake3 import blake3
 
-from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.scenario.overrides import Change, options_of, options_text
+from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.overrides import Change, options_text
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 
 NAMED_DIGITS: Final = 12
@@ -37,7 +37,7 @@ class ScenarioTask:
     @staticmethod
     def load(path: Path, changes: Sequence[Change] = (), shares: bool = True) -> ScenarioTask:
         """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
-        scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+        scenario = load_scenario(path, changes)
         return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shares)
 
     @property

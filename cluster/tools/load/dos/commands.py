@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.options import add_change_options
+from cluster.tools.console.command import OPTIONAL, SEVERAL, argument, flag, option
+from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console, print_line
-from cluster.tools.load.dos.search.commands import add_search
+from cluster.tools.load.dos.search.commands import Search
 from cluster.tools.sweeps.commands import seed_range, worker_count
 
 DEFAULT_SCENARIO: Final = Path("siege")
@@ -23,114 +26,108 @@ TENTHS: Final = 10
 """Number of progress lines without a terminal."""
 
 
-def add_commands(commands: Any) -> None:
-    """Add the command to the console command's parser."""
-    command = commands.add_parser(
-        "dos",
-        help="attack a scenario, and score what each attack did and what it cost",
-        description="Runs each attack against the same scenario without it, with the same seeds and honest users, and"
-        " grades it from A to F. 0: every attack reaches the scenario's least grade, 1: one does not, or a check of a"
-        " run fails, 3: an attack did nothing.",
+@dataclass(frozen=True, kw_only=True)
+class Dos(ChangeOptions):
+    HELP = "attack a scenario, and score what each attack did and what it cost"
+    DESCRIPTION = (
+        "Runs each attack against the same scenario without it, with the same seeds and honest users, and grades it"
+        " from A to F. 0: every attack reaches the scenario's least grade, 1: one does not, or a check of a run fails,"
+        " 3: an attack did nothing."
     )
-    command.add_argument(
-        "scenario",
-        type=Path,
-        nargs="?",
+    EPILOG = "stampede dos search searches for attacks that no list has (see stampede dos search --help)."
+
+    scenario: Path = argument(
+        "SCENARIO",
+        f"scenario file (YAML), or the name of one that ships (default {DEFAULT_SCENARIO})",
+        Path,
+        nargs=OPTIONAL,
         default=DEFAULT_SCENARIO,
-        metavar="SCENARIO",
-        help=f"scenario file (YAML), or the name of one that ships (default {DEFAULT_SCENARIO})",
     )
-    command.add_argument(
-        "--attack",
-        dest="attacks",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME",
-        help="attacks, or paths of Python files with your own attacks (default: those of the scenario's own groups,"
+    attacks: Sequence[str] = option(
+        "attacks, or paths of Python files with your own attacks (default: those of the scenario's own groups,"
         " or all if it has none)",
+        "NAME",
+        name="--attack",
+        nargs=SEVERAL,
+        repeats=True,
     )
-    command.add_argument(
-        "--policy",
-        dest="policies",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME",
-        help="policies: cip1, hardened, fifo (default: the scenario's own)",
+    policies: Sequence[str] = option(
+        "policies: cip1, hardened, fifo (default: the scenario's own)",
+        "NAME",
+        name="--policy",
+        nargs=SEVERAL,
+        repeats=True,
     )
-    command.add_argument(
-        "--param",
-        dest="parameters",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameters of the chain; a name that is given more than once is tried with each of its values",
+    parameters: Sequence[str] = option(
+        "parameters of the chain; a name that is given more than once is tried with each of its values",
+        "NAME=VALUE",
+        name="--param",
+        nargs=SEVERAL,
+        repeats=True,
     )
-    add_change_options(command)
-    command.add_argument(
-        "--seeds", type=seed_range, metavar="A:B", help="seeds A to B - 1 (default 1:4; quick and live 1:2)"
+    seeds: range | None = option("seeds A to B - 1 (default 1:4; quick and live 1:2)", "A:B", seed_range)
+    quick: bool = flag("short runs and one seed, for a first look: minutes")
+    live: bool = flag(
+        "run named attacks, and the same without them, on live testnets one after the other; each takes minutes"
     )
-    command.add_argument("--quick", action="store_true", help="short runs and one seed, for a first look: minutes")
-    command.add_argument(
-        "--live",
-        action="store_true",
-        help="run named attacks, and the same without them, on live testnets one after the other; each takes minutes",
-    )
-    command.add_argument("--workers", type=worker_count, metavar="N", help="processes (default: one per processor)")
-    command.add_argument("--json", type=Path, metavar="FILE", help="also write the scorecard to FILE")
-    command.add_argument("--out", type=Path, metavar="DIR", help="folder of the scorecard and its page")
-    command.set_defaults(command=_dos)
-    add_search(command)
+    workers: int | None = option("processes (default: one per processor)", "N", worker_count)
+    json: Path | None = option("also write the scorecard to FILE", "FILE", Path)
+    out: Path | None = option("folder of the scorecard and its page", "DIR", Path)
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        super().add_to(parser)
+        search = type(parser)(prog=f"{parser.prog} search", description=Search.DESCRIPTION)
+        Search.add_to(search)
+        parser.words["search"] = search  # type: ignore[attr-defined]
+
+    def run(self) -> int:
+        from cluster.common.checkout import checkout_commit
+        from cluster.common.files import check_target, write_for_user
+        from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
+        from cluster.record.run import Backend
+        from cluster.scenario import load_scenario
+        from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
+        from cluster.tools.load.dos.cases import make_plan, make_variants
+        from cluster.tools.load.dos.page import render_scorecard
+        from cluster.tools.load.dos.scorecard import make_scorecard
+        from cluster.tools.load.dos.scorecard_output import print_scorecard
+
+        if self.live and self.workers is not None:
+            raise BadInput("--workers: not with --live, whose runs come one after the other")
+        scenario = load_scenario(self.scenario, self.changes)
+        variants = make_variants(scenario, self.policies, self.parameters)
+        seeds = self.seeds or (QUICK_SEEDS if self.quick or self.live else DEFAULT_SEEDS)
+        backend: Backend = "live" if self.live else "sim"
+        plan = make_plan(scenario, self.attacks, variants, seeds, self.quick, backend)
+        check_target(self.json)
+        folder = _folder(self.out, scenario.name)
+        output = console(PLAIN_WIDTH)
+        results, interrupted, total = {}, False, len(plan.cases)
+        if self.live:
+            runs = run_live_cases(plan, folder)
+        else:
+            runs = run_cases(plan, self.workers, lambda line: print_line(output, line))
+        try:
+            for case, result in runs:
+                results[case] = result
+                if output.is_terminal or len(results) * TENTHS // total > (len(results) - 1) * TENTHS // total:
+                    what = f"{case.attack or 'no attack'} on {case.variant}, seed {case.seed}"
+                    print_line(output, f"{len(results)} of {total} runs  {what}")
+        except KeyboardInterrupt:
+            interrupted = True
+        card = make_scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
+        print_scorecard(output, card)
+        text = json.dumps(card.page(), indent=2) + "\n"
+        write_for_user(folder / SCORECARD_FILE, text)
+        write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
+        if self.json is not None:
+            write_for_user(self.json, text)
+        print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
+        return card.exit_code
 
 
-def _dos(options: argparse.Namespace) -> int:
-    from cluster.common.checkout import checkout_commit
-    from cluster.common.files import check_target, write_for_user
-    from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
-    from cluster.record.run import Backend
-    from cluster.scenario import change_scenario, load_scenario
-    from cluster.scenario.overrides import options_of
-    from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
-    from cluster.tools.load.dos.cases import make_plan, make_variants
-    from cluster.tools.load.dos.page import render_scorecard
-    from cluster.tools.load.dos.scorecard import make_scorecard
-    from cluster.tools.load.dos.scorecard_output import print_scorecard
-
-    if options.live and options.workers is not None:
-        raise BadInput("--workers: not with --live, whose runs come one after the other")
-    where = f"{options.scenario} with {options_of(options.changes)}"
-    scenario = change_scenario(load_scenario(options.scenario), options.changes, where)
-    variants = make_variants(scenario, options.policies, options.parameters)
-    seeds = options.seeds or (QUICK_SEEDS if options.quick or options.live else DEFAULT_SEEDS)
-    backend: Backend = "live" if options.live else "sim"
-    plan = make_plan(scenario, options.attacks, variants, seeds, options.quick, backend)
-    check_target(options.json)
-    folder = _folder(options.out, scenario.name)
-    output = console(PLAIN_WIDTH)
-    results, interrupted, total = {}, False, len(plan.cases)
-    if options.live:
-        runs = run_live_cases(plan, folder)
-    else:
-        runs = run_cases(plan, options.workers, lambda line: print_line(output, line))
-    try:
-        for case, result in runs:
-            results[case] = result
-            if output.is_terminal or len(results) * TENTHS // total > (len(results) - 1) * TENTHS // total:
-                what = f"{case.attack or 'no attack'} on {case.variant}, seed {case.seed}"
-                print_line(output, f"{len(results)} of {total} runs  {what}")
-    except KeyboardInterrupt:
-        interrupted = True
-    card = make_scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
-    print_scorecard(output, card)
-    text = json.dumps(card.page(), indent=2) + "\n"
-    write_for_user(folder / SCORECARD_FILE, text)
-    write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
-    if options.json is not None:
-        write_for_user(options.json, text)
-    print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
-    return card.exit_code
+COMMANDS: Final = {"dos": Dos}
 
 
 def _folder(given: Path | None, name: str) -> Path:

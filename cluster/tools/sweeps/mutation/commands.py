@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
+from cluster.tools.console.command import SEVERAL, Command, option
 from cluster.tools.console.options import parse_seed, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import check_targets, worker_count
@@ -28,121 +29,105 @@ PLAIN_WIDTH: Final = 200
 """Columns of a table that is written to a file or a pipe."""
 
 
-def add_commands(commands: Any) -> None:
-    """Add the command to the console command's parser."""
-    command = commands.add_parser(
-        "mutants",
-        help="plant known bugs and print which check catches each",
-        description="Runs the harness against planted bugs. 0: all are caught, 1: one survives. With --machine: 0: all"
-        " were tried, 1: a smaller share than --least was seen, 3: it was interrupted.",
+@dataclass(frozen=True, kw_only=True)
+class Mutants(Command):
+    HELP = "plant known bugs and print which check catches each"
+    DESCRIPTION = (
+        "Runs the harness against planted bugs. 0: all are caught, 1: one survives. With --machine: 0: all were tried,"
+        " 1: a smaller share than --least was seen, 3: it was interrupted."
     )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
-    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, a test case a mutant")
-    command.add_argument(
-        "--seeds",
-        type=whole_number("number of seeds", 1, MAX_SEEDS),
-        metavar="N",
-        help=f"seeds of its scenario, from 1 on, over which each is counted (default: {DEFAULT_SEEDS}); more are tried"
+
+    json: Path | None = option("write the table there too", "FILE", Path)
+    junit: Path | None = option("write JUnit XML there, a test case a mutant", "FILE", Path)
+    seeds: int | None = option(
+        f"seeds of its scenario, from 1 on, over which each is counted (default: {DEFAULT_SEEDS}); more are tried"
         " until it is caught; with --machine: seeds of each protocol and scenario, from 0 on"
         f" (default: {DEFAULT_MACHINE_SEEDS})",
+        "N",
+        whole_number("number of seeds", 1, MAX_SEEDS),
     )
-    command.add_argument(
-        "--only", nargs="+", metavar="NAME", help="plant these only; with --machine: change code below these paths only"
+    only: Sequence[str] = option(
+        "plant these only; with --machine: change code below these paths only", "NAME", nargs=SEVERAL, default=()
     )
-    command.add_argument(
-        "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
+    workers: int | None = option("worker processes (default: one a processor)", "N", worker_count)
+    machine: int | None = option(
+        "derive N bugs from the code, and say what share of them random scenarios detect",
+        "N",
+        whole_number("number of bugs", 1, MAX_BUGS),
     )
-    command.add_argument(
-        "--machine",
-        type=whole_number("number of bugs", 1, MAX_BUGS),
-        metavar="N",
-        help="derive N bugs from the code, and say what share of them random scenarios detect",
+    machine_seed: int | None = option("with --machine: the seed of the draw (default: 0)", "N", parse_seed)
+    scenarios: Sequence[Path] | None = option(
+        "with --machine: run these too; files, or names of scenarios that ship", "SCENARIO", Path, nargs=SEVERAL
     )
-    command.add_argument(
-        "--machine-seed", type=parse_seed, metavar="N", help="with --machine: the seed of the draw (default: 0)"
+    least: int | None = option(
+        "with --machine: fail if less than N percent are seen", "N", whole_number("percentage", 0, 100)
     )
-    command.add_argument(
-        "--scenarios",
-        nargs="+",
-        type=Path,
-        metavar="SCENARIO",
-        help="with --machine: run these too; files, or names of scenarios that ship",
-    )
-    command.add_argument(
-        "--least",
-        type=whole_number("percentage", 0, 100),
-        metavar="N",
-        help="with --machine: fail if less than N percent are seen",
-    )
-    command.add_argument(
-        "--out", type=Path, metavar="DIR", help="with --machine: its folder; an interrupted search continues there"
-    )
-    command.set_defaults(command=_mutants)
+    out: Path | None = option("with --machine: its folder; an interrupted search continues there", "DIR", Path)
+
+    def run(self) -> int:
+        if self.machine is not None:
+            return self._search(self.machine)
+        for name in OF_MACHINE:
+            if getattr(self, name) is not None:
+                raise BadInput(f"--{name.replace('_', '-')}: expected together with --machine N")
+        return self._kill_table()
+
+    def _search(self, bugs: int) -> int:
+        from cluster.common.files import write_for_user
+        from cluster.tools.console.output import print_line
+        from cluster.tools.sweeps.drawing.random_scenario import check_installed
+        from cluster.tools.sweeps.mutation.machine.report import page, print_search, search_xml
+        from cluster.tools.sweeps.mutation.machine.search import Plan, search
+        from cluster.tools.sweeps.runner import check_task
+        from cluster.tools.sweeps.tasks import ScenarioTask
+
+        check_installed()
+        scenarios = tuple(ScenarioTask.load(path) for path in self.scenarios or ())
+        for task in scenarios:
+            check_task(task, 0)
+        check_targets((self.json, self.junit), self.out)
+        seeds = self.seeds or DEFAULT_MACHINE_SEEDS
+        plan = Plan(bugs, seeds, self.machine_seed or 0, tuple(self.only), scenarios)
+        output = console(PLAIN_WIDTH)
+        found = search(plan, self.out, self.workers, lambda line: print_line(output, line))
+        print_search(output, found)
+        if self.json is not None:
+            write_for_user(self.json, json.dumps(page(found), indent=2) + "\n")
+        if self.junit is not None:
+            write_for_user(self.junit, search_xml(found))
+        if not found.is_complete:
+            return ExitCode.INCONCLUSIVE
+        return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
+
+    def _kill_table(self) -> int:
+        from cluster.common.files import check_target, write_for_user
+        from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
+        from cluster.tools.sweeps.mutation.table import print_table
+
+        known = all_mutants()
+        names = list(dict.fromkeys(self.only or known))
+        for name in names:
+            if name not in known:
+                raise BadInput(f"--only: {unknown('mutant', name, known)}")
+        check_target(self.json)
+        check_target(self.junit)
+        output = console(PLAIN_WIDTH)
+        found: dict[int, Kill] = {}
+        for number, kill in _detected(names, self.workers, self.seeds or DEFAULT_SEEDS):
+            found[number] = kill
+            if output.is_terminal:
+                word = "caught" if kill.caught else "survived"
+                output.print(f"{len(found)} of {len(names)}  {kill.name} {word}", markup=False)
+        kills = [found[number] for number in sorted(found)]
+        print_table(output, kills)
+        if self.json is not None:
+            write_for_user(self.json, json.dumps(page(kills), indent=2) + "\n")
+        if self.junit is not None:
+            write_for_user(self.junit, table_xml(kills))
+        return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
 
 
-def _mutants(options: argparse.Namespace) -> int:
-    if options.machine is not None:
-        return _machine(options)
-    for name in OF_MACHINE:
-        if getattr(options, name) is not None:
-            raise BadInput(f"--{name.replace('_', '-')}: expected together with --machine N")
-    return _kill_table(options)
-
-
-def _machine(options: argparse.Namespace) -> int:
-    from cluster.common.files import write_for_user
-    from cluster.tools.console.output import print_line
-    from cluster.tools.sweeps.drawing.random_scenario import check_installed
-    from cluster.tools.sweeps.mutation.machine.report import page, print_search, search_xml
-    from cluster.tools.sweeps.mutation.machine.search import Plan, search
-    from cluster.tools.sweeps.runner import check_task
-    from cluster.tools.sweeps.tasks import ScenarioTask
-
-    check_installed()
-    scenarios = tuple(ScenarioTask.load(path) for path in options.scenarios or ())
-    for task in scenarios:
-        check_task(task, 0)
-    check_targets(options)
-    seeds = options.seeds or DEFAULT_MACHINE_SEEDS
-    plan = Plan(options.machine, seeds, options.machine_seed or 0, tuple(options.only or ()), scenarios)
-    output = console(PLAIN_WIDTH)
-    found = search(plan, options.out, options.workers, lambda line: print_line(output, line))
-    print_search(output, found)
-    if options.json is not None:
-        write_for_user(options.json, json.dumps(page(found), indent=2) + "\n")
-    if options.junit is not None:
-        write_for_user(options.junit, search_xml(found))
-    if not found.is_complete:
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.FAIL if found.percent_seen < (options.least or 0) else ExitCode.PASS
-
-
-def _kill_table(options: argparse.Namespace) -> int:
-    from cluster.common.files import check_target, write_for_user
-    from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
-    from cluster.tools.sweeps.mutation.table import print_table
-
-    known = all_mutants()
-    names = list(dict.fromkeys(options.only)) if options.only else list(known)
-    for name in names:
-        if name not in known:
-            raise BadInput(f"--only: {unknown('mutant', name, known)}")
-    check_target(options.json)
-    check_target(options.junit)
-    output = console(PLAIN_WIDTH)
-    found: dict[int, Kill] = {}
-    for number, kill in _detected(names, options.workers, options.seeds or DEFAULT_SEEDS):
-        found[number] = kill
-        if output.is_terminal:
-            word = "caught" if kill.caught else "survived"
-            output.print(f"{len(found)} of {len(names)}  {kill.name} {word}", markup=False)
-    kills = [found[number] for number in sorted(found)]
-    print_table(output, kills)
-    if options.json is not None:
-        write_for_user(options.json, json.dumps(page(kills), indent=2) + "\n")
-    if options.junit is not None:
-        write_for_user(options.junit, table_xml(kills))
-    return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
+COMMANDS: Final = {"mutants": Mutants}
 
 
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:

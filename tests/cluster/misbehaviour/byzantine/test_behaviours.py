@@ -60,6 +60,8 @@ COUNTED: dict[str, set[str]] = {
 
 
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
+
+
 def _tier(place: int, name: str, protocol: str) -> pytest.MarkDecorator:
     return pytest.mark.slow if BEHAVIOURS[name].protocol else by_turns(place, protocol)
 

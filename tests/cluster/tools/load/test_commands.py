@@ -8,7 +8,7 @@ import pytest
 
 from cluster.common.errors import ExitCode
 from cluster.tools.cli.main import main
-from cluster.tools.load.commands import add_commands
+from cluster.tools.load.commands import Load
 
 NOBODY = ["--target", "http://127.0.0.1:9"]
 
@@ -25,8 +25,8 @@ NOBODY = ["--target", "http://127.0.0.1:9"]
 )
 def test_an_address_without_a_port_has_that_of_its_option(option: list[str], address: str) -> None:
     parser = argparse.ArgumentParser()
-    add_commands(parser.add_subparsers())
-    options = parser.parse_args(["load", "smoke", *NOBODY, *option])
+    Load.add_to(parser)
+    options = parser.parse_args(["smoke", *NOBODY, *option])
     assert getattr(options, option[0].removeprefix("--")) == address
 
 

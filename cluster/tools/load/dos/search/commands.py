@@ -3,86 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from cluster.tools.console.options import add_change_options, parse_seed, whole_number
+from cluster.common.units import SECONDS_PER_MINUTE
+from cluster.tools.console.command import OPTIONAL, argument, option
+from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")
 OBJECTIVES: Final = ("lateness", "spend_ratio", "block_time", "starvation")
 MAX_BUDGET: Final = 10**30
-
-
-def add_search(dos: Any) -> None:
-    """Add ``search`` to the parser of ``stampede dos``."""
-    dos.epilog = "stampede dos search searches for attacks that no list has (see stampede dos search --help)."
-    search = type(dos)(
-        prog=f"{dos.prog} search",
-        description="Searches for the attack that does the most harm for a budget: candidates on the transition alone,"
-        " the best of them in the simulator. Writes what it finds as a scenario. 0: an attack was found and confirmed,"
-        " 3: none was, or it was interrupted.",
-    )
-    search.add_argument(
-        "scenario",
-        type=Path,
-        nargs="?",
-        default=DEFAULT_SCENARIO,
-        metavar="SCENARIO",
-        help=f"scenario file (YAML), or the name of one that ships (default {DEFAULT_SCENARIO}); its attackers are left"
-        " out",
-    )
-    search.add_argument(
-        "--objective", choices=OBJECTIVES, default="lateness", help="what to maximise (default %(default)s)"
-    )
-    search.add_argument(
-        "--budget",
-        type=parse_budget,
-        required=True,
-        metavar="COINS",
-        help="what all attackers hold together at genesis, in the smallest unit; 5e13 is a way to write it",
-    )
-    search.add_argument(
-        "--minutes",
-        type=whole_number("number of minutes", 1, 10_000),
-        default=10,
-        metavar="M",
-        help="how long to search, without confirming and shrinking (default %(default)s)",
-    )
-    search.add_argument(
-        "--candidates",
-        type=whole_number("number of candidates", 1, 10**7),
-        metavar="N",
-        help="end after this many candidates, those of an interrupted search included",
-    )
-    search.add_argument(
-        "--blocks",
-        type=whole_number("number of blocks", 20, 10_000),
-        default=200,
-        metavar="N",
-        help="of a candidate's run (default %(default)s)",
-    )
-    search.add_argument(
-        "--seed", type=parse_seed, metavar="SEED", help="of the search and its runs (default: the scenario's)"
-    )
-    search.add_argument(
-        "--processes",
-        type=whole_number("number of processes", 1, 1_024),
-        metavar="N",
-        help="worker processes (default: one for each processor); 1: without Ray",
-    )
-    search.add_argument(
-        "--confirm",
-        type=whole_number("number of attacks", 1, 100),
-        default=3,
-        metavar="N",
-        help="how many of the best to run in the simulator (default %(default)s)",
-    )
-    search.add_argument(
-        "--out", type=Path, metavar="DIR", help="the search's folder; an interrupted search continues in its folder"
-    )
-    add_change_options(search)
-    search.set_defaults(command=_search)
-    dos.words["search"] = search
 
 
 def parse_budget(text: str) -> int:
@@ -95,7 +26,62 @@ def parse_budget(text: str) -> int:
     return budget
 
 
-def _search(options: Any) -> int:
-    from cluster.tools.load.dos.search.search_run import run_search
+@dataclass(frozen=True, kw_only=True)
+class Search(ChangeOptions):
+    HELP = "search for the most harmful attack within a budget"
+    DESCRIPTION = (
+        "Searches for the attack that does the most harm for a budget: candidates on the transition alone, the best of"
+        " them in the simulator. Writes what it finds as a scenario. 0: an attack was found and confirmed, 3: none was,"
+        " or it was interrupted."
+    )
 
-    return run_search(options)
+    scenario: Path = argument(
+        "SCENARIO",
+        f"scenario file (YAML), or the name of one that ships (default {DEFAULT_SCENARIO}); its attackers are left out",
+        Path,
+        nargs=OPTIONAL,
+        default=DEFAULT_SCENARIO,
+    )
+    objective: str = option("what to maximise (default %(default)s)", choices=OBJECTIVES, default="lateness")
+    budget: int = option(
+        "what all attackers hold together at genesis, in the smallest unit; 5e13 is a way to write it",
+        "COINS",
+        parse_budget,
+        required=True,
+    )
+    minutes: int = option(
+        "how long to search, without confirming and shrinking (default %(default)s)",
+        "M",
+        whole_number("number of minutes", 1, 10_000),
+        default=10,
+    )
+    candidates: int | None = option(
+        "end after this many candidates, those of an interrupted search included",
+        "N",
+        whole_number("number of candidates", 1, 10**7),
+    )
+    blocks: int = option(
+        "of a candidate's run (default %(default)s)", "N", whole_number("number of blocks", 20, 10_000), default=200
+    )
+    seed: int | None = option("of the search and its runs (default: the scenario's)", "SEED", parse_seed)
+    processes: int | None = option(
+        "worker processes (default: one for each processor); 1: without Ray",
+        "N",
+        whole_number("number of processes", 1, 1_024),
+    )
+    confirm: int = option(
+        "how many of the best to run in the simulator (default %(default)s)",
+        "N",
+        whole_number("number of attacks", 1, 100),
+        default=3,
+    )
+    out: Path | None = option("the search's folder; an interrupted search continues in its folder", "DIR", Path)
+
+    def run(self) -> int:
+        from cluster.tools.load.dos.search.search_run import command_of, load_problem, run_search
+        from cluster.tools.load.dos.search.searching import Limits
+
+        problem = load_problem(self.scenario, self.changes, self.objective, self.budget, self.seed, self.blocks)
+        command = command_of(problem, self.scenario, self.changes)
+        limits = Limits(self.minutes * SECONDS_PER_MINUTE, self.candidates)
+        return run_search(problem, command, limits, self.processes, self.confirm, self.out)

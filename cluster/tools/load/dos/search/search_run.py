@@ -16,10 +16,11 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_for_user
 from cluster.common.interrupts import Interrupts
+from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted
 from cluster.record.folder import SWEEP_SUMMARY_FILE, new_run_folder
-from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
-from cluster.scenario.overrides import options_of, options_text
+from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario.overrides import Change, options_text
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from cluster.tools.load.dos.search.evaluation import Problem
@@ -31,7 +32,6 @@ from cluster.tools.load.dos.search.space import Attack, with_load
 from cluster.tools.sweeps.fanout import default_workers
 
 FOUND_FILE: Final = "found.yaml"
-SECONDS_PER_MINUTE: Final = 60
 MEASURED_SCENARIO: Final = "narrow-lanes"
 MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
 """Budget and blocks of the search whose rate is measured."""
@@ -47,23 +47,25 @@ def without_attackers(scenario: Scenario) -> Scenario:
     return with_load(scenario, [group.model_dump(mode="json", exclude_unset=True) for group in groups], None)
 
 
-def problem_of(options: Any) -> Problem:
-    """The problem for the command's options. Raises :class:`BadInput`."""
-    source = f"{options.scenario} with {options_of(options.changes)}"
-    scenario = without_attackers(change_scenario(load_scenario(options.scenario), options.changes, source))
+def load_problem(
+    path: Path, changes: Sequence[Change], objective: str, budget: int, seed: int | None, blocks: int
+) -> Problem:
+    """The problem of a scenario file with changes, by default with its seed. Raises :class:`BadInput`."""
+    scenario = without_attackers(load_scenario(path, changes))
     if scenario.simulator_problem:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
-    seed = scenario.seed if options.seed is None else options.seed
     text = json.dumps(scenario.model_dump(mode="json", exclude_unset=True))
-    return Problem(text, options.objective, options.budget, seed, options.blocks)
+    return Problem(text, objective, budget, scenario.seed if seed is None else seed, blocks)
 
 
-def run_search(options: Any) -> int:
-    """Search with these options; returns the exit code."""
-    problem, output = problem_of(options), console()
-    folder = options.out or new_run_folder(f"search-{problem.scenario.name}", datetime.now(UTC))
-    limits = Limits(options.minutes * SECONDS_PER_MINUTE, options.candidates)
-    objective = problem.objective
+def run_search(
+    problem: Problem, command: str, limits: Limits, processes: int | None, confirmed: int, out: Path | None
+) -> int:
+    """Search, confirm the ``confirmed`` best, and write what was found; ``command`` does it again. Returns the exit
+    code."""
+    output, objective = console(), problem.objective
+    folder = out or new_run_folder(f"search-{problem.scenario.name}", datetime.now(UTC))
+    processes = processes or default_workers()
     print_line(output, f"searching  {problem.scenario.name}, seed {problem.seed}: {objective.figure_name}, in {folder}")
 
     def show(line: Line, is_best: bool) -> None:
@@ -73,13 +75,12 @@ def run_search(options: Any) -> int:
             print_line(output, f"  {line.number:>6}  {line.problem}")
 
     with Interrupts() as interrupts:
-        processes = options.processes or default_workers()
         searched = search(problem, folder, limits, processes, interrupts, checkout_commit(), show)
         _print_rate(output, searched)
         found: list[Confirmed] = []
         if not searched.interrupted:
             try:
-                best = different(searched.best, options.confirm)
+                best = different(searched.best, confirmed)
                 found = confirm_best(problem, best, processes, interrupts, folder, output)
             except KeyboardInterrupt:
                 searched.interrupted = True
@@ -87,7 +88,7 @@ def run_search(options: Any) -> int:
     is_confirmed = bool(found) and found[0].is_confirmed
     if is_confirmed:
         again = f"stampede run {shlex.quote(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
-        notes = [f"Found by: {command_of(options, problem)}", f"Again: {again}"]
+        notes = [f"Found by: {command}", f"Again: {again}"]
         write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
         print_line(output, f"written  {folder / FOUND_FILE}")
         print_line(output, f"again    {again}")
@@ -195,11 +196,11 @@ def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
         )
 
 
-def command_of(options: Any, problem: Problem) -> str:
-    """The command of this search."""
-    words = ["stampede dos search", shlex.quote(str(options.scenario)), f"--objective {problem.objective_name}"]
+def command_of(problem: Problem, path: Path, changes: Sequence[Change]) -> str:
+    """The command that searches for the problem's attacks again."""
+    words = ["stampede dos search", shlex.quote(str(path)), f"--objective {problem.objective_name}"]
     words += [f"--budget {problem.budget}", f"--blocks {problem.blocks}", f"--seed {problem.seed}"]
-    return " ".join([*words, *options_text(options.changes)])
+    return " ".join([*words, *options_text(changes)])
 
 
 def search_candidates_per_minute(folder: Path, candidates: int, processes: int) -> float:

@@ -1,0 +1,146 @@
+"""Commands of ``stampede`` as dataclasses: a field is an option or an argument, and :meth:`Command.run` does the work.
+
+A module of commands has ``COMMANDS``, its commands by name. :func:`add_commands` makes argparse's parsers of them. The
+options that a parser has read have ``make``, which returns the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, TypeAlias
+
+ADD: Final = "add"
+"""Key of a field's metadata: the function that adds the field to a parser."""
+IS_ARGUMENT: Final = "is_argument"
+"""Key of the metadata of a positional argument."""
+OPTIONAL: Final = "?"
+SEVERAL: Final = "+"
+
+Adder: TypeAlias = Callable[[argparse.ArgumentParser, str], object]
+"""Adds the field of this name to a parser."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command with the values of its options. Subclasses are frozen dataclasses with keyword fields."""
+
+    HELP: ClassVar[str]
+    """The line in the list of commands."""
+    DESCRIPTION: ClassVar[str] = ""
+    """The first lines of the command's own help; without them, :attr:`HELP`."""
+    EPILOG: ClassVar[str] = ""
+
+    def run(self) -> int:
+        """Do what the command is for; returns the exit code. Raises :class:`~cluster.common.errors.HarnessError`."""
+        raise NotImplementedError
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments to a parser, those of base classes first, and the options, its own first."""
+        own_first = [name for kind in cls.__mro__ for name in vars(kind).get("__annotations__", ())]
+        named = {each.name: each for each in fields(cls) if ADD in each.metadata}
+        arguments = [name for name, each in named.items() if each.metadata.get(IS_ARGUMENT)]
+        for name in dict.fromkeys([*arguments, *(name for name in own_first if name in named)]):
+            named[name].metadata[ADD](parser, name)
+        parser.set_defaults(make=cls.of_options)
+
+    @classmethod
+    def of_options(cls, options: argparse.Namespace, **more: Any) -> Command:
+        """The command with the values that argparse has read, and ``more`` of them."""
+        return cls(**{each.name: getattr(options, each.name) for each in fields(cls) if ADD in each.metadata}, **more)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands that share a first word, such as ``stampede state``."""
+
+    help: str
+    commands: Mapping[str, type[Command]]
+    metavar: str
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A command whose options are slow to load: ``fill`` adds them when the command is used or its help is read."""
+
+    help: str
+    fill: Callable[[argparse.ArgumentParser], None]
+
+
+Commands: TypeAlias = Mapping[str, "type[Command] | Group | Filled"]
+
+
+def add_commands(subparsers: argparse._SubParsersAction[Any], commands: Commands) -> None:
+    """Make a parser of each command."""
+    for name, each in commands.items():
+        if isinstance(each, Group):
+            parser = subparsers.add_parser(name, help=each.help, description=each.help)
+            tools = parser.add_subparsers(required=True, metavar=each.metavar, parser_class=type(parser))
+            add_commands(tools, each.commands)
+        elif isinstance(each, Filled):
+            parser = subparsers.add_parser(name, help=each.help, description=each.help)
+            parser.fill = each.fill
+        else:
+            text = each.DESCRIPTION or each.HELP
+            parser = subparsers.add_parser(name, help=each.HELP, description=text, epilog=each.EPILOG or None)
+            if "\n" in each.EPILOG:
+                parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            each.add_to(parser)
+
+
+def option(
+    text: str,
+    metavar: str | None = None,
+    parse: Callable[[str], object] = str,
+    *,
+    name: str | None = None,
+    default: object = None,
+    choices: Sequence[str] | None = None,
+    nargs: str | None = None,
+    repeats: bool = False,
+    **more: Any,
+) -> Any:
+    """A field that is the option ``--field-name``, or ``name``, with the help ``text``.
+
+    ``parse`` makes the value of a word. ``repeats`` makes a list of the values, each after its own option; with
+    ``nargs``, :data:`SEVERAL` words after each. Without the option the field is ``default``, or the empty list.
+    """
+    given: dict[str, Any] = {"help": text, "metavar": metavar, "type": parse, "choices": choices, "default": default}
+    if nargs is not None:
+        given["nargs"] = nargs
+    if repeats:
+        given |= {"action": "append" if nargs is None else "extend", "default": []}
+    given |= more
+
+    def add(parser: argparse.ArgumentParser, field_name: str) -> None:
+        parser.add_argument(name or f"--{field_name.replace('_', '-')}", dest=field_name, **given)
+
+    return field(metadata={ADD: add})
+
+
+def flag(text: str) -> Any:
+    """A field that is true if its option is given."""
+
+    def add(parser: argparse.ArgumentParser, name: str) -> None:
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+
+    return field(metadata={ADD: add})
+
+
+def argument(
+    metavar: str,
+    text: str,
+    parse: Callable[[str], object] = str,
+    *,
+    nargs: str | None = None,
+    default: object = None,
+) -> Any:
+    """A field that is a positional argument; with ``nargs``, :data:`OPTIONAL` or :data:`SEVERAL` of them."""
+
+    def add(parser: argparse.ArgumentParser, name: str) -> None:
+        more: dict[str, Any] = {} if nargs is None else {"nargs": nargs, "default": default}
+        parser.add_argument(name, metavar=metavar, type=parse, help=text, **more)
+
+    return field(metadata={ADD: add, IS_ARGUMENT: True})
