@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from cluster.audit.reexecution.memory import memory_bytes
 from cluster.common.errors import BadInput
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -76,6 +77,12 @@ class Reexecutor:
     def state_bytes(self) -> int:
         """Size of the state's keys and values after that block; reads the whole state."""
         return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of all objects that execution holds after that block: the state's caches, the scheduler's indexes. What
+        is on disk is not part of it."""
+        return memory_bytes(self._executor, without=(MemoryDisk,))
 
     def take(self, record: BlockRecord) -> Mismatch | None:
         """Execute the next block. Returns its difference from the record, or ``None``. After one, call it no more."""

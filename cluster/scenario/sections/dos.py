@@ -42,6 +42,7 @@ METRICS: Final[dict[str, str]] = {
     "cpu_per_cycle_ratio": "processor time per executed cycle, to the baseline's; measured",
     "block_rate_ratio": "blocks per second, to the baseline's; in the simulator execution takes no time",
     "state_bytes_added": "bytes of state after the attack, less the baseline's",
+    "memory_bytes_added": "bytes in the memory of a validator's execution after the attack, less the baseline's",
     "pool_transactions_added": "transactions in the fullest mempool at the end, less the baseline's",
     "attackers_timers": "the attackers' live timers after the attack",
     "delay_blocks": "blocks of lateness that the attack added to all honest timers together",
@@ -50,6 +51,7 @@ METRICS: Final[dict[str, str]] = {
     "spend_per_fire_displaced": "spend per displaced fire; 0 if it was free",
     "spend_ratio": "spend per displaced fire, to what an honest fire paid in the baseline",
     "state_bytes_per_coin": "bytes of state added per unit spent",
+    "memory_bytes_per_coin": "bytes of memory added per unit spent",
     "recovery_blocks": "blocks after the attack until honest timers wait as in the baseline",
 }
 """Metrics of the scorecard with descriptions."""

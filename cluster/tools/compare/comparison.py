@@ -54,6 +54,7 @@ LOWER_IS_BETTER: Final = (
     "delay_blocks",
     "block_cycles",
     "state_bytes_added",
+    "memory_bytes_added",
 )
 HIGHER_IS_BETTER: Final = ("per_second", "jain", "honest_fires", "user_transactions", "spend")
 """Parts of metrics' names, like :data:`LOWER_IS_BETTER`. The other metrics have no clear direction."""

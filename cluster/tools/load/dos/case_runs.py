@@ -106,7 +106,8 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
 def measure_case(plan: Plan, judged: Judged) -> CaseResult:
     """The result of a run that was judged."""
     record, verdict = judged.books.record, judged.verdict
-    blocks = execute_again(record.genesis, judged.books.chain)
+    chain = judged.books.chain
+    blocks = execute_again(record.genesis, chain, min(plan.window.last, len(chain)))
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
     measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters)
     measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
@@ -127,8 +128,9 @@ def full_block_s(policy: Policy, parameters: Parameters) -> float:
     return full_block_seconds(Genesis("full-block", (bytes(32),), policy, parameters), time.process_time)
 
 
-def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:
-    """A chain's blocks from height 1 on, each with the processor time of its execution and the size of the state."""
+def execute_again(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:
+    """A chain's blocks from height 1 on, each with the processor time of its execution. The one at height ``sized`` has
+    the sizes of the state and of what execution holds in memory, too."""
     # Imported here since it loads compiled code.
     from cluster.audit.reexecution.reexecutor import Reexecutor
 
@@ -140,7 +142,8 @@ def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[Execut
         took_s = time.process_time() - before
         if mismatch is not None:  # a check reports it; later blocks cannot be executed
             return blocks + [ExecutedBlock(decode(each.receipts, BlockReceipts)) for each in chain[len(blocks) :]]
-        blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, reexecutor.state_bytes))
+        sizes = (reexecutor.state_bytes, reexecutor.memory_bytes) if len(blocks) + 1 == sized else ()
+        blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, *sizes))
     return blocks
 
 

@@ -44,6 +44,8 @@ class ExecutedBlock(NamedTuple):
     """Processor seconds of its execution, if they were measured."""
     state_bytes: int | None = None
     """Size of the keys and values of the whole state after it, if it was counted."""
+    memory_bytes: int | None = None
+    """Size of all objects that execution holds in memory after it, if it was counted."""
 
 
 class Window(NamedTuple):
@@ -100,6 +102,8 @@ class RunMeasures:
     """Processor seconds of a full block of honest users, if measured in the same process."""
     state_bytes: int | None = None
     """Size of the whole state after the window's last block."""
+    memory_bytes: int | None = None
+    """Size of what execution holds in memory after the window's last block."""
     backlog: list[int] = field(default_factory=list)
     """Number of honest timers that are due and wait, after each block from height 1 on."""
     longest_wait: list[int] = field(default_factory=list)
@@ -174,8 +178,10 @@ class AttackMeasures:
     """Ratio of processor seconds per executed cycle in the window's blocks to the baseline's."""
     state_bytes_added: float | None
     """Size of the state after the window minus that of the baseline."""
+    memory_bytes_added: float | None
+    """Size of what execution holds in memory after the window minus that of the baseline."""
     attackers_timers: float
-    """Attackers' timers that are live after the window: they take memory in the scheduler's indexes."""
+    """Attackers' timers that are live after the window."""
     block_rate_ratio: float | None
     """Ratio of blocks per second in the window to the baseline's."""
     delay_blocks: float
@@ -188,6 +194,8 @@ class AttackMeasures:
     """Ratio of the spend per displaced fire to the fee of an honest fire in the baseline."""
     state_bytes_per_coin: float | None
     """State added per unit spent; ``None`` if none was added, or nothing was spent."""
+    memory_bytes_per_coin: float | None
+    """Memory added per unit spent; ``None`` likewise."""
     recovery_blocks: float
     """Blocks after the window until backlog and longest wait stay within the baseline's maxima."""
     recovered: bool
@@ -211,6 +219,7 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
     p99, usual_p99 = attacked.lateness_at(TAIL), baseline.lateness_at(TAIL)
     cycles, usual_cycles = (_tail(run.block_cycles) for run in (attacked, baseline))
     grown = _difference(attacked.state_bytes, baseline.state_bytes)
+    held = _difference(attacked.memory_bytes, baseline.memory_bytes)
     recovery, recovered = recovery_blocks(attacked, baseline)
     return AttackMeasures(
         lateness_p50=attacked.lateness_at(0.5),
@@ -235,6 +244,7 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
         cpu_full_ratio=_ratio(_tail(attacked.cpu_s), attacked.full_block_s),
         cpu_per_cycle_ratio=_ratio(_cpu_per_cycle(attacked), _cpu_per_cycle(baseline)),
         state_bytes_added=grown,
+        memory_bytes_added=held,
         attackers_timers=attacked.attackers_timers,
         block_rate_ratio=_ratio(attacked.blocks_per_second, baseline.blocks_per_second),
         delay_blocks=delay,
@@ -242,7 +252,8 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
         spend_per_block_of_delay=_spend_per(attacked.spend, delay),
         spend_per_fire_displaced=per_fire,
         spend_ratio=_ratio(per_fire, usual_fee),
-        state_bytes_per_coin=_ratio(grown, attacked.spend) if grown is not None and grown > 0 else None,
+        state_bytes_per_coin=_added_per_coin(grown, attacked.spend),
+        memory_bytes_per_coin=_added_per_coin(held, attacked.spend),
         recovery_blocks=recovery,
         recovered=recovered,
         acted=bool(attacked.attackers_transactions or attacked.attackers_fires),
@@ -345,7 +356,7 @@ class _Reader:
         if block.cpu_s is not None:
             found.cpu_s.append(block.cpu_s)
         if block.state_bytes is not None:
-            found.state_bytes = block.state_bytes
+            found.state_bytes, found.memory_bytes = block.state_bytes, block.memory_bytes
         found.attackers_timers = len(self._hostile)
 
     def _attackers_cycles(self, receipts: BlockReceipts) -> int:
@@ -403,6 +414,10 @@ def _cpu_per_cycle(run: RunMeasures) -> float | None:
 
 def _ratio(value: float | None, usual: float | None) -> float | None:
     return None if value is None or not usual else value / usual
+
+
+def _added_per_coin(added: float | None, spend: float) -> float | None:
+    return _ratio(added, spend) if added is not None and added > 0 else None
 
 
 def _difference(value: float | None, usual: float | None) -> float | None:

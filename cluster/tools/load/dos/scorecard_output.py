@@ -30,6 +30,8 @@ COLUMNS: Final = {
     "block_rate_ratio": "rate ×",
     "state_bytes_added": "state +",
     "state_bytes_per_coin": "per coin",
+    "memory_bytes_added": "memory +",
+    "memory_bytes_per_coin": "per coin",
     "pool_transactions_added": "pool +",
     "recovery_blocks": "recovery",
     "spend": "spend",

@@ -68,14 +68,18 @@ def scheduled(timer: str, trigger: int, actor: bytes = HONEST_ACTOR) -> Schedule
     return Scheduled(timer.encode(), actor, trigger, 0, 1_000, actor)
 
 
+MEASURED = ("cpu_s", "state_bytes", "memory_bytes")
+"""What else a block has than its receipts."""
+
+
 def chain(*contents: dict[str, Any]) -> list[ExecutedBlock]:
     """Blocks from height 1 on, each with the receipts given."""
     blocks = []
     for height, content in enumerate(contents, start=1):
         parts: dict[str, Any] = dict.fromkeys(("transactions", "fires", "destroyed", "queries", "messages"), ())
-        given = {name: content[name] for name in content if name not in ("cpu_s", "state_bytes")}
+        given = {name: content[name] for name in content if name not in MEASURED}
         receipts = BlockReceipts(height, b"", **{**parts, "gc_cycles": 0, "p50_tip": b"", **given})
-        blocks.append(ExecutedBlock(receipts, content.get("cpu_s"), content.get("state_bytes")))
+        blocks.append(ExecutedBlock(receipts, *(content.get(name) for name in MEASURED)))
     return blocks
 
 
@@ -241,13 +245,19 @@ def test_lost_timers_are_those_that_the_baseline_did_not_lose() -> None:
     assert (found.destroyed, found.destroyed_added) == (5, 3)
 
 
-def test_state_is_that_after_the_windows_last_block() -> None:
-    sizes = [{"state_bytes": size} for size in (1, 2, 3, 4, 5, 600, 7_000)]
-    assert measured(*sizes).state_bytes == 600
-    found = measure_attack(run(state_bytes=600, spend=50), run(state_bytes=100))
-    assert (found.state_bytes_added, found.state_bytes_per_coin) == (500, 10)
-    for attacked in (run(state_bytes=100, spend=50), run(state_bytes=600), run(spend=50)):
-        assert measure_attack(attacked, run(state_bytes=100)).state_bytes_per_coin is None
+def test_state_and_memory_are_those_after_the_windows_last_block() -> None:
+    sizes = [{"state_bytes": size, "memory_bytes": 2 * size} for size in (1, 2, 3, 4, 5, 600, 7_000)]
+    found = measured(*sizes)
+    assert (found.state_bytes, found.memory_bytes) == (600, 1_200)
+
+
+@pytest.mark.parametrize("what", ["state", "memory"])
+def test_what_was_added_is_that_beyond_the_baseline(what: str) -> None:
+    field, added, per_coin = f"{what}_bytes", f"{what}_bytes_added", f"{what}_bytes_per_coin"
+    found = measure_attack(run(**{field: 600}, spend=50), run(**{field: 100}))
+    assert (getattr(found, added), getattr(found, per_coin)) == (500, 10)
+    for attacked in (run(**{field: 100}, spend=50), run(**{field: 600}), run(spend=50)):
+        assert getattr(measure_attack(attacked, run(**{field: 100})), per_coin) is None
 
 
 # --- spend ----------------------------------------------------------------------------------------------------------
