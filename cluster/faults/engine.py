@@ -390,6 +390,72 @@ class FaultEngine:
             if downtime.has_come_back():
                 self._end(downtime.fault)
 
+    # --- from process to process --------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> EngineState:
+        """The state that another process needs to continue. It shares the engine's collections: do not change it."""
+        every = self._ever_planned
+        records = [*(planned.record for planned in every), *self._unplanned]
+        of_record = {id(record): number for number, record in enumerate(records)}
+        return EngineState(
+            planned=[PlannedState(each.number, each.plan, each.record, each.is_withdrawn) for each in every],
+            current=[planned.place for planned in self._planned],
+            waiting=[planned.place for planned in self._waiting],
+            listening=[ListeningState(planned.place, senders) for planned, senders in self._listening],
+            unplanned=self._unplanned,
+            active=[
+                ActiveState(
+                    number=each.number,
+                    plan=each.plan,
+                    record=of_record[id(each.record)],
+                    targets=each.targets,
+                    along=each.along,
+                    delays_before=each.delays_before,
+                    is_in_force=each.is_in_force,
+                    is_to_end=each.is_to_end,
+                    is_over=each.is_over,
+                    is_noted=each.is_noted,
+                )
+                for each in self._active
+            ],
+            downtimes=[downtime.state for downtime in self._downtimes],
+            upgrades=[upgrade.state for upgrade in self._upgrades],
+            held_down=self.targets.held_down,
+        )
+
+    def take_over(self, state: EngineState) -> None:
+        """Continue with another process's faults in place of the engine's own. Scheduled calls are the stage's task."""
+        self._ever_planned = every = [
+            _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
+            for place, each in enumerate(state.planned)
+        ]
+        self._planned = [every[place] for place in state.current]
+        self._waiting = [every[place] for place in state.waiting]
+        self._listening = [(every[each.planned], each.senders) for each in state.listening]
+        self._unplanned = state.unplanned
+        self.records[:] = [*(planned.record for planned in self._planned), *state.unplanned]
+        records = [*(planned.record for planned in every), *state.unplanned]
+        self._active = active = [
+            self._taken_over(key, each, records[each.record]) for key, each in enumerate(state.active)
+        ]
+        self._downtimes, self._upgrades = [], []
+        for down in state.downtimes:
+            self._downtime(active[down.key], cast(DownFault, active[down.key].plan)).take_over(down)
+        for upgrade in state.upgrades:
+            self._upgrade(active[upgrade.key], cast(UpgradeFault, active[upgrade.key].plan)).take_over(upgrade)
+        self.targets.take_over(state.held_down)
+
+    def _taken_over(self, key: int, state: ActiveState, record: FaultRecord) -> ActiveFault:
+        plan = cast(AnyFault, state.plan)
+        active = ActiveFault(key, state.number, plan, record, state.targets, state.along)
+        active.delays_before = state.delays_before
+        active.is_in_force, active.is_to_end = state.is_in_force, state.is_to_end
+        active.is_over, active.is_noted = state.is_over, state.is_noted
+        if isinstance(plan, LinkFault | ImpairingFault):
+            active.observe = partial(self._observe, active, plan)
+        return active
+
 
 def _plans(scenario: Scenario) -> Iterator[_Planned]:
     names = scenario.validators.names
@@ -401,72 +467,3 @@ def _plans(scenario: Scenario) -> Iterator[_Planned]:
 def _note_planned(ever: list[_Planned], planned: _Planned) -> None:
     planned.place = len(ever)
     ever.append(planned)
-
-
-# --- from process to process ------------------------------------------------------------------------------------------
-
-
-def state_of(engine: FaultEngine) -> EngineState:
-    """The state that another process needs to continue. It shares the engine's collections: do not change it."""
-    every = engine._ever_planned
-    records = [*(planned.record for planned in every), *engine._unplanned]
-    of_record = {id(record): number for number, record in enumerate(records)}
-    return EngineState(
-        planned=[PlannedState(each.number, each.plan, each.record, each.is_withdrawn) for each in every],
-        current=[planned.place for planned in engine._planned],
-        waiting=[planned.place for planned in engine._waiting],
-        listening=[ListeningState(planned.place, senders) for planned, senders in engine._listening],
-        unplanned=engine._unplanned,
-        active=[
-            ActiveState(
-                number=each.number,
-                plan=each.plan,
-                record=of_record[id(each.record)],
-                targets=each.targets,
-                along=each.along,
-                delays_before=each.delays_before,
-                is_in_force=each.is_in_force,
-                is_to_end=each.is_to_end,
-                is_over=each.is_over,
-                is_noted=each.is_noted,
-            )
-            for each in engine._active
-        ],
-        downtimes=[downtime.state for downtime in engine._downtimes],
-        upgrades=[upgrade.state for upgrade in engine._upgrades],
-        held_down=engine.targets.held_down,
-    )
-
-
-def take_over(engine: FaultEngine, state: EngineState) -> None:
-    """Continue with another process's faults in place of the engine's own. Scheduled calls are the stage's task."""
-    engine._ever_planned = every = [
-        _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
-        for place, each in enumerate(state.planned)
-    ]
-    engine._planned = [every[place] for place in state.current]
-    engine._waiting = [every[place] for place in state.waiting]
-    engine._listening = [(every[each.planned], each.senders) for each in state.listening]
-    engine._unplanned = state.unplanned
-    engine.records[:] = [*(planned.record for planned in engine._planned), *state.unplanned]
-    records = [*(planned.record for planned in every), *state.unplanned]
-    engine._active = active = [
-        _taken_over(engine, key, each, records[each.record]) for key, each in enumerate(state.active)
-    ]
-    engine._downtimes, engine._upgrades = [], []
-    for down in state.downtimes:
-        engine._downtime(active[down.key], cast(DownFault, active[down.key].plan)).take_over(down)
-    for upgrade in state.upgrades:
-        engine._upgrade(active[upgrade.key], cast(UpgradeFault, active[upgrade.key].plan)).take_over(upgrade)
-    engine.targets.take_over(state.held_down)
-
-
-def _taken_over(engine: FaultEngine, key: int, state: ActiveState, record: FaultRecord) -> ActiveFault:
-    plan = cast(AnyFault, state.plan)
-    active = ActiveFault(key, state.number, plan, record, state.targets, state.along)
-    active.delays_before = state.delays_before
-    active.is_in_force, active.is_to_end = state.is_in_force, state.is_to_end
-    active.is_over, active.is_noted = state.is_over, state.is_noted
-    if isinstance(plan, LinkFault | ImpairingFault):
-        active.observe = partial(engine._observe, active, plan)
-    return active

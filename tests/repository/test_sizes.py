@@ -22,6 +22,8 @@ WIDE = {
     "HandlerContext": "an actor's view of the chain: one field for each thing that a handler may read or change",
     "Scenario": "a field for each section of a file, and the rules between sections",
     "Ledger": "the books of a chain, one attribute for each of its parts",
+    "LiveStage": "all that a fault may do to a testnet, one method for each, and what another driver goes on with",
+    "FaultEngine": "the life of a fault from its plan to its end, and what another process goes on with",
     "BiddingRound": "the rules and inputs of a block's queries, one field each",
 }
 """Classes with more methods or attributes than others may have, each with its reason."""

@@ -29,8 +29,7 @@ from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
 from cluster.live.driver.hosts import state_of as state_of_hosts
-from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage, call_to_come, note_lost_node
-from cluster.live.driver.live_stage import state_of as state_of_stage
+from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
@@ -372,7 +371,7 @@ class _LiveRun:
             raise TestnetError(f"it died at height {left.height}, and its testnet is gone: {gone}")
         if hosts is None or self._stage is None:
             return None
-        self._stage.inject(call_to_come(self._stage, Together(left.hosts.calls)), UNKNOWN_ORDERS)
+        self._stage.inject(self._stage.call_to_come(Together(left.hosts.calls)), UNKNOWN_ORDERS)
         testnet.take_load_over(left.testnet.load, load_time_s(self._scenario, self._end.is_open))
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
@@ -580,7 +579,7 @@ class _LiveRun:
 
     def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
         if self._stage is not None:
-            note_lost_node(self._stage, hosts, node, reason)
+            self._stage.note_lost_node(hosts, node, reason)
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
@@ -650,7 +649,7 @@ def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> 
         end=run._end.state,
         record=LeftRecord.of(run.record),
         watch=run._watch.state,
-        stage=state_of_stage(stage),
+        stage=stage.state,
         hosts=state_of_hosts(hosts),
         audit=run._audit.state(),
     )

@@ -20,7 +20,6 @@ from random import Random
 from typing import Final, NamedTuple, cast
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults import engine as engines
 from cluster.faults.calls import Call, nothing, what_of
 from cluster.faults.engine import FaultEngine
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
@@ -199,7 +198,7 @@ class LiveStage:
             hosts.link_counts,
             self.later,
             notice,
-            partial(make_call, self),
+            self._make_call,
         )
         self.seen_on_links = self.means.seen_on_links
         self._names = scenario.validators.names
@@ -213,7 +212,7 @@ class LiveStage:
         if left is None:
             self.engine.schedule()
         else:
-            take_over(self, left)
+            self.take_over(left)
 
     # --- called by the driver -----------------------------------------------------------------------------------------
 
@@ -334,7 +333,7 @@ class LiveStage:
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
         what = what_of(then)
-        prepared = nothing if what is None else call_to_come(self, Prepared(what))
+        prepared = nothing if what is None else self.call_to_come(Prepared(what))
         self._hosts.prepare(self._hosts.carrying(indices), located(release), prepared, self.notice)
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
@@ -388,60 +387,68 @@ class LiveStage:
         host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
 
+    # --- from driver to driver ----------------------------------------------------------------------------------------
 
-def state_of(stage: LiveStage) -> LeftStage:
-    """The state that another driver needs to go on. It shares the stage's collections: do not change it.
+    @property
+    def state(self) -> LeftStage:
+        """The state that another driver needs to go on. It shares the stage's collections: do not change it.
 
-    Raises :class:`TypeError` if a scheduled call cannot be serialized.
-    """
-    version, internal, gauss = stage.random.getstate()
-    injection = stage._injection
-    return LeftStage(
-        random=(version, internal, gauss),
-        agenda=stage.agenda.state,
-        means=stage.means.state,
-        injection=LeftInjection(injection.number, {**injection.links}, injection.impairments, {**injection.traps}),
-        pauses=stage._pauses.state,
-        height_performed=stage._height_performed,
-        engine=engines.state_of(stage.engine),
-    )
+        Raises :class:`TypeError` if a scheduled call cannot be serialized.
+        """
+        version, internal, gauss = self.random.getstate()
+        injection = self._injection
+        return LeftStage(
+            random=(version, internal, gauss),
+            agenda=self.agenda.state,
+            means=self.means.state,
+            injection=LeftInjection(injection.number, {**injection.links}, injection.impairments, {**injection.traps}),
+            pauses=self._pauses.state,
+            height_performed=self._height_performed,
+            engine=self.engine.state,
+        )
 
+    def take_over(self, left: LeftStage) -> None:
+        """Go on with another driver's faults, in place of the stage's own."""
+        self.random.setstate(left.random)
+        self.engine.take_over(left.engine)
+        self.agenda.take_over(left.agenda, self.call_to_come)
+        self.means.take_over(left.means)
+        self._pauses.take_over(left.pauses)
+        self._height_performed = left.height_performed
+        links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
+        traps = {
+            index: (number, cast(DiskFullFault | FailedSyncFault, plan))
+            for index, (number, plan) in left.injection.traps.items()
+        }
+        self._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
 
-def take_over(stage: LiveStage, left: LeftStage) -> None:
-    """Go on with another driver's faults, in place of the stage's own."""
-    stage.random.setstate(left.random)
-    engines.take_over(stage.engine, left.engine)
-    stage.agenda.take_over(left.agenda, partial(call_to_come, stage))
-    stage.means.take_over(left.means)
-    stage._pauses.take_over(left.pauses)
-    stage._height_performed = left.height_performed
-    links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
-    traps = {
-        index: (number, cast(DiskFullFault | FailedSyncFault, plan))
-        for index, (number, plan) in left.injection.traps.items()
-    }
-    stage._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
+    def call_to_come(self, what: LiveCall | None) -> Then:
+        """A scheduled call, from plain data."""
+        return nothing if what is None else Call(self._make_call, what)
 
+    def _make_call(self, what: LiveCall) -> None:
+        """Make a scheduled call."""
+        match what:
+            case Prepared(then):
+                self.later(0, "prepared", self.call_to_come(then))
+            case TakePlace():
+                self._hosts.take_place(what)
+            case Together(calls):
+                for each in calls:
+                    self._make_call(each)
+            case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
+                self.means.perform(what)
+            case _:
+                self.engine.perform(what)
 
-def call_to_come(stage: LiveStage, what: LiveCall | None) -> Then:
-    """A scheduled call, from plain data."""
-    return nothing if what is None else Call(partial(make_call, stage), what)
-
-
-def make_call(stage: LiveStage, what: LiveCall) -> None:
-    """Make a scheduled call."""
-    match what:
-        case Prepared(then):
-            stage.later(0, "prepared", call_to_come(stage, then))
-        case TakePlace():
-            stage._hosts.take_place(what)
-        case Together(calls):
-            for each in calls:
-                make_call(stage, each)
-        case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
-            stage.means.perform(what)
-        case _:
-            stage.engine.perform(what)
+    def note_lost_node(self, hosts: Sequence[Host], node: str, reason: str) -> None:
+        """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once the fault ends."""
+        engine = self.engine
+        indices = [index for host in hosts for index in host.carried_at(self.height)]
+        if indices:
+            engine.on_loss(indices, f"node {node}", reason)
+        for host in hosts:
+            host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
 
 
 def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
@@ -449,16 +456,6 @@ def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
     host = hosts.all[number]
     if host.is_placed:
         hosts.nodes.lose(host.place, reason)
-
-
-def note_lost_node(stage: LiveStage, hosts: Sequence[Host], node: str, reason: str) -> None:
-    """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once the fault ends."""
-    engine = stage.engine
-    indices = [index for host in hosts for index in host.carried_at(stage.height)]
-    if indices:
-        engine.on_loss(indices, f"node {node}", reason)
-    for host in hosts:
-        host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
 
 
 def located(release: Release) -> Release:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
 
-from cluster.live.driver.live_stage import LiveStage, note_lost_node
+from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
@@ -91,7 +90,7 @@ class Run:
             lambda index, url: None,
             Leftovers(api, lambda text: None),
         )
-        self.hosts.on_lost = partial(note_lost_node, self.stage)
+        self.hosts.on_lost = self.stage.note_lost_node
 
     def reach(self, height: int, after_ms: float = 0.0) -> None:
         self.height, self.now_ms = height, self.now_ms + after_ms

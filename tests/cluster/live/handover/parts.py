@@ -18,7 +18,7 @@ from cluster.faults.calls import Call
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.driver import RunEnd
-from cluster.live.driver.live_stage import LiveStage, state_of
+from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
@@ -92,7 +92,7 @@ def left_run() -> LeftRun:
         end=end.state,
         record=LeftRecord.of(record),
         watch=ChainWatch(record, 0.0).state,
-        stage=state_of(stage),
+        stage=stage.state,
         hosts=LeftHosts([Host(each, Place("", ""), [each], {}).left for each in range(4)], [], [], set()),
         audit=LiveAudit(record).state(),
     )

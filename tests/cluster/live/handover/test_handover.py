@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.live.driver.live_stage import LiveStage, state_of
+from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
@@ -109,7 +109,7 @@ def test_faults_go_on_with_another_driver() -> None:
     assert old.hosts.killed == [1]
 
     new.hosts.all[:] = [Host.of(written_and_read(host.left)) for host in old.hosts.all]
-    again = new.begin(written_and_read(state_of(stage)))
+    again = new.begin(written_and_read(stage.state))
     assert new.hosts.all[1].is_held_down and new.hosts.all[1].phase is Phase.DOWN
     again.inject(lambda: None, 1_000)
     (sent,) = new.hosts.injections

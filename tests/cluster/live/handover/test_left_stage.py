@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.disks import PLANNED_FAILURE
-from cluster.faults import engine
 from cluster.faults.calls import (
     Begin,
     End,
@@ -30,11 +29,12 @@ from cluster.faults.calls import (
     what_of,
 )
 from cluster.faults.downtime import Downtime
+from cluster.faults.engine import FaultEngine
 from cluster.faults.link_faults import Seen
 from cluster.faults.targets import Targets
 from cluster.faults.upgrade import RollingUpgrade
 from cluster.live.driver.hosts import Hosts as RealHosts
-from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses, call_to_come, note_lost_node, state_of
+from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import calls
 from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
@@ -137,13 +137,13 @@ class Run(Faulty):
 
     def hand_over(self) -> None:
         """Nothing that the stage knows is different afterwards, and records are no copies of each other."""
-        before, left = inside(self.stage, OUTSIDE), written_and_read(state_of(self.stage))
+        before, left = inside(self.stage, OUTSIDE), written_and_read(self.stage.state)
         waiting = Together([what for then in self.hosts.orders if (what := what_of(then)) is not None])
         again = self.begin(left)
-        self.hosts.orders = [call_to_come(again, what) for what in written_and_read(waiting).calls]
+        self.hosts.orders = [again.call_to_come(what) for what in written_and_read(waiting).calls]
         if inside(again, OUTSIDE) != before:
             raise ForgottenError
-        assert state_of(again) == left
+        assert again.state == left
         for active in again.engine._active:
             assert any(active.record is record for record in again.engine.records)
         self.stage = again
@@ -165,7 +165,7 @@ class Run(Faulty):
             for sender in range(3):
                 self.stage.engine.on_vote(sender, 9, VoteKind.NOTARIZE)
         if number == 20:
-            note_lost_node(self.stage, [self.hosts.all[2]], "n2", "its machine burned")
+            self.stage.note_lost_node([self.hosts.all[2]], "n2", "its machine burned")
         if self._goes_on:
             self.hand_over()
 
@@ -177,7 +177,7 @@ def test_a_run_that_is_taken_over_after_each_step_is_the_same_as_one_that_is_not
         one.step(number)
         other.step(number)
         assert inside(one.stage, OUTSIDE) == inside(other.stage, OUTSIDE), f"step {number}"
-        seen |= {type(each.what).__name__ for each in state_of(other.stage).agenda.due}
+        seen |= {type(each.what).__name__ for each in other.stage.state.agenda.due}
     assert one.lines == other.lines
     assert inside(one.hosts.injections) == inside(other.hosts.injections)
     assert all(record.begun_ms is not None for record in one.stage.engine.records[:-2]), "every kind of fault was there"
@@ -198,7 +198,7 @@ def go(run: Run) -> None:
         (Downtime, "_failures", {}),
         (Downtime, "is_back", False),
         (RollingUpgrade, "_left", []),
-        (engine, "_listening", []),
+        (FaultEngine, "_listening", []),
         (Targets, "_held_down", Counter()),
         (Agenda, "_began_ms", -1.0),
         (Pauses, "_seen", {}),
@@ -235,7 +235,7 @@ def test_a_fault_that_is_added_later_and_one_that_is_withdrawn_are_known_to_the_
 
 
 def test_what_waits_for_what_it_does_not_have_is_refused() -> None:
-    left = state_of(Run(goes_on=False).stage)
+    left = Run(goes_on=False).stage.state
     for change in ({"waiting": [15]}, {"current": [-1]}):
         with pytest.raises(ValueError, match="is not one of 15"):
             msgspec.structs.replace(left.engine, **change)
@@ -297,9 +297,9 @@ def test_a_host_gets_its_other_code_from_another_driver() -> None:
     run = Faulty()
     run.hosts = hosts
     stage = run.begin()
-    call_to_come(stage, written_and_read(Together([TakePlace(2), Prepared(End(0))])))()
+    stage.call_to_come(written_and_read(Together([TakePlace(2), Prepared(End(0))])))()
     assert taken == [2]
-    (due,) = [each for each in state_of(stage).agenda.due if each.what == End(0)]
+    (due,) = [each for each in stage.state.agenda.due if each.what == End(0)]
     assert due.at_ms == 0.0
     assert RealHosts.take_place.__name__ == "take_place"
 
