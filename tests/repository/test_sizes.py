@@ -24,6 +24,7 @@ WIDE = {
     "Ledger": "the books of a chain, one attribute for each of its parts",
     "LiveStage": "all that a fault may do to a testnet, one method for each, and what another driver goes on with",
     "FaultEngine": "the life of a fault from its plan to its end, and what another process goes on with",
+    "Hosts": "all that the driver asks of hosts: processes, signals, questions, and what another driver goes on with",
     "BiddingRound": "the rules and inputs of a block's queries, one field each",
 }
 """Classes with more methods or attributes than others may have, each with its reason."""

@@ -27,8 +27,7 @@ from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
-from cluster.live.driver.hosts import state_of as state_of_hosts
+from cluster.live.driver.hosts import Hosts, allow_pruning
 from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
@@ -431,7 +430,7 @@ class _LiveRun:
             is_end = self._end.height is not None and self._watch.height >= self._end.height
             self._testnet.watch_load(self._watch.height if is_end else None)
             if self._handover is not None:
-                mark = (stage.agenda.mark, self._end.height, actors_so_far(hosts))
+                mark = (stage.agenda.mark, self._end.height, hosts.actors_so_far)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _must_stop(self, hosts: Hosts) -> bool:
@@ -650,7 +649,7 @@ def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> 
         record=LeftRecord.of(run.record),
         watch=run._watch.state,
         stage=stage.state,
-        hosts=state_of_hosts(hosts),
+        hosts=hosts.state,
         audit=run._audit.state(),
     )
 

@@ -366,6 +366,17 @@ class Hosts:
             if host.is_running:
                 host.actor.set_peers.remote(peers)
 
+    @property
+    def state(self) -> LeftHosts:
+        """The state that another driver needs. That driver repeats the questions without an answer."""
+        calls = [what for then in self._orders.calls if (what := what_of(then)) is not None]
+        return LeftHosts([host.left for host in self.all], sorted(self._compiled), calls, set(self.nodes.lost))
+
+    @property
+    def actors_so_far(self) -> int:
+        """Changes once a host has another actor, which another driver must know before validators start there."""
+        return sum(host.processes.actors for host in self.all)
+
     def _signals_for(self, host: Host) -> ProcessSignals | RemoteProcessSignals:
         if host.place not in self._signals:
             self._signals[host.place] = self._session.signals(host.place)
@@ -494,14 +505,3 @@ def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
         carried = {index: heights[index] for index in host.validators if index in heights}
         if carried and host.phase is Phase.UP and not host.is_paused:
             host.actor.allow_pruning.remote(carried)
-
-
-def state_of(hosts: Hosts) -> LeftHosts:
-    """The state that another driver needs. That driver repeats the questions without an answer."""
-    calls = [what for then in hosts._orders.calls if (what := what_of(then)) is not None]
-    return LeftHosts([host.left for host in hosts.all], sorted(hosts._compiled), calls, set(hosts.nodes.lost))
-
-
-def actors_so_far(hosts: Hosts) -> int:
-    """Changes once a host has another actor, which another driver must know before validators start there."""
-    return sum(host.processes.actors for host in hosts.all)

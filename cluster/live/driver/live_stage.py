@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, cast
@@ -194,7 +193,7 @@ class LiveStage:
         self.means = Means(
             scenario,
             leftovers or Leftovers(None, notice),
-            partial(lose_node_of, hosts),
+            self._lose_node,
             hosts.link_counts,
             self.later,
             notice,
@@ -368,6 +367,12 @@ class LiveStage:
             if (last := host.processes.last) is not None
         ]
 
+    def _lose_node(self, number: int, reason: str) -> None:
+        """The Ray node of a host is about to end: its hosts are taken off it."""
+        host = self._hosts.all[number]
+        if host.is_placed:
+            self._hosts.nodes.lose(host.place, reason)
+
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
@@ -449,13 +454,6 @@ class LiveStage:
             engine.on_loss(indices, f"node {node}", reason)
         for host in hosts:
             host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
-
-
-def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
-    """The Ray node of a host is about to end: its hosts are taken off it."""
-    host = hosts.all[number]
-    if host.is_placed:
-        hosts.nodes.lose(host.place, reason)
 
 
 def located(release: Release) -> Release:

@@ -18,7 +18,6 @@ from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch, JoinWatch
 from cluster.live.driver.driver import RunEnd, _LiveRun
-from cluster.live.driver.hosts import state_of
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, HostReports, Phase, ProcessHistory
 from cluster.live.handover import checkpoint
@@ -444,7 +443,7 @@ def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> 
     assert hosts is not None and run._stage is not None
     hosts.all[0].actor = SimpleNamespace(stop=SimpleNamespace(remote=lambda: "to come"))
     hosts.replace(hosts.all[0], Release("3"))
-    left = written_and_read(state_of(hosts))
+    left = written_and_read(hosts.state)
     assert left.calls == [TakePlace(0)]
     found = {host.actor_name: "its actor" for host in hosts.all}
     session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
