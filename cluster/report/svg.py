@@ -337,8 +337,7 @@ class _Drawing:
         for band in self.bands:
             start, end = self._clamped(band)
             kind, fill = ("stall", "") if band.is_stall else ("band", f' fill="url(#{ident}-hatch)"')
-            place = f'x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}" height="{bottom - top:.1f}"'
-            parts.append(f'<rect class="{kind}" {place}{fill}/>')
+            parts.append(rectangle(kind, start, top, max(2.0, end - start), bottom - top, more=fill))
             parts.append(line("band-edge", start, top, start, bottom))
             parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
         parts += self._strip()
@@ -555,6 +554,18 @@ def _hatch(ident: str) -> str:
 def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
     """A line with a class of the page's style."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_dashes(dash)}/>'
+
+
+def circle(kind: str, x: float, y: float, radius: float) -> str:
+    """A circle with a class of the page's style."""
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
+
+
+def rectangle(kind: str, x: float, y: float, width: float, height: float, corner: float = 0.0, more: str = "") -> str:
+    """A rectangle with a class of the page's style, and ``more`` attributes."""
+    rounded = f' rx="{corner:.1f}"' if corner else ""
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect class="{kind}" {place}{rounded}{more}/>'
 
 
 def _dashes(dash: str) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from cluster.common.wording import counted
 from cluster.report.page import render_page
-from cluster.report.svg import line, number
+from cluster.report.svg import circle, line, number
 from cluster.tools.compare.comparison import Change, Comparison
 from cluster.tools.console.output import plain_table
 
@@ -123,7 +123,7 @@ def _drawing(change: Change, scale: float) -> str:
         f'<svg class="interval" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{words}">'
         f"{line('axis', WIDTH / 2, 2, WIDTH / 2, HEIGHT - 2)}"
         f"{line(f'line {kind}', across(interval[0]), middle, across(interval[1]), middle)}"
-        f'<circle class="{kind}" cx="{across(share):.1f}" cy="{middle:g}" r="4"/></svg>'
+        f"{circle(kind, across(share), middle, 4)}</svg>"
     )
 
 

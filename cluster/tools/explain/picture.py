@@ -14,6 +14,7 @@ from itertools import combinations
 from math import cos, pi, sin
 from typing import Final
 
+from cluster.report.svg import CHARACTER_PIXELS, Point, circle, line, rectangle, text
 from cluster.scenario import Scenario
 from cluster.scenario.sections.links import AnyTopology, StarTopology
 from cluster.scenario.topology.network import Network
@@ -26,11 +27,7 @@ MAX_LABELLED_LINES: Final = 24
 MAX_NAMED_NODES: Final = 24
 """With more validators, only numbers are drawn."""
 MAX_FULL_MESH: Final = 16
-CHARACTER_PIXELS: Final = 7.0
-"""Approximate width of a character, used to keep names within the frame."""
 EDGE_PIXELS: Final = 4.0
-
-Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ svg.network .ground{fill:var(--ground)}
 svg.network .area{opacity:1;fill:var(--area);stroke:var(--line);stroke-dasharray:2 4}
 svg.network .link{stroke:var(--line);stroke-width:1.3;fill:none} svg.network .many{stroke-width:3}
 svg.network .node{fill:var(--node)} svg.network .special{stroke:var(--rim);stroke-width:3;stroke-dasharray:4 3}
-svg.network text{fill:var(--ink);text-anchor:middle} svg.network text.within{fill:var(--quiet);font-size:11px}
+svg.network text{fill:var(--ink)} svg.network text.within{fill:var(--quiet);font-size:11px}
 svg.network text.number{fill:var(--ground);font-weight:600;font-size:11px} svg.network text.region{font-weight:600}
 svg.network text.label,svg.network text.region{paint-order:stroke;stroke:var(--ground);stroke-width:4px}
 svg.network text.label{font-size:11px}
@@ -116,7 +113,7 @@ def picture(scenario: Scenario, frame: Frame = WIDE) -> str:
     areas = _areas(network, frame)
     places = _places(network, scenario.links.topology, areas, frame)
     parts = [
-        f'<rect class="ground" width="{frame.width:g}" height="{frame.height:g}" rx="10"/>',
+        rectangle("ground", 0, 0, frame.width, frame.height, corner=10),
         *_draw_areas(areas),
         *_draw_links(network, areas, places),
         *_name_areas(areas, frame),
@@ -197,8 +194,7 @@ def _circle(count: int, centre: Point, width: float, height: float) -> list[Poin
 
 def _draw_areas(areas: Sequence[_Area]) -> Iterator[str]:
     for area in areas:
-        (x, y) = area.centre
-        yield f'<circle class="area" cx="{x:.1f}" cy="{y:.1f}" r="{area.radius:.1f}"/>'
+        yield circle("area", *area.centre, area.radius)
 
 
 def _name_areas(areas: Sequence[_Area], frame: Frame) -> Iterator[str]:
@@ -207,7 +203,7 @@ def _name_areas(areas: Sequence[_Area], frame: Frame) -> Iterator[str]:
         (x, y), below = area.centre, area.centre[1] > frame.height / 2
         at = y + area.radius + 17 if below else y - area.radius - 7
         name, across = frame.fitted(area.name or "no region", x + frame.outwards * (x - frame.middle[0]))
-        yield f'<text class="region" x="{across:.1f}" y="{at:.1f}">{escape(name)}</text>'
+        yield text(name, across, at, "region", "middle")
 
 
 def _draws_single_links(network: Network) -> bool:
@@ -236,8 +232,8 @@ def _draw_region_links(apart: Table, areas: Sequence[_Area]) -> Iterator[str]:
         yield from _line("link many", _rim(here, there.centre), _rim(there, here.centre), label)
     for number, area in enumerate(areas):
         if len(area.members) > 1:
-            (x, y), within = area.centre, escape(apart.rows[number][1 + number])
-            yield f'<text class="within" x="{x:.1f}" y="{y + 4:.1f}">{within} ms</text>'
+            x, y = area.centre
+            yield text(f"{apart.rows[number][1 + number]} ms", x, y + 4, "within", "middle")
 
 
 def _rim(area: _Area, towards: Point) -> Point:
@@ -248,11 +244,11 @@ def _rim(area: _Area, towards: Point) -> Point:
 
 def _line(kind: str, start: Point, end: Point, label: str) -> Iterator[str]:
     (x1, y1), (x2, y2) = start, end
-    yield f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    yield line(kind, x1, y1, x2, y2)
     if label:
         # not in the middle, where lines cross
         x, y = x1 + 0.42 * (x2 - x1), y1 + 0.42 * (y2 - y1)
-        yield f'<text class="label" x="{x:.1f}" y="{y + 4:.1f}">{escape(label)}</text>'
+        yield text(label, x, y + 4, "label", "middle")
 
 
 def _draw_nodes(scenario: Scenario, places: Sequence[Point], frame: Frame) -> Iterator[str]:
@@ -263,10 +259,10 @@ def _draw_nodes(scenario: Scenario, places: Sequence[Point], frame: Frame) -> It
         special = list(own_settings(scenario.validators.node(index)))
         words = escape("; ".join([name, *special]))
         kind = "node special" if special else "node"
-        yield f'<g><title>{words}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
+        yield f"<g><title>{words}</title>{circle(kind, x, y, radius)}"
         if len(names) <= MAX_NAMED_NODES:
-            yield f'<text class="number" x="{x:.1f}" y="{y + 4:.1f}">{index}</text>'
+            yield text(str(index), x, y + 4, "number", "middle")
             if is_named and name != f"validator-{index}":
                 short, across = frame.fitted(name, x)
-                yield f'<text class="label" x="{across:.1f}" y="{y + radius + 14:.1f}">{escape(short)}</text>'
+                yield text(short, across, y + radius + 14, "label", "middle")
         yield "</g>"
