@@ -16,7 +16,7 @@ from cluster.scenario import Scenario
 from cluster.tools.explain.distances import distances
 from cluster.tools.explain.outline import outline
 from cluster.tools.explain.outline_output import render_outline
-from cluster.tools.explain.picture import CHARACTER_PIXELS, NARROW, WIDE, caption, picture
+from cluster.tools.explain.picture import NARROW, WIDE, caption, picture
 from tests.cluster.browser import PHONE, chromium, needs_chromium
 from tests.hangs import HANGS_AFTER_S
 
