@@ -59,9 +59,9 @@ WRONG_PLAN: Final = 2
 SIGNING_FAILED: Final = 3
 """Exit code if a signing process has ended."""
 LOOK_S: Final = 0.05
-"""Interval, in seconds, of checks whether the endpoints are known."""
+"""Interval of the polls while the load starts, in seconds."""
 MOVED_S: Final = 1.0
-"""Interval, in seconds, of checks whether a validator has another endpoint."""
+"""Interval of the polls for the current endpoint of a validator, in seconds."""
 REFRESH_S: Final = 0.5
 """Maximum age, in seconds, of a user's data about the chain."""
 AHEAD_S: Final = 0.05

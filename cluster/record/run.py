@@ -534,7 +534,7 @@ class RunRecord:
 
     @property
     def view_change_ms(self) -> int:
-        """The time to give up a view, by the slowest of the settings that applied."""
+        """Time from the start of a view that fails to the next proposal, by the slowest settings that applied."""
         sections = [scenario.consensus for scenario in (*self.former, self.scenario)]
         return max(section.view_change_ms for section in sections)
 

@@ -106,7 +106,7 @@ def disks(books: Books) -> dict[str, Any]:
 
 
 def _disk_facts(books: Books) -> list[tuple[str, str]]:
-    """The bound of each part, and the largest use of it by a validator."""
+    """A row for each part of the disk: the largest use by a validator, and the bound."""
     found, facts = disks(books), []
     for part in DISK_PARTS if found["used"] else ():
         used = max(parts.get(part, 0) for parts in found["used"].values())

@@ -17,7 +17,7 @@ class Meter:
         self.cells_used = 0
 
     def charge(self, cycles: int, cells: int = 0) -> None:
-        """Charge a call. Lack of cycles uses up the whole limit; lack of cells leaves the cycles charged."""
+        """Charge a call. :class:`OutOfCycles` uses up the limit; :class:`OutOfCells` leaves the cycles charged."""
         if self.cycles_used + cycles > self.cycles_limit:
             self.cycles_used = self.cycles_limit
             raise OutOfCycles

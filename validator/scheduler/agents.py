@@ -21,7 +21,7 @@ class Party(NamedTuple):
 
     actor: Address
     named: Address = OWN
-    """The contract that the timers themselves name."""
+    """The contract that the timers name as their agent; :data:`OWN` if they name none."""
 
 
 def party_of(timer: Timer) -> Party:

@@ -23,7 +23,7 @@ class Supplies:
         self.max_fees: dict[int, int] = {}
         """The supplied max fee, by the height of the supply."""
         self.standing: dict[int, int] = {}
-        """Number of live rows with each supply, by its height."""
+        """Number of live rows that have a supply, by the height of the supply."""
         self.first_height = genesis.parameters.activation_height + 1
         """The first block that prices timers."""
 

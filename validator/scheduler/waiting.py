@@ -91,7 +91,7 @@ class WaitingPool:
         self._stale.add(position // CHUNK)
 
     def supply(self, first: int, max_fee: int, answered: npt.NDArray[np.bool_]) -> int:
-        """Set the default agent's ``max_fee`` in the live rows from ``first`` on whose own is open.
+        """Set the default agent's ``max_fee`` in the live rows that have none, from position ``first`` on.
 
         Rows whose agent has answered with one (``answered``, by party number) are left out. Returns the number of rows.
         """

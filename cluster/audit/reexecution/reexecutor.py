@@ -26,7 +26,7 @@ from validator.transition.trace import BlockTrace
 NOTEWORTHY_S: Final = 0.25
 """Processor time of a block above which it is compared with a full block's."""
 STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
-"""For executing the chain in memory, and reading it once."""
+"""Storage settings for a chain that is executed in memory and read once."""
 
 
 @dataclass(frozen=True, slots=True)

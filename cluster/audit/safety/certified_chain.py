@@ -108,7 +108,7 @@ class CertifiedChain:
         return certificate in self._seen or self._is_signed(certificate)
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
-        """Enter a certificate that a validator accepts."""
+        """Enter a certificate that a validator accepts, and compare it with the earlier ones."""
         if certificate.view <= self._forgotten or certificate in self._seen:
             return
         self._seen[certificate] = None

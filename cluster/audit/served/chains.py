@@ -188,7 +188,7 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord
 
 
 def is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
-    """Whether a validator's blocks are those of the chain at the same heights, and none is beyond it."""
+    """Whether each of a validator's blocks is the chain's block at that height."""
     mine, same = validator.blocks, chain[validator.first_height - 1 : validator.tip]
     return len(mine) == len(same) and all(
         mine[place].block == same[place].block and mine[place].receipts == same[place].receipts

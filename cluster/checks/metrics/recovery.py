@@ -75,7 +75,7 @@ def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
 
 
 def longest_view_change_ms(books: Books) -> int:
-    """The time to give up a view, with timeouts as long as they can have become."""
+    """Time from the start of a view that fails to the next proposal, with timeouts as long as they can have become."""
     return books.record.view_change_ms * longest_timeouts(books)
 
 

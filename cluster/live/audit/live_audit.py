@@ -98,7 +98,7 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 
 
 class _Findings:
-    """Violations: all are counted, :data:`MAX_TOLD` kept in words, and :data:`MAX_SEEN` per check in a record."""
+    """Violations. All are counted. The texts of :data:`MAX_TOLD` are kept, and :data:`MAX_SEEN` a check are recorded."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record

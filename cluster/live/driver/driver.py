@@ -215,7 +215,7 @@ class _LiveRun:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
         self.on_sample, self.on_notice = observer.on_sample, observer.on_notice
         self._scenario = scenario
-        """The scenario without the end that a request may have set."""
+        """The scenario with the faults that were added, and without the end that a stop request sets."""
         self._folder = folder
         self._interrupts = interrupts
         self._clock = RunClock()

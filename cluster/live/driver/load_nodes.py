@@ -95,7 +95,7 @@ class LoadNodes:
     """The load of a run, on several nodes. To the driver it is like a :class:`LoadProcess`."""
 
     process: Process | None = None
-    """``None``: the driver itself runs no process of the load."""
+    """The driver's own load process: always ``None``, since workers on the nodes run the load."""
     reason = ""
     """As in :class:`LoadProcess`; empty, since the nodes report only at the end."""
 

@@ -116,19 +116,19 @@ class ProcessHistory:
         return None if self._is_death_noted else self.last
 
     def end(self) -> None:
-        """The current process is gone, or about to be."""
+        """Make the current process the last one: it is gone, or about to be."""
         if self.current is not None:
             self.last, self._is_death_noted = self.current, False
         self.current = self.successor = None
 
     def note_death(self) -> None:
-        """The last process is gone for certain."""
+        """Count the death of the last process, which is certain."""
         if not self._is_death_noted:
             self._is_death_noted = True
             self.deaths += 1
 
     def revive(self) -> None:
-        """The last process had not died; it only did not answer."""
+        """Make the last process the current one again: it had not died, it only did not answer."""
         self.current, self.last, self._is_death_noted = self.last, None, True
 
 

@@ -75,7 +75,7 @@ class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reading: str
     """The driver's reading of the machine's clock (:mod:`cluster.live.processes.steady_clock`)."""
     machine: str
-    """The driver's machine."""
+    """The hostname of the driver's machine."""
 
     def __post_init__(self) -> None:
         float(self.reading.rpartition(" ")[2])  # a ValueError refuses it

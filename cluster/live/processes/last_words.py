@@ -1,7 +1,7 @@
 """The reason why a host ended itself, left to its successor in a preallocated file.
 
-The file has its full size from the host's first start on, and the words overwrite its content: a full disk has no room
-for another file, nor for a longer one, and then exactly that is the reason to report.
+The file has its full size from the host's first start on, and the words overwrite its content. A full disk has no room
+for another or a longer file, and may itself be the reason to report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prometheus' text format: writes it, and merges the pages of many validators."""
+"""Writes Prometheus' text format, and merges the pages of many validators."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class JudgesOtherwise(MutatedEngine):
 
 
 class _JudgesCarelessly(JudgesOtherwise):
-    """An engine that accepts certificates that hold among the validators returned by ``careless``."""
+    """An engine that also accepts certificates that are valid for the validator set from ``careless``."""
 
     careless: Careless
 

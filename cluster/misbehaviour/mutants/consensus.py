@@ -270,7 +270,7 @@ class ReleasesAll(MutatedEngine):
 
 @MUTANTS.engine("keeps-certificates", Detection("long", ALL), "safety", "bounded")
 class KeepsCertificates(MutatedEngine):
-    """certificates of views that are long final are never let go"""
+    """certificates of views that are long final are never pruned"""
 
     def _prune(self) -> None:
         before = {kind: dict(held) for kind, held in self.certificates.by_kind.items()}

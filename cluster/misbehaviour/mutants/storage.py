@@ -62,7 +62,7 @@ def _unsynced_meta(counter: RunCounter) -> Parts:
 
 @MUTANTS.part("archive-not-synced", Detection("restarts", ALL, seeds=8), "no_problems")
 class NotSynced(Mutated, BlockArchive):
-    """a final block is not durable before its state is"""
+    """a final block is archived without a sync"""
 
     def _write(self, name: str, record: bytes) -> None:
         self.counter.ran()

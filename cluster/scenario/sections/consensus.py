@@ -32,7 +32,7 @@ class ConsensusSection(Section):
 
     @property
     def view_change_ms(self) -> int:
-        """The maximum time to give up a view that fails."""
+        """The maximum time from the start of a view that fails to the proposal of the next view."""
         return self.advance_timeout_ms + self.block_interval_ms
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ class Timeouts(NamedTuple):
 
 @dataclass(slots=True)
 class _Ticks:
-    """The expirations of one validator's rebroadcast timer, since its start."""
+    """The expirations of a validator's rebroadcast timer since the validator's start."""
 
     now: int = 0
     """Ticks in this view."""

@@ -56,7 +56,7 @@ class _Memory:
     entered: View = GENESIS_VIEW
     """The last view that it entered before it lost a disk."""
     abstains_through: View = GENESIS_VIEW
-    """The view up to which it must not vote."""
+    """The last view in which the validator must not vote."""
 
     def learn(self, record: Record) -> None:
         """A record other than a vote is durable."""

@@ -149,10 +149,10 @@ def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | Non
 
 
 def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
-    """The fields in which the groups' scenarios of the same name differ.
+    """The fields that differ between the groups' scenario files of the first name whose files differ.
 
-    Empty if the files have the same meaning, or if the groups' sets of names differ; ``None`` if that is unknown. The
-    first name whose files differ counts. If a group has several files of that name, the most frequent one counts.
+    Empty if the files have the same meaning, or if the groups' sets of names differ; ``None`` if the fields are
+    unknown. If a group has several files of that name, the most frequent one counts.
     """
     if set(first.of("scenario")) != set(second.of("scenario")):
         return []

@@ -134,7 +134,7 @@ class CatchUp:
             )
 
     def _take_if_proved(self, response: messages.FinalBlocksResponse) -> bool:
-        """Hold blocks that are linked to each other if a finalization proves the last one; else ``False``."""
+        """Hold a response's blocks if its links and its finalization prove them. Returns whether they do."""
         if not 1 <= len(response.bodies) <= messages.MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
             return False
         blocks = [decode_block(body) for body in response.bodies]

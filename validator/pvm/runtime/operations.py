@@ -110,7 +110,7 @@ def shrink(values: dict[Value, Value]) -> None:
 
 
 def is_narrow(text: Value) -> bool:
-    """Whether each character counts once when it is copied: true for bytes and ASCII texts."""
+    """Whether each character of a copy has weight 1: true for bytes and ASCII texts."""
     return text.__class__ is bytes or text.isascii()
 
 

@@ -115,7 +115,7 @@ def _root_of_first_twig(manifest: Manifest, chunk: bytes) -> bytes:
 
 
 def _with_another_amount(manifest: Manifest, chunk: bytes) -> bytes | None:
-    """The chunk with another balance in an account of its first twig; ``None`` if that has none."""
+    """The chunk with another balance in an account of its first twig; ``None`` if the twig has no account."""
     _, entries = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     for _, encoded in sorted(entries.items()):
         if decode_entry(encoded).key[:1] == ACCOUNT:

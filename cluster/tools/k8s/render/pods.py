@@ -18,7 +18,7 @@ TMP: Final = "tmp"
 RUNS: Final = "runs"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_LIFETIME_S: Final = 3_607
-"""Seconds; the lifetime of tokens that Kubernetes mounts by default."""
+"""Lifetime of the mounted token, in seconds: Kubernetes' default."""
 
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cluster.report.svg import CHARACTER_PIXELS
 from cluster.scenario import Scenario
 from cluster.tools.explain.distances import distances
 from cluster.tools.explain.outline import outline
