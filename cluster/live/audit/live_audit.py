@@ -98,7 +98,7 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 
 
 class _Findings:
-    """Violations. All are counted. The texts of :data:`MAX_TOLD` are kept, and :data:`MAX_SEEN` a check are recorded."""
+    """Violations. All are counted. The texts of :data:`MAX_TOLD` are kept; the record has :data:`MAX_SEEN` a check."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
