@@ -825,7 +825,7 @@ def test_the_command_line_takes_every_command(name: str) -> None:
         if each["kind"] == "RayJob":
             program, *words = shlex.split(each["spec"]["entrypoint"])
             assert program == "stampede"
-            assert callable(cli._parser().parse_args(words).command)
+            assert callable(cli._parser().parse_args(words).make)
 
 
 def test_nothing_is_repeated_and_clusters_go_when_their_jobs_end() -> None:
