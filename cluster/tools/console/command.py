@@ -13,13 +13,12 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 ADD: Final = "add"
 """Key of a field's metadata: the function that adds the field to a parser."""
+NAME: Final = "name"
+"""Key of the metadata of an option whose name differs from its field's."""
 IS_ARGUMENT: Final = "is_argument"
 """Key of the metadata of a positional argument."""
 OPTIONAL: Final = "?"
 SEVERAL: Final = "+"
-
-Adder: TypeAlias = Callable[[argparse.ArgumentParser, str], object]
-"""Adds the field of this name to a parser."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +44,12 @@ class Command:
         for name in dict.fromkeys([*arguments, *(name for name in own_first if name in named)]):
             named[name].metadata[ADD](parser, name)
         parser.set_defaults(make=cls.of_options)
+
+    @classmethod
+    def option_name(cls, field_name: str) -> str:
+        """The option of a field, such as ``--interval-ms``."""
+        (metadata,) = [each.metadata for each in fields(cls) if each.name == field_name]
+        return _option_name(field_name, metadata.get(NAME))
 
     @classmethod
     def of_options(cls, options: argparse.Namespace, **more: Any) -> Command:
@@ -90,6 +95,10 @@ def add_commands(subparsers: argparse._SubParsersAction[Any], commands: Commands
             each.add_to(parser)
 
 
+def _option_name(field_name: str, name: str | None = None) -> str:
+    return name or f"--{field_name.replace('_', '-')}"
+
+
 def option(
     text: str,
     metavar: str | None = None,
@@ -115,16 +124,16 @@ def option(
     given |= more
 
     def add(parser: argparse.ArgumentParser, field_name: str) -> None:
-        parser.add_argument(name or f"--{field_name.replace('_', '-')}", dest=field_name, **given)
+        parser.add_argument(_option_name(field_name, name), dest=field_name, **given)
 
-    return field(metadata={ADD: add})
+    return field(metadata={ADD: add, NAME: name})
 
 
 def flag(text: str) -> Any:
     """A field that is true if its option is given."""
 
     def add(parser: argparse.ArgumentParser, name: str) -> None:
-        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+        parser.add_argument(_option_name(name), action="store_true", help=text)
 
     return field(metadata={ADD: add})
 

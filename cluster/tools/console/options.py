@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
-from cluster.live.web.addresses import LOOPBACK, listening_address
-from cluster.tools.console.command import ADD, Command, flag, option
+from cluster.live.web.addresses import LOOPBACK, MAX_PORT, listening_address
+from cluster.tools.console.command import ADD, NAME, Command, flag, option
 
 if TYPE_CHECKING:
+    from cluster.record.run import Backend
     from cluster.scenario.overrides import Change
 
 UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -54,6 +55,37 @@ def parse_address(text: str) -> str:
         return listening_address(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+parse_port: Final = whole_number("port", 1, MAX_PORT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOption(Command):
+    """``--backend``: where a scenario runs."""
+
+    backend: Backend = option(
+        "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedOption(Command):
+    """``--seed`` of a scenario's run."""
+
+    seed: int | None = option("use this seed instead of the scenario's", "N", parse_seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DurationOption(Command):
+    """``--for``: how long the load of a run lasts."""
+
+    duration_s: int | None = option(
+        "stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
+        "DURATION",
+        parse_duration,
+        name="--for",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +133,7 @@ def _add_changes(command: argparse.ArgumentParser, name: str) -> None:
 class ChangeOptions(Command):
     """``--set`` and ``--unset``; ``changes`` has both, in the order given."""
 
-    changes: Sequence[Change] = field(metadata={ADD: _add_changes})
+    changes: Sequence[Change] = field(metadata={ADD: _add_changes, NAME: "--set"})
 
 
 def _change(parser: str) -> Callable[[str], Any]:

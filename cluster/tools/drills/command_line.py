@@ -6,24 +6,18 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.tools.console.command import Command, flag, option
-from cluster.tools.console.options import ChangeOptions, StopOnFailOption, parse_seed, whole_number
+from cluster.tools.console.options import BackendOption, ChangeOptions, StopOnFailOption, parse_seed, whole_number
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
-if TYPE_CHECKING:
-    from cluster.record.run import Backend
-
 
 @dataclass(frozen=True, kw_only=True)
-class RunDrill(StopOnFailOption, ChangeOptions):
-    backend: Backend = option(
-        "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
-    )
+class RunDrill(BackendOption, StopOnFailOption, ChangeOptions):
     seed: int | None = option("seed (default 1)", "N", parse_seed)
     out: Path | None = option("the run's folder (default runs/<time>-drill-<name>)", "DIR", Path)
     drill: Drill

@@ -10,9 +10,11 @@ from cluster.common.errors import BadInput
 from cluster.tools.console.command import Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
+    DurationOption,
+    SeedOption,
     StopOnFailOption,
     parse_duration,
-    parse_seed,
+    parse_port,
     whole_number,
 )
 from cluster.tools.k8s.rendering import Render
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE: Final = "stampede"
 DEFAULT_PORT: Final = 9464
-MAX_PORT: Final = 65_535
 MAX_HOST: Final = 511
 
 
@@ -49,12 +50,11 @@ class NamedOptions(PlaceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScenarioOptions(PlaceOptions, StopOnFailOption, ChangeOptions):
+class ScenarioOptions(SeedOption, PlaceOptions, StopOnFailOption, ChangeOptions):
     """What ``run`` and ``up`` have in common."""
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
     name: str | None = option("name in the cluster (default: the scenario's)", "NAME")
-    seed: int | None = option("use this seed instead of the scenario's", "N", parse_seed)
     monitoring: bool = flag("create objects for Prometheus and Grafana, too")
     start_timeout_s: int = option(
         "give up if the pods are not up after this time (default %(default)s)",
@@ -82,17 +82,11 @@ class ScenarioOptions(PlaceOptions, StopOnFailOption, ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(ScenarioOptions):
+class Run(DurationOption, ScenarioOptions):
     HELP = "run a scenario in the cluster, fetch its folder, delete everything"
 
     out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", "DIR", Path)
     keep: bool = flag("keep the run's volumes in the cluster")
-    duration_s: int | None = option(
-        "stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
-        "DURATION",
-        parse_duration,
-        name="--for",
-    )
 
     def run(self) -> int:
         from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes
@@ -107,7 +101,7 @@ class Up(ScenarioOptions):
     port: int = option(
         "port of the testnet's own HTTP endpoint in its pod (default %(default)s)",
         "N",
-        whole_number("port", 1, MAX_PORT),
+        parse_port,
         default=DEFAULT_PORT,
     )
     faucet: bool = flag("serve a faucet, as in stampede up")

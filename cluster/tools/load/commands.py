@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.live.web.addresses import MAX_PORT
 from cluster.tools.console.command import OPTIONAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, parse_duration, parse_seed, whole_number
 
@@ -21,8 +22,6 @@ DEFAULT_P99_MS: Final = 2_000
 UI_HOST: Final = "127.0.0.1"
 UI_PORT: Final = 8089
 MASTER_PORT: Final = 5557
-OPTION_NAMES: Final = {"options": "--option", "changes": "--set", "duration_s": "--for", "step_s": "--step"}
-"""Options whose names differ from those of their fields."""
 
 
 def _url(text: str) -> str:
@@ -37,7 +36,7 @@ def _url(text: str) -> str:
 def _address(default_port: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         host, _, port = text.rpartition(":") if ":" in text else (text, "", str(default_port))
-        if not host or not port.isdecimal() or int(port) > 65_535:
+        if not host or not port.isdecimal() or int(port) > MAX_PORT:
             raise argparse.ArgumentTypeError(f"{text!r}: expected host:port")
         return f"{host}:{port}"
 
@@ -154,7 +153,7 @@ class Load(ChangeOptions):
         ):
             for name in idle if is_so else ():
                 if getattr(self, name):
-                    raise BadInput(f"{OPTION_NAMES.get(name, '--' + name.replace('_', '-'))}: {words}")
+                    raise BadInput(f"{self.option_name(name)}: {words}")
 
 
 COMMANDS: Final = {"load": Load}

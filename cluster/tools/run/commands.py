@@ -6,51 +6,46 @@ import os
 import reprlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import Served
 from cluster.tools.console.command import Command, argument, flag, option
 from cluster.tools.console.options import (
+    BackendOption,
     BindOption,
     ChangeOptions,
+    DurationOption,
+    SeedOption,
     StopOnFailOption,
-    parse_duration,
-    parse_seed,
+    parse_port,
     whole_number,
 )
 
-if TYPE_CHECKING:
-    from cluster.record.run import Backend
-
-MAX_PORT: Final = 65_535
 MIN_LEASE_S, MAX_LEASE_S, DEFAULT_LEASE_S = 10, 86_400, 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(StopOnFailOption, BindOption, ChangeOptions):
+class RunFolder(Command):
+    """What all that act on a run have in common."""
+
+    folder: Path = argument("RUN", "the run's folder", Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions):
     """What ``run`` and ``up`` have in common."""
 
-    seed: int | None = option("use this seed instead of the scenario's", "N", parse_seed)
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(RunOptions):
+class Run(BackendOption, DurationOption, RunOptions):
     HELP = "run a scenario and judge it"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
-    backend: Backend = option(
-        "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
-    )
     check_determinism: bool = flag("with --backend sim: run twice, and fail at the first event that differs")
     keep: bool = flag("with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C")
-    duration_s: int | None = option(
-        "stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
-        "DURATION",
-        parse_duration,
-        name="--for",
-    )
     lease_s: int | None = option(
         "with --backend live: if this process dies, the testnet goes on this long, for stampede attach to take it"
         f" over (default {DEFAULT_LEASE_S} with --for and RAY_ADDRESS, else it ends with this process)",
@@ -85,10 +80,8 @@ class Run(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attach(Command):
+class Attach(RunFolder):
     HELP = "take over a live run whose driver has died, up to its verdict"
-
-    folder: Path = argument("RUN", "the run's folder", Path)
 
     def run(self) -> int:
         from cluster.tools.run.attaching import attach_run
@@ -104,7 +97,7 @@ class Up(RunOptions):
     port: int = option(
         "port of the testnet's own HTTP endpoint (default: a free one)",
         "N",
-        whole_number("port", 1, MAX_PORT),
+        parse_port,
         default=0,
     )
     faucet: bool = flag(
@@ -127,10 +120,9 @@ class Up(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inject(Command):
+class Inject(RunFolder):
     HELP = "add a fault to a running live testnet, now or later"
 
-    folder: Path = argument("RUN", "the run's folder", Path)
     fault: str = argument(
         "FAULT",
         "as in a scenario's faults, such as '{kind: kill, target: leader}'; now, or with at_height or at_ms later",
@@ -146,10 +138,8 @@ class Inject(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stop(Command):
+class Stop(RunFolder):
     HELP = "end a running live testnet as if it had reached its stop height"
-
-    folder: Path = argument("RUN", "the run's folder", Path)
 
     def run(self) -> int:
         from cluster.live.control_client import ControlClient

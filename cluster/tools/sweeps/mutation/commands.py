@@ -69,7 +69,7 @@ class Mutants(Command):
             return self._search(self.machine)
         for name in OF_MACHINE:
             if getattr(self, name) is not None:
-                raise BadInput(f"--{name.replace('_', '-')}: expected together with --machine N")
+                raise BadInput(f"{self.option_name(name)}: expected together with --machine N")
         return self._kill_table()
 
     def _search(self, bugs: int) -> int:

@@ -92,6 +92,10 @@ def subparsers(made: argparse.ArgumentParser) -> Any:
     return next(each for each in made._actions if isinstance(each, argparse._SubParsersAction))
 
 
+def test_an_option_is_called_by_its_name_or_by_that_of_its_field() -> None:
+    assert [Paint.option_name(name) for name in ("colours", "is_wet", "seed")] == ["--colour", "--is-wet", "--seed"]
+
+
 def test_a_command_that_does_nothing_is_none() -> None:
     with pytest.raises(NotImplementedError):
         Seeded(seed=1, folder=Path()).run()
