@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -55,3 +56,9 @@ def write_for_user(path: Path, content: str) -> None:
         write_atomically(path, content)
     except OSError as error:
         raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def write_json_for_user(path: Path | None, page: object, indent: int = 2) -> None:
+    """Write a page as JSON to a file named by the user; ``None`` is no file. Raises :class:`BadInput` likewise."""
+    if path is not None:
+        write_for_user(path, json.dumps(page, indent=indent) + "\n")

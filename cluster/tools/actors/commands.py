@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,10 +112,10 @@ class SessionOptions(Command):
 
     def end(self, session: Session, page: Callable[[], dict[str, Any]]) -> int:
         """Write the page if requested; returns the exit code."""
-        from cluster.common.files import write_for_user
+        from cluster.common.files import write_json_for_user
 
         if self.json is not None:
-            write_for_user(self.json, json.dumps(page(), indent=1) + "\n")
+            write_json_for_user(self.json, page(), indent=1)
         return ExitCode.FAIL if session.failures else ExitCode.PASS
 
 

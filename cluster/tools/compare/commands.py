@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ class Compare(Command):
     html: Path | None = option("also write it to FILE as a page", "FILE", Path)
 
     def run(self) -> int:
-        from cluster.common.files import write_for_user
+        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.tools.compare.comparison import compare
         from cluster.tools.compare.comparison_output import print_comparison, render_comparison
         from cluster.tools.compare.groups import read_group
@@ -40,8 +39,7 @@ class Compare(Command):
         first, second = (self.group, self.runs) if self.group else (self.runs[:1], self.runs[1:])
         found = compare(read_group(first), read_group(second), self.seed)
         print_comparison(console(), found, self.all)
-        if self.json is not None:
-            write_for_user(self.json, json.dumps(found.page(), indent=2) + "\n")
+        write_json_for_user(self.json, found.page())
         if self.html is not None:
             write_for_user(self.html, render_comparison(found))
         return ExitCode.PASS

@@ -30,7 +30,7 @@ class Runs(Command):
     json: Path | None = option("also write the index to FILE", "FILE", Path)
 
     def run(self) -> int:
-        from cluster.common.files import write_for_user
+        from cluster.common.files import write_json_for_user
         from cluster.record.folder import RUNS_FOLDER
         from cluster.report.run_index import INDEX_FILE, write_index
         from cluster.tools.inspect.run_list import print_runs
@@ -45,8 +45,7 @@ class Runs(Command):
         if len(entries) > SHOWN and not self.all:
             out.print(f"{len(entries) - SHOWN} older ones: --all")
         out.print(f"index  {folder / INDEX_FILE}", soft_wrap=True, markup=False)
-        if self.json is not None:
-            write_for_user(self.json, json.dumps([entry.page() for entry in entries], indent=2) + "\n")
+        write_json_for_user(self.json, [entry.page() for entry in entries])
         return ExitCode.PASS
 
 

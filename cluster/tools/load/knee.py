@@ -26,10 +26,11 @@ from cluster.checks.metrics.load_latency import (
     response_times,
 )
 from cluster.common.errors import ExitCode, TestnetError
+from cluster.common.files import write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.following import ChainFollower
-from cluster.tools.load.loading import TELL_S, Layout, Outcome, run_load, write_page
+from cluster.tools.load.loading import TELL_S, Layout, Outcome, run_load
 from cluster.tools.load.target import PlannedLoad, Target
 from loadgen.runplan import LateCause
 from loadgen.workloads.user import MAX_UNCONFIRMED
@@ -157,7 +158,7 @@ def find_knee(
         worst = min((step for step in steps if step.broken is not None), key=lambda step: step.factor, default=None)
         found = Found(best, worst, reach(float("inf")), ended)
         notice(f"knee      {found.text}")
-        write_page(file, {"p99_bound_ms": p99_ms, **found.page, "steps": [step.page for step in steps]})
+        write_json_for_user(file, {"p99_bound_ms": p99_ms, **found.page, "steps": [step.page for step in steps]})
         return found
 
     with Interrupts() as interrupts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from cluster.checks.metrics.load_latency import (
     timeline_page,
 )
 from cluster.common.errors import BadInput, ExitCode, TestnetError
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
 from cluster.live.driver.load_process import ENDPOINTS_FILE, EXTRA_RUN_TIME_S, LOG_FILE, STATS_FILE, LoadProcess
@@ -122,7 +121,7 @@ def perform_load(
             target, planned, layout, duration_s, interrupts, lambda line: print_line(out, line), is_told=True
         )
     show(outcome)
-    write_page(page, outcome.page)
+    write_json_for_user(page, outcome.page)
     return ExitCode.PASS if outcome.exit_code == 0 else ExitCode.FAIL
 
 
@@ -171,7 +170,7 @@ def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, fil
         run_time_s=duration_s or MAX_RUN_TIME_S,
         stats_file=str(file.absolute().with_suffix(".stats.json")),
     )
-    _write(file, plan.model_dump_json(indent=2, exclude_none=True) + "\n")
+    write_for_user(file, plan.model_dump_json(indent=2, exclude_none=True) + "\n")
     try:
         files = ",".join(map(str, plan.write_locustfiles(file.with_suffix(OWN_FILES_SUFFIX))))
     except OSError as error:
@@ -285,19 +284,6 @@ def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
         shown = (f"{count:,}" for count in counts)
         table.add_row(each.workload, *shown, *map(latency_text, each.quantiles_ms.values()))
     return table
-
-
-def write_page(file: Path | None, page: dict[str, Any]) -> None:
-    """Write figures as JSON if a file is given. Raises :class:`BadInput`."""
-    if file is not None:
-        _write(file, json.dumps(page, indent=2) + "\n")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        write_atomically(file, text)
-    except OSError as error:
-        raise BadInput(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def _last_line(log: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,7 +78,7 @@ class SeedOptions(Command):
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
-        from cluster.common.files import write_for_user
+        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.record.folder import new_run_folder
         from cluster.report.run_index import refresh_index
         from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
@@ -97,8 +96,7 @@ class SeedOptions(Command):
             refresh_index(folder)
         except OSError as error:
             print_line(output, f"the index of runs is not up to date: {error.strerror}")
-        if self.json is not None:
-            write_for_user(self.json, json.dumps(summary.page(), indent=2) + "\n")
+        write_json_for_user(self.json, summary.page())
         if self.junit is not None:
             write_for_user(self.junit, sweep_xml(task, summary))
         return summary.exit_code

@@ -1,11 +1,12 @@
 """Tests of files that are there whole or not at all."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.common.files import check_target, write_atomically, write_for_user
+from cluster.common.files import check_target, write_atomically, write_for_user, write_json_for_user
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +26,16 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_a_user_names_in_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         write_for_user(tmp_path / "nowhere" / "file", "text")
+
+
+def test_a_page_is_written_as_json_where_a_file_is_named(tmp_path: Path) -> None:
+    write_json_for_user(None, {"is": "ignored"})
+    write_json_for_user(tmp_path / "page.json", {"name": "ü", "numbers": [1, 2]})
+    assert [each.name for each in tmp_path.iterdir()] == ["page.json"]
+    text = (tmp_path / "page.json").read_text(encoding="utf-8")
+    assert text.endswith("]\n}\n") and json.loads(text) == {"name": "ü", "numbers": [1, 2]}
+    with pytest.raises(BadInput, match=r"nowhere.*cannot be written"):
+        write_json_for_user(tmp_path / "nowhere" / "page.json", {})
 
 
 def test_a_target_is_looked_at_before_the_work(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,7 +82,7 @@ class Dos(ChangeOptions):
 
     def run(self) -> int:
         from cluster.common.checkout import checkout_commit
-        from cluster.common.files import check_target, write_for_user
+        from cluster.common.files import check_target, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
         from cluster.record.run import Backend
         from cluster.scenario import load_scenario
@@ -118,11 +117,10 @@ class Dos(ChangeOptions):
             interrupted = True
         card = make_scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
         print_scorecard(output, card)
-        text = json.dumps(card.page(), indent=2) + "\n"
-        write_for_user(folder / SCORECARD_FILE, text)
+        page = card.page()
+        write_json_for_user(folder / SCORECARD_FILE, page)
         write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
-        if self.json is not None:
-            write_for_user(self.json, text)
+        write_json_for_user(self.json, page)
         print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
         return card.exit_code
 

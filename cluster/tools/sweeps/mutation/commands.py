@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,7 +72,7 @@ class Mutants(Command):
         return self._kill_table()
 
     def _search(self, bugs: int) -> int:
-        from cluster.common.files import write_for_user
+        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.tools.console.output import print_line
         from cluster.tools.sweeps.drawing.random_scenario import check_installed
         from cluster.tools.sweeps.mutation.machine.report import page, print_search, search_xml
@@ -91,8 +90,7 @@ class Mutants(Command):
         output = console(PLAIN_WIDTH)
         found = search(plan, self.out, self.workers, lambda line: print_line(output, line))
         print_search(output, found)
-        if self.json is not None:
-            write_for_user(self.json, json.dumps(page(found), indent=2) + "\n")
+        write_json_for_user(self.json, page(found))
         if self.junit is not None:
             write_for_user(self.junit, search_xml(found))
         if not found.is_complete:
@@ -100,7 +98,7 @@ class Mutants(Command):
         return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
 
     def _kill_table(self) -> int:
-        from cluster.common.files import check_target, write_for_user
+        from cluster.common.files import check_target, write_for_user, write_json_for_user
         from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
         from cluster.tools.sweeps.mutation.table import print_table
 
@@ -120,8 +118,7 @@ class Mutants(Command):
                 output.print(f"{len(found)} of {len(names)}  {kill.name} {word}", markup=False)
         kills = [found[number] for number in sorted(found)]
         print_table(output, kills)
-        if self.json is not None:
-            write_for_user(self.json, json.dumps(page(kills), indent=2) + "\n")
+        write_json_for_user(self.json, page(kills))
         if self.junit is not None:
             write_for_user(self.junit, table_xml(kills))
         return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL

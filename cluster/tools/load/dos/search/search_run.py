@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_for_user
+from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted
@@ -92,7 +92,7 @@ def run_search(
         write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
         print_line(output, f"written  {folder / FOUND_FILE}")
         print_line(output, f"again    {again}")
-    write_for_user(folder / SWEEP_SUMMARY_FILE, json.dumps(page, indent=2) + "\n")
+    write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)
     return ExitCode.PASS if is_confirmed else ExitCode.INCONCLUSIVE
 
 
