@@ -75,10 +75,9 @@ def rendered(
     from cluster.tools.k8s.render import manifests, soak_manifests
     from cluster.tools.k8s.render.deployment import Deployment, name_for
 
-    file = find_scenario(path)
     scenario = load_scenario(path, changes)
     plan = _plan(words, scenario)
-    text = scenario_text(scenario, file) if plan.reads_file else None
+    text = scenario_text(scenario, find_scenario(path)) if plan.reads_file else None
     deployment = Deployment(name or name_for(plan.name), namespace, plan.command, text, monitoring)
     make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
     return make(plan.scenario, deployment)

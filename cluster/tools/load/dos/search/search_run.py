@@ -32,7 +32,7 @@ from cluster.tools.load.dos.search.space import Attack, with_load
 from cluster.tools.sweeps.fanout import default_workers
 
 FOUND_FILE: Final = "found.yaml"
-MEASURED_SCENARIO: Final = "narrow-lanes"
+MEASURED_SCENARIO: Final = Path("narrow-lanes")
 MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
 """Budget and blocks of the search whose rate is measured."""
 COIN_DIGITS: Final = 3
@@ -205,9 +205,7 @@ def command_of(problem: Problem, path: Path, changes: Sequence[Change]) -> str:
 
 def search_candidates_per_minute(folder: Path, candidates: int, processes: int) -> float:
     """The rate of a search on the benchmark's scenario, including the start of Ray; ``folder`` must be new."""
-    scenario = load_scenario(MEASURED_SCENARIO)
-    text = json.dumps(scenario.model_dump(mode="json", exclude_unset=True))
-    problem = Problem(text, "lateness", MEASURED_BUDGET, scenario.seed, MEASURED_BLOCKS)
+    problem = load_problem(MEASURED_SCENARIO, (), "lateness", MEASURED_BUDGET, None, MEASURED_BLOCKS)
     with Interrupts() as interrupts:
         searched = search(problem, folder, Limits(None, candidates), processes, interrupts)
     return searched.evaluated / searched.seconds * SECONDS_PER_MINUTE
