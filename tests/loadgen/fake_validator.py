@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ class FakeChain:
         self.taken: list[tuple[int, Transaction]] = []
         """Transactions in order, each with the index of the endpoint that took it."""
         self.refused: list[str] = []
+        self.timers_read: Counter[bytes] = Counter()
+        """How often each timer was asked for, by id."""
 
     def submit(self, endpoint: int, wire: bytes) -> SubmitResult:
         """Take a transaction whose nonce is the account's next, or say why not."""
@@ -61,6 +64,16 @@ class FakeChain:
         """Whether a transaction of a sender was taken before the time was up."""
         with self.changed:
             return self.changed.wait_for(lambda: any(each.sender == sender for _, each in self.taken), seconds)
+
+    def read_timer(self, timer_id: bytes) -> None:
+        with self.changed:
+            self.timers_read[timer_id] += 1
+            self.changed.notify_all()
+
+    def wait_for_timers_read(self, timers: Sequence[bytes], times: int, seconds: float) -> bool:
+        """Whether each of these timers was asked for so many times before the time was up."""
+        with self.changed:
+            return self.changed.wait_for(lambda: all(self.timers_read[each] >= times for each in timers), seconds)
 
     def _taken_by(self, endpoint: int | None) -> int:
         return sum(1 for index, _ in self.taken if endpoint in (None, index))
@@ -141,6 +154,7 @@ class FakePages(Pages):
         return {"height": 1, "accounts": 1, "balances": 2**100, "burned": 7}
 
     def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+        self._chain.read_timer(timer_id)
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 
     def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:

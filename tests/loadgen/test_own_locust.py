@@ -93,7 +93,9 @@ def test_a_worker_joins_with_the_command_of_the_page(tmp_path: Path) -> None:
 # --- files that the plan has -----------------------------------------------------------------------------------------
 
 # The fake chain makes a block at each look at /status: users who look there, too, would let others take it for stalled.
-OWN = """
+# It counts who asks for timers.
+READ, WATCHED = b"\x01" * 32, b"\x02" * 32
+OWN = f"""
 from locust import FastHttpUser, HttpUser, constant, task
 
 class Reader(HttpUser):
@@ -104,14 +106,14 @@ class Reader(HttpUser):
 
     @task
     def read(self):
-        self.client.get("/validators")
+        self.client.get("/timers/{READ.hex()}", name="read")
 
 class Watcher(FastHttpUser):
     wait_time = constant(0.1)
 
     @task
     def read(self):
-        self.client.get("/validators", name="watched")
+        self.client.get("/timers/{WATCHED.hex()}", name="watched")
 """
 OWN_SHAPE = """
 from pathlib import Path
@@ -129,12 +131,17 @@ class Rest(LoadTestShape):
             return None  # Locust resets it when it starts, and the load once more when that begins
         return None if {is_over} else ({users}, 100)
 """
-ALL_ASKED = "all(self.runner.stats.get(name, 'GET').num_requests for name in ('/validators', 'watched'))"
+ALL_ASKED = "all(self.runner.stats.get(name, 'GET').num_requests for name in ('read', 'watched'))"
 
 
 def own_locust(*texts: str, **fields: Any) -> dict[str, Any]:
     files = [{"name": f"own{number}", "source": text} for number, text in enumerate(texts)]
     return {"processes": 1, "users": USERS, "locust": {"files": files, **fields}}
+
+
+def wait_for_own_users(chain: FakeChain, users: int) -> None:
+    """Wait until somebody of each class has come again, who has had the answer to the first request by then."""
+    assert chain.wait_for_timers_read((READ, WATCHED), users // 2 + 1, HANGS_AFTER_S), chain.timers_read
 
 
 def asked(load: LoadProcess, name: str) -> bool:
@@ -150,10 +157,11 @@ def test_the_files_of_a_plan_run_beside_its_users(tmp_path: Path, processes: int
         plan = write_plan(tmp_path, [server.url], load=own_locust(OWN, users=4) | {"processes": processes})
         with LoadProcess(plan) as load:
             wait_for_everybody(chain)
+            wait_for_own_users(chain, 4)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
             statistics = load.statistics()
-    assert all(asked(load, name) for name in ("begun", "/validators", "watched")), load.output
+    assert all(asked(load, name) for name in ("begun", "read", "watched")), load.output
     assert statistics.transactions_sent == len(chain.taken) and statistics.failures == 0
     assert set(statistics.sends.workloads) == {"heartbeat", "flood", "transfer"}
 
@@ -165,10 +173,11 @@ def test_a_worker_from_elsewhere_has_the_files_from_its_master(tmp_path: Path) -
         plan = write_plan(tmp_path, [server.url], load=own_locust(OWN, users=2))
         with LoadProcess(plan, "--listen", "127.0.0.1:0") as load, worker_of(plan, load, "-") as worker:
             wait_for_everybody(chain)
+            wait_for_own_users(chain, 2)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
             assert worker.wait(HANGS_AFTER_S) == 0
-    assert asked(load, "/validators") and asked(load, "watched"), load.output
+    assert asked(load, "read") and asked(load, "watched"), load.output
 
 
 @pytest.mark.slow
@@ -186,7 +195,7 @@ def test_a_shape_of_a_plan_begins_with_the_load_and_ends_it(tmp_path: Path, proc
             over.touch()
             assert load.wait() == 0, load.output
             statistics = load.statistics()
-    assert asked(load, "/validators") and asked(load, "watched"), load.output
+    assert asked(load, "read") and asked(load, "watched"), load.output
     assert len({transaction.sender for _, transaction in chain.taken}) == EVERYBODY
     assert statistics.transactions_sent == len(chain.taken) > 0
 
@@ -199,7 +208,7 @@ def test_files_without_users_of_the_load_run_alone(tmp_path: Path) -> None:
         own = own_locust(OWN, shape) | {"users": []}
         with LoadProcess(write_plan(tmp_path, [server.url], load=own)) as load:
             assert load.wait() == 0, load.output
-    assert asked(load, "/validators") and asked(load, "watched") and not chain.taken, load.output
+    assert asked(load, "read") and asked(load, "watched") and not chain.taken, load.output
 
 
 @pytest.mark.slow
