@@ -27,7 +27,7 @@ class LoopLag:
         """Intended and actual end of each sleep."""
 
     def run(self) -> None:
-        """Measure forever."""
+        """Measure the lag forever: sleep repeatedly, and note when each sleep ends."""
         while True:
             self.begin(time.monotonic())
             gevent.sleep(TICK_S)

@@ -79,7 +79,7 @@ class _Planned:
 
 
 class FaultEngine:
-    """All faults of a run."""
+    """Schedules, begins and ends the faults of a run, and keeps their records."""
 
     def __init__(self, scenario: Scenario, stage: Stage) -> None:
         self._stage = stage
@@ -123,7 +123,7 @@ class FaultEngine:
         self.adopt(scenario)
 
     def adopt(self, scenario: Scenario) -> None:
-        """:meth:`become` without the check, for a caller that has checked it."""
+        """Replace the faults by this scenario's, for a caller that has checked the change as :meth:`become` does."""
         left, self._planned, new = self._planned, [], []
         for fresh in _plans(scenario):
             planned = next((each for each in left if each.plan == fresh.plan), None)

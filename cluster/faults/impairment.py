@@ -48,7 +48,9 @@ class Impairment:
 
     @classmethod
     def of(cls, plans: Sequence[AnyFault]) -> Impairment:
-        """The longest delays of all faults, and the product of their clock speeds."""
+        """The impairment by several faults at once: the longest delays, the product of the clock speeds, and a pause if
+        one of them pauses.
+        """
         slow = [plan for plan in plans if isinstance(plan, SlowExecutionFault)]
         stressing = [plan for plan in slow if prefers_chaos_mesh(plan)]
         plain_ms = max((plan.job_ms for plan in slow if plan not in stressing), default=None)

@@ -37,10 +37,10 @@ class Stage(Protocol):
         """The highest final height."""
 
     def at(self, time_ms: int, label: str, call: Then) -> None:
-        """Call at a time of the run; at once if it has passed."""
+        """Have ``call`` called at a time of the run; at once if that has passed."""
 
     def later(self, delay_ms: int, label: str, call: Then) -> None:
-        """Call after a delay."""
+        """Have ``call`` called after a delay; return at once."""
 
     def notice(self, text: str) -> None:
         """Show a text to the user."""
@@ -51,7 +51,7 @@ class Stage(Protocol):
         """Put exactly these faults of links in force, by key, in this order."""
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        """The effect of a fault of links on messages."""
+        """Whether a link fault had an observable effect on messages, with the evidence."""
 
     # --- validators ---------------------------------------------------------------------------------------------------
 

@@ -365,7 +365,7 @@ class Stamp(NamedTuple):
     head: bytes
     size: int
     mark: int
-    """A mark of the message's bytes, equal at the sender and the receiver."""
+    """Checksum of the message's first bytes, by which the sender's and the receiver's records of it are matched."""
 
 
 class _Half(NamedTuple):

@@ -48,11 +48,11 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     """Dropped messages that no honest peer sends, by reason."""
     faults_by_peer: Counter[int] = field(default_factory=Counter)
-    """The same messages by sender, where it is known."""
+    """The messages of ``faults``, by sender, where it is known."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Dropped messages that honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
-    """The same messages by sender: a flood of individually harmless messages shows here."""
+    """The messages of ``dropped``, by sender: a flood of individually harmless messages shows here."""
     transactions_refused: Counter[str] = field(default_factory=Counter)
     """Transactions from clients and peers that the mempool rejected, by reason."""
     transactions_dropped: Counter[str] = field(default_factory=Counter)

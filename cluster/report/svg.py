@@ -37,7 +37,7 @@ STRIP_STEP_PIXELS: Final = 6.0
 STRIP_OPACITIES: Final = (0.25, 1.0)
 """Opacity of a hardly filled stretch, and of a full one."""
 STRIP_NAMES: Final = 2
-"""Bands named in a hint, with the number of the others."""
+"""How many bands a hint names; of the others it gives the number."""
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
 """The most by which a short name may be shifted from its band's beginning."""

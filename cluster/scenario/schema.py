@@ -33,7 +33,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS: Final = "$defs"
 
 PATH_PATTERN: Final = r"/|\.py$"
-"""Matches the path of a file in place of a name."""
+"""Pattern of a workload file's path, which may be given in place of a workload's name."""
 
 Schema = dict[str, Any]
 

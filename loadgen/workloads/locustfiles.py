@@ -84,7 +84,9 @@ class OwnLocust(Options):
 
 
 def _shapes(tree: ast.Module, known: set[str]) -> Iterator[str]:
-    """The shapes that a file defines; those that others extend are added to ``known``."""
+    """The concrete load shape classes of a file; the names of all its shape classes, and their aliases, are added to
+    ``known``.
+    """
     for node in tree.body:
         match node:
             case ast.ImportFrom(names=names):

@@ -34,7 +34,7 @@ TracePoint = Annotated[tuple[Moment, Rate], Field(strict=False)]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A user's knowledge when it evaluates its phases."""
+    """A user's knowledge of the chain and the time when it evaluates its phases."""
 
     height: int = 0
     at_ms: int = 0
@@ -405,7 +405,7 @@ def _scale(phase: AnyPhase) -> str:
 def _check_units(
     phase: _Phase, needed_by_height: Sequence[str], needed_by_time: Sequence[str], by_height: Sequence[str] = ()
 ) -> None:
-    """Raise :class:`ValueError` if a phase by time has lengths in blocks, or one by height in milliseconds."""
+    """Raise :class:`ValueError` if a phase has a field of the other unit (blocks or ms), or lacks a needed one."""
     needed, of_others = needed_by_height, needed_by_time
     if phase.is_by_time:
         needed, of_others = needed_by_time, [*needed_by_height, *by_height]

@@ -42,7 +42,7 @@ def parse(payload: bytes) -> tuple[Operation, ...]:
 
 
 _remembered: Final = lru_cache(REMEMBERED_PAYLOADS)(parse)
-"""Timers fire repeatedly with the same payload."""
+""":func:`parse` with a cache, because timers fire repeatedly with the same payload."""
 
 
 def _operation(item: Any) -> Operation:

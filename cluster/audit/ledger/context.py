@@ -52,7 +52,7 @@ class AuditLog:
 
 @dataclass(frozen=True)
 class BlockContext:
-    """The block being entered. ``header`` and ``bodies`` are missing for evidence, which consists of receipts alone."""
+    """The block that the ledger processes. Evidence that has only receipts leaves ``header`` and ``bodies`` out."""
 
     receipts: BlockReceipts
     parameters: Parameters

@@ -166,7 +166,7 @@ class LoadProcess:
 
     @property
     def process(self) -> Process | None:
-        """The main process, while it runs."""
+        """The main process; ``None`` if it has ended."""
         return self._identity if self._identity is not None and self._identity.is_running else None
 
     @property

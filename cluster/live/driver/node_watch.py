@@ -43,7 +43,9 @@ NEW_NODE_PATIENCE_S: Final = 60.0
 OWN_NODES_PATIENCE_S: Final = 300.0
 """How long the start waits for the nodes of hosts: a volume has to be made, and an image may have to be pulled."""
 ORDER_AGAIN_S: Final = 15.0
-"""A fault repeats the order for each validator of a node, and would wait for a silent node each time."""
+"""Seconds for which a node that was told to change is not told again: a fault asks once for each of its validators, and
+would wait for a silent node each time.
+"""
 MAX_LOG_BYTES: Final = 4 * 2**20
 COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0

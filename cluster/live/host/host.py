@@ -482,7 +482,7 @@ class ValidatorHost:
 
 @dataclass(frozen=True, slots=True)
 class _RunningValidator:
-    """A validator and everything that stops with it."""
+    """A running validator with its disk, HTTP server and recovery task, which end together with it."""
 
     validator: ValidatorLoop
     disk: DirectoryDisk

@@ -56,9 +56,10 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def renew(self, length_s: float, heard_s: float | None = None) -> float:
-        """Extend the lease to ``length_s`` after ``heard_s``, the host's clock that its driver knows (default: now).
+        """Extend the lease to ``length_s`` after ``heard_s``, the host's time in the last answer that its driver got
+        (default: now).
 
-        Returns the clock. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
+        Returns the host's time now. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
         """
         self.check()
         with self._guard:

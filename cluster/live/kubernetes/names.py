@@ -32,7 +32,7 @@ SEEDS: Final = "seeds"
 SUBMITTER: Final = "submitter"
 RESULTS: Final = "results"
 COMPONENTS: Final = (DRIVER, VALIDATORS, LOAD, SEEDS, SUBMITTER, RESULTS)
-"""Values of the component."""
+"""All values of :data:`COMPONENT_LABEL`."""
 
 RAY_CLUSTER_LABEL: Final = "ray.io/cluster"
 """KubeRay sets it on every pod of a Ray cluster; the value is the RayCluster's name."""

@@ -262,7 +262,7 @@ class Connection(H11Protocol):
             self._socket.write_eof()
 
     def _await_taking(self) -> None:
-        """Give the client time to take some of its answer."""
+        """Start the timer that aborts the connection if the client receives too little of its answer."""
         left = self._socket.get_write_buffer_size()
         self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._look_at_taken, left)
 

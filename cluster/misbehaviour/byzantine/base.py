@@ -35,7 +35,7 @@ from validator.node.events import Effect, Event, Send
 from validator.primitives.codec import CodecError
 
 VIEWS_REMEMBERED: Final = 32
-"""Views for which a behaviour keeps state."""
+"""Maximum number of views for which a behaviour keeps state."""
 SISTER_CHAIN: Final = b"stampede-sister"
 """Namespace of another chain, which no scenario's chain has."""
 

@@ -55,7 +55,7 @@ class _ChainTimers:
         return found
 
     def doubled_until(self, height: int) -> str:
-        """The first timer that ended more than once up to a height, in words; empty if there is none."""
+        """A sentence about the first timer that ended twice or more up to ``height``; empty if there is none."""
         timer = next((timer for timer, at in self.doubled_at.items() if at <= height), None)
         return "" if timer is None else f"timer {_short(timer)} ended {1 + self.ends[timer]} times"
 

@@ -182,8 +182,10 @@ def find_knee(
 
 
 def search(try_factor: Callable[[float], Step], reach: Callable[[float], float]) -> Iterator[Step]:
-    """Try loads, and yield each. ``reach`` gives the factor that users really have for a requested one, so that no load
-    is tried twice."""
+    """Search for the highest load that holds: double or halve the factor, then bisect. Yields each load that was tried.
+
+    ``reach`` maps a requested factor to the nearest one that whole users can have, so that no load is tried twice.
+    """
     holds, breaks, factor = 0.0, float("inf"), 1.0
     for _ in range(MAX_STEPS):
         if (holds > 0.0 and breaks <= holds * CLOSE) or reach(factor) in (holds, breaks):

@@ -70,14 +70,14 @@ def _remove(folder: Path) -> None:
 
 
 def seed_folder(number: int) -> str:
-    """The name of the folder that a number leaves."""
+    """The name of the folder in which a seed's run is kept."""
     return f"seed-{number}"
 
 
 def free_memory() -> None:
-    """Free the memory of the last number: a run has many reference cycles, and the next one needs the whole bound.
+    """Free the memory of the last seed's run: it has many reference cycles, and the next run needs the whole bound.
 
-    Objects that survive the first number are modules, which no later collection needs to scan.
+    Objects that survive the first run are modules, which no later collection needs to scan.
     """
     if gc.get_freeze_count():
         gc.collect()

@@ -29,7 +29,7 @@ class BurstOptions(Options):
     every_blocks: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Timers of all attackers become due at multiples of this height."""
     max_fee_percent: Annotated[int, Field(ge=100, le=100_000)] = 400
-    """Fee limit of a timer, in percent of the lane price that its user knows."""
+    """Fee limit of a timer without its tip, in percent of the lane price that its user knows."""
     tip_percent: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Tip of a timer, in percent of that price."""
 

@@ -108,7 +108,7 @@ REPLACED: Final = 3
 SPLIT: Final = 2
 """Number of searches that a split is charged for."""
 STRIPPED_CHARACTER: Final = 2
-"""Cycles per character of the stripped text."""
+"""Cycles per character of a text that ``strip`` is called on."""
 ELEMENT: Final = 1
 """Cycles per element that is copied or visited."""
 MADE_ELEMENT: Final = 4

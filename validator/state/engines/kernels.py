@@ -894,8 +894,9 @@ def touched_places(
     touched: Array,
     items: Array,
 ) -> Int:
-    """Places that get an entry, possibly twice: first those with a new value, whose items go to ``items``, then the
-    predecessors of added or removed keys, with item -1. Returns their number."""
+    """Write to ``touched`` the places of the keys that get a new entry; a place may be listed twice. First come those
+    with a new value, whose items go to ``items``, then the predecessors of added or removed keys, with item -1. Returns
+    the number of places."""
     arrays, keys = _borrowed(arrays), _borrowed(keys)
     count = 0
     for i in order:

@@ -42,7 +42,7 @@ from consensus.types import GENESIS_VIEW, Signature, ValidatorIndex, View
 from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 4
-"""Timeouts with a forged certificate are this many views ahead: no validator can have the block that they name."""
+"""How many views ahead a timeout with a forged certificate is: no validator can have the block that it names."""
 
 
 def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> dict[ValidatorIndex, Signature]:

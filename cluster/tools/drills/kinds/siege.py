@@ -75,8 +75,9 @@ class Attacked:
     before: RunMeasures
     during: RunMeasures
     ended: Window
-    """The attack with its aftermath: from its first height to the last block that used more than the lane's target,
-    most of it for the attackers' fires. Honest users alone can fill a block that comes late on a busy machine."""
+    """The attack with its aftermath: to the attack's last height, or to a later last block that used more than the
+    lane's target, most of it for the attackers' fires. Honest users alone can fill a block that comes late on a busy
+    machine."""
 
 
 @dataclass(frozen=True)
