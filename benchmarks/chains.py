@@ -20,6 +20,7 @@ from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.chain.records import OVERFLOW, TIMER
 from validator.chain.transactions import Call, Transaction
 from validator.execution.timer_calls import SchedulingTerms, schedule
+from validator.policies.fifo import FifoPhase
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash, Height
 from validator.pvm.runtime.host import ScheduleRequest
@@ -86,7 +87,7 @@ class BenchmarkChain:
         """Schedule timers into the present state, as if a block had done it, whatever prices and caps say."""
         world: World | None = None
         height = self.store.final.height
-        terms = SchedulingTerms(height, 0, 0, self.parameters, auction=False)
+        terms = SchedulingTerms(height, 0, 0, self.parameters, FifoPhase.rules)
         for number, (actor, request) in enumerate(requests):
             if number % SCHEDULED_PER_STEP == 0:
                 self._keep(world)

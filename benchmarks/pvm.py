@@ -31,6 +31,7 @@ from reporting import Metric, Size, run_benchmark
 from loadgen.workloads.actor_program import NAMES, source_of
 from validator.execution.handler_context import HandlerContext
 from validator.execution.timer_calls import SchedulingTerms
+from validator.policies.fifo import FifoPhase
 from validator.primitives.meter import Meter
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
@@ -184,7 +185,7 @@ def _band(size: Size) -> list[Metric]:
 
 def _context() -> HandlerContext:
     """A run that calls no host, and has no end of cycles."""
-    terms = SchedulingTerms(1, 0, 0, Parameters(), auction=False)
+    terms = SchedulingTerms(1, 0, 0, Parameters(), FifoPhase.rules)
     world: World = None  # type: ignore[assignment]
     return HandlerContext(world, Meter(10**15, 0), Address(bytes(20)), Address(bytes(20)), terms)
 

@@ -18,11 +18,12 @@ from tests.conformance.generate import case, corpus_case
 from tests.conformance.mutants import MUTANTS, mutated
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.policies import cip1
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.params import TieBreak
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.rows import timer_id_of_row
-from validator.transition import transition
 from validator.transition.transition import Transition
 
 SEEDS = 250
@@ -117,14 +118,14 @@ def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> 
 
 
 def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel_prices = TimerPhase._kernel_prices
+    kernel_prices = Cip1Phase._kernel_prices
 
-    def of_the_other(self: TimerPhase) -> Any:
+    def of_the_other(self: Cip1Phase) -> Any:
         prices = kernel_prices(self)
         prices["by_id"] = self.terms.parameters.tie_break is TieBreak.AGED
         return prices
 
-    monkeypatch.setattr(TimerPhase, "_kernel_prices", of_the_other)
+    monkeypatch.setattr(Cip1Phase, "_kernel_prices", of_the_other)
 
 
 def refund_at_the_wrong_price(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,20 +147,20 @@ def weight_from_the_wrong_median(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_fee_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever bids less than the lane price is taken to bid just that."""
-    best_first = TimerPhase.best_first
+    candidates = Cip1Phase.candidates
 
-    def open_gate(self: TimerPhase) -> Any:
-        yield from best_first(self)
+    def open_gate(self: Cip1Phase) -> Any:
+        yield from candidates(self)
         for row in self.index.pool.living():
             timer = self.world.timer(timer_id_of_row(row))
             if timer is not None and self.price(timer)[0] < self.prices.lane_price:
                 yield Candidate(timer.timer_id, self._gas_limit(timer), 0)
 
-    monkeypatch.setattr(TimerPhase, "best_first", open_gate)
+    monkeypatch.setattr(Cip1Phase, "candidates", open_gate)
 
 
 def median_not_wired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transition, "median_tip", lambda _fires, _weight: 0)
+    monkeypatch.setattr(cip1, "median_tip", lambda _fires, _weight: 0)
 
 
 def carried_timers_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ LAYERS = {
         ("pvm",),
         ("scheduler",),
         ("execution",),
+        ("policies",),
         ("transition",),
         ("node",),
     ),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import fields
 from functools import wraps
+from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -80,12 +81,16 @@ def _pairs(mutant: Mutant) -> list[Pair]:
 
 
 def _with_nested(original: Any, replacement: Any) -> Iterator[Pair]:
-    """The pair, and those of the classes that the replacement names as its attributes."""
+    """The pair, and those of the classes that the replacement has as its attributes, or in a dictionary there."""
     yield original, replacement
     if isinstance(replacement, type):
-        for name, value in vars(replacement).items():
-            if isinstance(value, type) and isinstance(nested := getattr(original, name, None), type):
-                yield from _with_nested(nested, value)
+        own = replacement.__mro__[: replacement.__mro__.index(original)]
+        for name, value in chain.from_iterable(vars(each).items() for each in own):
+            nested = None if name.startswith("__") else getattr(original, name, None)
+            pairs = [(nested[key], value[key]) for key in nested] if isinstance(nested, dict) else [(nested, value)]
+            for one, other in pairs:
+                if one is not other and isinstance(one, type) and isinstance(other, type):
+                    yield from _with_nested(one, other)
 
 
 def _control() -> list[Pair]:

@@ -16,11 +16,11 @@ PLANT = """
 import sys
 from tests.tiers.plants import plant
 kept = plant(sys.argv[1])
-from validator.execution.timer_phase import TimerPhase
+from validator.policies.registry import PHASES
 from validator.node.assembly import PRODUCTION, Parts, open_validator
 from validator.transition.transition import Transition
 assert Parts().transition is PRODUCTION.transition is open_validator.__defaults__[0].transition is Transition
-print(Transition.__qualname__, Transition.timer_phase_class is TimerPhase, TimerPhase.__qualname__)
+print(Transition.__qualname__, Transition.phases is PHASES, *(phase.__qualname__ for phase in PHASES.values()))
 """
 
 
@@ -33,9 +33,9 @@ def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("double-fire", "DoubleFire True DoubleFire"),
-        ("wrong-balance", "WrongBalance True TimerPhase"),
-        (CONTROL, "Transition True TimerPhase"),
+        ("double-fire", "DoubleFire False DoubleFire DoubleFire"),
+        ("wrong-balance", "WrongBalance True Cip1Phase FifoPhase"),
+        (CONTROL, "Transition True Cip1Phase FifoPhase"),
     ],
 )
 def test_a_planted_bug_stands_wherever_the_original_did(name: str, expected: str) -> None:

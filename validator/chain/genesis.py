@@ -68,6 +68,11 @@ class Genesis:
     preset: str | None = None
     """Name of the preset that the parameters came from, for readers; ``parameters`` holds all values."""
 
+    def policy_at(self, height: int) -> Policy:
+        """The policy by which a block runs: before the activation of ``cip1`` it is ``fifo`` (SPEC §13)."""
+        is_before = self.policy is Policy.CIP1 and height <= self.parameters.activation_height
+        return Policy.FIFO if is_before else self.policy
+
     def runs_auction(self, height: int) -> bool:
         """Whether a block runs SPEC's auction; before activation and under ``fifo`` it runs first in, first out."""
-        return self.policy is Policy.CIP1 and height > self.parameters.activation_height
+        return self.policy_at(height) is Policy.CIP1

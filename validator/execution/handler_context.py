@@ -141,7 +141,7 @@ class HandlerContext:
 
     def schedule_timer(self, request: ScheduleRequest) -> TimerId:
         self._pay(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
-        if request.bid_given and not self.terms.auction:
+        if request.bid_given and not self.terms.rules.takes_bids:
             self.report("TimerBidIgnored")
         accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
         timer = accepted.timer

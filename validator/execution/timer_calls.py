@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
+from validator.execution.lane_rules import LaneRules, Offer
 from validator.primitives.codec import keccak256
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
@@ -36,15 +37,13 @@ class SchedulingTerms:
     lane_price: int
     p50_tip: int
     parameters: Parameters
-    auction: bool
-    """Whether the block runs the auction, not the FIFO phase (SPEC §13)."""
+    rules: LaneRules
+    """The rules of the block's policy (SPEC §13)."""
 
     @property
     def cap(self) -> int:
         """The per-fire cap in force, in cycles (SPEC §10)."""
-        if self.auction:
-            return self.parameters.max_cycles_per_fire_auction_phase
-        return self.parameters.max_cycles_per_fire
+        return self.rules.fire_cap(self.parameters)
 
 
 @dataclass(slots=True)
@@ -86,7 +85,7 @@ def schedule(
     fee_payer, payer_cap = _fee_payer(actor, request, allowance)
     _check_gas_limit(request.gas_limit, terms)
     expires_at = _expiry(request, terms)
-    priority, clamped_from = _check_price(request, priority, terms)
+    offer = terms.rules.admit(Offer(request.max_fee_per_cycle, priority), terms.lane_price)
     if request.bidding_agent is not None:
         _require_agent(world, request.bidding_agent)
 
@@ -101,8 +100,8 @@ def schedule(
         fee_payer=fee_payer,
         gas_limit=request.gas_limit,
         expires_at=expires_at,
-        max_fee_per_cycle=request.max_fee_per_cycle,
-        max_priority_fee_per_cycle=priority,
+        max_fee_per_cycle=offer.max_fee,
+        max_priority_fee_per_cycle=offer.priority,
         payer_cap=payer_cap,
         default_max_fee=None,
         scheduled_at=terms.height,
@@ -114,7 +113,7 @@ def schedule(
     world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
     world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
     world.add_timer(timer, request.payload)
-    return Accepted(timer, clamped_from)
+    return Accepted(timer, offer.clamped_from)
 
 
 def name_agent(world: World, actor: Address, agent: Address | None) -> None:
@@ -186,7 +185,7 @@ def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters
 
 
 def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
-    if request.bid_given and terms.auction:
+    if request.bid_given and terms.rules.takes_bids:
         raise Rejection("TimerArgDeprecated")
     for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap):
         if value is not None and not 0 <= value < PRICE_LIMIT:
@@ -242,21 +241,6 @@ def _expiry(request: ScheduleRequest, terms: SchedulingTerms) -> int:
     if expires_at < request.height:
         raise Rejection("TimerExpiryInvalid")
     return expires_at
-
-
-def _check_price(
-    request: ScheduleRequest, priority: int | None, terms: SchedulingTerms
-) -> tuple[int | None, int | None]:
-    """The stored priority, and the stated one if it was clamped."""
-    max_fee = request.max_fee_per_cycle
-    if max_fee is None or not terms.auction:
-        return priority, None
-    if max_fee < terms.lane_price:
-        raise Rejection("TimerRejectedBelowBasefee")
-    headroom = max_fee - terms.lane_price
-    if priority is None or priority <= headroom:
-        return priority, None
-    return headroom, priority
 
 
 def _own_timer(world: World, actor: Address, timer_id: bytes) -> Timer:

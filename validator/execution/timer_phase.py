@@ -1,42 +1,37 @@
-"""The timer phase of a block (SPEC §6, §10): collect, expire, price, gate, sort, scan and fire, carry over.
+"""The timer phase of a block (SPEC §6, §10): collect, expire, select, fire and settle, carry over.
 
-One :class:`TimerPhase` is one block's phase. Its steps are small methods in SPEC's order, so that a planted bug can
-replace exactly one of them. A timer that is carried over causes no write: its due height follows from its trigger
-height.
+One :class:`TimerPhase` is one block's phase. The policy decides which timers take part and in which order
+(:meth:`TimerPhase.candidates`); everything else is the same for all policies. The steps are small methods in SPEC's
+order, so that a planted bug can replace exactly one of them. A timer that is carried over causes no write: its due
+height follows from its trigger height.
 """
 
 from __future__ import annotations
 
-import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from validator.chain.block import DestroyedReceipt, Event, FireReceipt
 from validator.chain.records import TIMER, Timer, timer_key
 from validator.execution.bidding import BiddingRound
 from validator.execution.handler_context import HandlerContext, run_handler
+from validator.execution.lane_rules import LaneRules
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.execution.timer_calls import LanePrices, SchedulingTerms
 from validator.primitives.codec import pack_uint
 from validator.primitives.meter import Meter
-from validator.primitives.params import TieBreak
-from validator.primitives.types import PRICE_LIMIT
 from validator.pvm.dispatch import program, resolve_handler
 from validator.pvm.runtime.machine import Vm
-from validator.scheduler import order
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.pricing import default_bid
-from validator.scheduler.rows import WORD_BITS, WORD_MASK, timer_id_of_row
+from validator.scheduler.rows import timer_id_of_row
 from validator.state.working_set import World
 
 
 class Candidate(NamedTuple):
-    """A due timer that passed the gate."""
+    """A due timer that may fire."""
 
     timer_id: bytes
     gas_limit: int
@@ -57,9 +52,15 @@ class LaneUse:
 
 
 @dataclass(slots=True)
-class TimerPhase:
-    """One block's timer phase. ``run`` performs it; the receipts are its result."""
+class TimerPhase(ABC):
+    """One block's timer phase. ``run`` performs it; the receipts are its result. Policies are derived from it."""
 
+    rules: ClassVar[LaneRules]
+    """The policy's rules outside of the phase."""
+    asks_agents: ClassVar[bool]
+    """Whether agents are asked to price timers (SPEC §9)."""
+    passes_over: ClassVar[bool]
+    """Whether a timer that does not fit is passed over; otherwise it ends the phase."""
     bidding_class: ClassVar[type[BiddingRound]] = BiddingRound
 
     world: World
@@ -79,6 +80,9 @@ class TimerPhase:
     events: list[Event] = field(default_factory=list)
     """Every event of the phase, in order."""
     bidding: BiddingRound = field(init=False)
+    """The block's round of queries; a policy without agents leaves it empty."""
+    supplied_max_fee: int = 0
+    """The max fee that the default agent supplied in this block, to timers without one (SPEC §9)."""
     _unpaid_removals: set[bytes] = field(default_factory=set)
     """Timers that were due for destruction when the garbage collection budget was used up."""
 
@@ -88,15 +92,20 @@ class TimerPhase:
     def run(self) -> None:
         """Perform the phase over the timers that are due."""
         self.expire()
-        if self.terms.auction:
-            self.bidding.run()
-            self.events.extend(self.bidding.events)
-            self.supply()
-            self.scan(self.best_first())
-        else:
-            self.scan(self.in_turn())
+        self.ask()
+        self.scan(self.candidates())
         if self.explains:
             self.carried = self.explain()
+
+    # --- the policy's part ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def candidates(self) -> Iterator[Candidate]:
+        """The due timers that take part, in the order of their turns. They are priced when it returns."""
+
+    @abstractmethod
+    def is_priced_out(self, timer: Timer) -> bool:
+        """Whether the timer takes no part because of what it offers."""
 
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
@@ -113,38 +122,11 @@ class TimerPhase:
         expired = [self._timer(timer_id) for timer_id in ids if not self.world.is_removed(timer_key(timer_id))][:room]
         self.destroy(expired, "expired", [Event("TimerExpired", timer.actor, _id_field(timer)) for timer in expired])
 
-    def supply(self) -> None:
-        """Have the default agent supply ``max_fee`` to timers that are priced for the first time (SPEC §9).
-
-        The supply is recorded once per block, and only if a timer needs it.
-        """
-        max_fee = self.default_max_fee
-        self.index.supply(max_fee, self.bidding.since)
-        for timer_id in self.bidding.defaulted:
-            timer = self._timer(timer_id)
-            if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
-                self.world.put(timer.key, timer._replace(default_max_fee=max_fee))
-
-    def best_first(self) -> Iterator[Candidate]:
-        """The timers that clear the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
-        pool = self.index.pool
-        if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee is this high
-            return iter(())
-        prices = self._kernel_prices()
-        found = pool.best_first(self.index.parties.table, prices)
-        apart = self._priced_apart()
-        if not apart:
-            return (self._candidate(position, tip) for position, tip, _ in found)
-        merged = heapq.merge(
-            ((self._order(position, score), position, tip) for position, tip, score in found if position not in apart),
-            sorted((self._order(at, priced[1]), at, priced[0]) for at, priced in apart.items() if priced is not None),
-        )
-        return (self._candidate(position, tip) for _, position, tip in merged)
-
-    def in_turn(self) -> Iterator[Candidate]:
-        """The FIFO phase's candidates (SPEC §13): without pricing and fee gate, in the order of the triggers."""
-        positions = self.index.pool.positions(self.terms.height, self.terms.cap)
-        return (self._candidate(position, 0) for position in positions)
+    def ask(self) -> None:
+        """Ask the agents, where the policy has any."""
+        if self.asks_agents:
+            self.bidding.run()
+            self.events.extend(self.bidding.events)
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
         """Fire, destroy or carry one at a time, in order."""
@@ -157,8 +139,8 @@ class TimerPhase:
             if self.world.is_removed(timer_key(candidate.timer_id)):
                 continue  # cancelled by a handler of this block
             if use.cycles + candidate.gas_limit > p.lane_timer_cycles:
-                if not self.terms.auction:
-                    return  # first in, first out: a timer that does not fit ends the phase
+                if not self.passes_over:
+                    return
                 looked_at += 1
             elif not self.fire_or_destroy(candidate):
                 looked_at += 1
@@ -270,40 +252,9 @@ class TimerPhase:
     def _reason(self, timer: Timer, expires_at: int) -> str:
         if expires_at < self.terms.height or timer.timer_id in self._unpaid_removals:
             return "gc_budget"
-        if self.terms.auction and self.price(timer)[0] < self.prices.lane_price:
+        if self.is_priced_out(timer):
             return "below_basefee"
         return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
-
-    def price(self, timer: Timer) -> tuple[int, int]:
-        """``(max_fee, priority)``: the timer's explicit one, else its agent's, else the default agent's (SPEC §9)."""
-        max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
-        bid = self.bidding.bid_for(timer) if max_fee is None or priority is None else None
-        if bid is not None:
-            max_fee = bid.max_fee if max_fee is None else max_fee
-            priority = bid.priority if priority is None else priority
-        max_fee = self._supplied(timer) if max_fee is None else max_fee
-        assert max_fee is not None, "the default agent supplies to whatever it prices"
-        return max_fee, self._default_bid()[1] if priority is None else priority
-
-    def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
-        """``(tip, score)`` of the timers not priced as the index prices their parties; ``None`` below the gate."""
-        apart: dict[int, tuple[int, int] | None] = {}
-        for timer_id in self.bidding.apart:
-            timer = self._timer(timer_id)
-            if timer.expires_at < self.terms.height or self._gas_limit(timer) > self.terms.cap:
-                continue
-            position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
-            max_fee, priority = self.price(timer)
-            tip = min(priority, max_fee - self.prices.lane_price)
-            score = (tip + self.terms.parameters.priority_floor) * self.fairness.weight(timer.actor)
-            apart[position] = None if max_fee < self.prices.lane_price else (tip, score)
-        return apart
-
-    def _order(self, position: int, score: int) -> tuple[int, bytes, int]:
-        """The sort key of candidates."""
-        if self.terms.parameters.tie_break is TieBreak.AGED:
-            return -score, b"", position
-        return -score, timer_id_of_row(self.index.pool.rows[position]), 0
 
     def _candidate(self, position: int, tip: int) -> Candidate:
         row = self.index.pool.rows[position]
@@ -314,40 +265,8 @@ class TimerPhase:
         assert timer is not None, "a waiting timer is in state"
         return timer
 
-    def _supplied(self, timer: Timer) -> int | None:
-        """The max fee that the default agent supplied to a timer, in this block or an earlier one."""
-        if timer.default_max_fee is not None:
-            return timer.default_max_fee
-        height = self.index.supplies.height_for(timer, self.terms.height, self.bidding.since)
-        if height is None:
-            return None
-        return self._default_bid()[0] if height == self.terms.height else self.index.supplies.max_fees[height]
-
-    @property
-    def default_max_fee(self) -> int:
-        """The max fee that the default agent supplies in this block."""
-        return self._default_bid()[0]
-
-    def _default_bid(self) -> tuple[int, int]:
-        return default_bid(self.prices.lane_price, self.prices.p50_tip, self.terms.parameters)
-
     def _gas_limit(self, timer: Timer) -> int:
         return self.terms.cap if timer.gas_limit is None else timer.gas_limit
-
-    def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = np.zeros(1, order.PRICES)
-        values = {
-            "price": self.prices.lane_price,
-            "tip": self._default_bid()[1],
-            "bid_max": self.index.parties.greatest_bid[0],
-            "bid_priority": self.index.parties.greatest_bid[1],
-        }
-        for name, value in values.items():
-            prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
-        prices["height"], prices["cap"] = self.terms.height, self.terms.cap
-        prices["floor"], prices["divisor"] = self.terms.parameters.priority_floor, self.fairness.divisor
-        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.ID
-        return prices
 
 
 def _id_field(timer: Timer) -> tuple[tuple[str, str]]:

@@ -213,10 +213,13 @@ def _value(key: bytes, record: Any) -> Value:
 
 def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transition]:
     """The same transition, which reports each step to ``recorder``. It can only be applied, and only once."""
-    phase = transition.timer_phase_class
+    phases = {policy: _traced_phase(phase, recorder) for policy, phase in transition.phases.items()}
+    return type("Traced", (_TracedTransition, transition), {"recorder": recorder, "phases": phases})
+
+
+def _traced_phase(phase: type[TimerPhase], recorder: StepRecorder) -> type[TimerPhase]:
     bidding = type("Traced", (_TracedBidding, phase.bidding_class), {"recorder": recorder})
-    phase = type("Traced", (_TracedPhase, phase), {"recorder": recorder, "bidding_class": bidding})
-    return type("Traced", (_TracedTransition, transition), {"recorder": recorder, "timer_phase_class": phase})
+    return type("Traced", (_TracedPhase, phase), {"recorder": recorder, "bidding_class": bidding})
 
 
 class _TracedTransition(Transition):
@@ -288,12 +291,12 @@ class _TracedPhase(TimerPhase):
         super().expire()
         self.recorder.rest(StepKind.EXPIRY)
 
-    def supply(self) -> None:
+    def ask(self) -> None:
+        super().ask()
         self.recorder.rest(StepKind.QUERY)
-        super().supply()
-        self.recorder.rest(StepKind.SUPPLY)
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
+        self.recorder.rest(StepKind.SUPPLY)
         super().scan(candidates)
         self.recorder.rest(StepKind.SELECTION)
 

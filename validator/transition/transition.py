@@ -41,9 +41,11 @@ from validator.execution.bidding import BiddingRound
 from validator.execution.governance import parameters_in_force
 from validator.execution.handler_context import HandlerContext, RunResult, run_handler
 from validator.execution.jobs import Waiting
+from validator.execution.lane_rules import LaneUsage
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.execution.timer_calls import Allowance, LanePrices, SchedulingTerms, extend_any
 from validator.execution.timer_phase import TimerPhase
+from validator.policies.registry import PHASES, Phases
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure, Rejection
 from validator.primitives.meter import Meter
@@ -54,7 +56,7 @@ from validator.pvm.language.subset import ProgramError
 from validator.pvm.runtime.machine import PythonVm, Vm
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.pricing import BASEFEE_SLOPE, lane_price, median_tip, next_basefee
+from validator.scheduler.pricing import BASEFEE_SLOPE, next_basefee
 from validator.state import View
 from validator.state.working_set import Change, World, batch_of
 
@@ -174,7 +176,8 @@ class DeferredLane:
 class Transition:
     """One block being processed."""
 
-    timer_phase_class: ClassVar[type[TimerPhase]] = TimerPhase
+    phases: ClassVar[Phases] = PHASES
+    """The timer phase of each policy."""
 
     parent: View
     index: SchedulerIndex
@@ -252,13 +255,18 @@ class Transition:
         height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
         parameters = parameters_in_force(self.world, genesis.parameters)
         self.deferred_lane = DeferredLane(parameters.lane_deferred_cycles)
-        auction = genesis.runs_auction(height)
+        rules = self.policy_phase.rules
         self.basefee_lane = chain.basefee_lane_timer
-        price = lane_price(chain.basefee_lane_timer, parameters) if auction else 0
+        price = rules.lane_price(chain.basefee_lane_timer, parameters)
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
-        self.terms = SchedulingTerms(height, price, chain.p50_tip, parameters, auction)
+        self.terms = SchedulingTerms(height, price, chain.p50_tip, parameters, rules)
         self.index.begin(height, self._drop_old_fires())
         self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
+
+    @property
+    def policy_phase(self) -> type[TimerPhase]:
+        """The timer phase of the policy that is in force."""
+        return self.phases[self.context.genesis.policy_at(self.context.height)]
 
     def _drop_old_fires(self) -> list[Fires]:
         """The window is ``[H - window, H - 1]``: older fires are dropped permanently."""
@@ -436,7 +444,7 @@ class Transition:
         return self.outcome(phase, burned, len(ended))
 
     def timer_phase(self) -> TimerPhase:
-        return self.timer_phase_class(
+        return self.policy_phase(
             self.world,
             self.index,
             self.terms,
@@ -545,12 +553,12 @@ class Transition:
     # --- step 6 -------------------------------------------------------------------------------------------------------
 
     def count_fires(self, phase: TimerPhase) -> None:
-        """Count this block's fires for the fairness window; the FIFO phase has none."""
+        """Count this block's fires for the fairness window."""
         counts: dict[Address, int] = {}
         for fire in phase.fires:
             actor = Address(fire.actor)
             counts[actor] = counts.get(actor, 0) + 1
-        if counts and self.terms.auction:
+        if counts and self.terms.rules.counts_fires:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
 
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
@@ -566,7 +574,7 @@ class Transition:
             if standing.get(height, 0) == 0:
                 self.world.put(supply_key(height), None)
             elif height == self.context.height:
-                self.world.put(supply_key(height), phase.default_max_fee)
+                self.world.put(supply_key(height), phase.supplied_max_fee)
 
     def keep_calendar(self) -> list[Timer]:
         """Record the overflow tree's root. Returns the due timers that ended."""
@@ -582,19 +590,15 @@ class Transition:
     def close(self, phase: TimerPhase) -> int:
         """Set the counters and prices for the next block; returns the amount that this block burned."""
         p, chain, user, lane = self.terms.parameters, self.world.globals, self.user_lane, phase.use
-        tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
+        fires = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
+        rules, usage = self.terms.rules, LaneUsage(lane.cycles, fires)
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
         basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)
-        basefee_lane = basefee_cycle  # until the auction begins, the lane's basefee is an alias
-        if self.terms.auction:
-            basefee_lane = next_basefee(
-                chain.basefee_lane_timer, lane.cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope, p
-            )
         closed = chain._replace(
             basefee_cycle=basefee_cycle,
             basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
-            basefee_lane_timer=basefee_lane,
-            p50_tip=median_tip(tips, p.p50_weight) if self.terms.auction else 0,
+            basefee_lane_timer=rules.next_basefee_lane(chain.basefee_lane_timer, basefee_cycle, usage, p),
+            p50_tip=rules.next_p50_tip(usage, p),
             last_block_cycle_usage=cycles,
             burned_user=chain.burned_user + user.burned,
             burned_timer_cycle=chain.burned_timer_cycle + lane.burned_cycle,

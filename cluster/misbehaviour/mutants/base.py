@@ -13,6 +13,7 @@ from validator.node.assembly import PRODUCTION, Parts
 from validator.node.executor.executor import Executor
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
+from validator.policies.registry import phases_with
 from validator.transition.transition import Transition
 
 VALIDATORS: Final = 4
@@ -141,6 +142,8 @@ def parts_with(part: Any) -> Parts:
         original = getattr(PRODUCTION, field.name)
         if isinstance(original, type) and issubclass(part, original):
             return Parts(**{field.name: part})
+    if issubclass(part, TimerPhase):
+        return Parts(transition=type(part.__name__, (Transition,), {"phases": phases_with(part)}))
     for holder in (Executor, Node, SnapshotJoin, Transition, TimerPhase):
         for name, original in vars(holder).items():
             if name.endswith("_class") and issubclass(part, original):

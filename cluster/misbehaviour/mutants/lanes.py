@@ -65,4 +65,4 @@ class RemovalsTakeTheLane(Mutated, TimerPhase):
         if 2 * self.use.gc_cycles >= self.terms.parameters.timer_gc_cycles:
             self.counter.ran()
             return
-        TimerPhase.scan(self, candidates)
+        super().scan(candidates)

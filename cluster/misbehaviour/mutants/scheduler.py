@@ -18,6 +18,8 @@ from validator.execution.handler_context import ReadOnlyContext
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.node.assembly import Parts
 from validator.node.executor.executor import Executor, StorageConfig
+from validator.policies.cip1 import Cip1Phase
+from validator.policies.registry import phases_with
 from validator.primitives.meter import Meter
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text
@@ -51,15 +53,15 @@ class FiresAgain(Mutated, Executor):
                 """A timer that fired before the restart is no longer marked in memory."""
                 nonlocal has_restarted
                 payload = self.world.payload_of(timer)
-                TimerPhase.fire(self, timer, candidate, max_cost)
+                super().fire(timer, candidate, max_cost)
                 if has_restarted and self.world.balance(timer.fee_payer) >= max_cost:
                     has_restarted = False
                     counter.ran()
                     self.world.add_timer(timer, payload)
-                    TimerPhase.fire(self, timer, candidate, max_cost)
+                    super().fire(timer, candidate, max_cost)
 
         class Again(transition):  # type: ignore[misc,valid-type]
-            timer_phase_class = AgainPhase
+            phases = phases_with(AgainPhase, transition.phases)
 
         self._transition = Again
 
@@ -78,11 +80,11 @@ class CarriedIsLost(Mutated, SchedulerIndex):
 
 
 @MUTANTS.part("passes-over-the-second", Detection("calm", ALL), "timers")
-class PassesOver(Mutated, TimerPhase):
+class PassesOver(Mutated, Cip1Phase):
     """the second-best eligible timer of each block is left waiting"""
 
-    def best_first(self) -> Iterator[Candidate]:
-        for position, candidate in enumerate(TimerPhase.best_first(self)):
+    def candidates(self) -> Iterator[Candidate]:
+        for position, candidate in enumerate(super().candidates()):
             if position == 1:
                 self.counter.ran()
             else:
@@ -102,14 +104,14 @@ class LeavesPayloads(Mutated, TimerPhase):
 
 
 @MUTANTS.part("fires-expired", Detection("deadlines", ALL), "timers")
-class FiresExpired(Mutated, TimerPhase):
+class FiresExpired(Mutated, Cip1Phase):
     """an expired timer is not destroyed and fires"""
 
     def expire(self) -> None:
         """Nothing expires."""
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = TimerPhase._kernel_prices(self)
+        prices = super()._kernel_prices()
         rows = self.index.pool.living()
         self.counter.runs += int((rows["expires_at"] < self.terms.height).sum())
         prices["height"] = 0
@@ -121,7 +123,7 @@ class FiresEarly(Mutated, TimerPhase):
     """a timer of the next height fires one block early"""
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
-        TimerPhase.scan(self, candidates)
+        super().scan(candidates)
         for row in self.index.calendar.rows_at(self.terms.height + 1)[:1]:
             timer = self.world.timer(timer_id_of_row(row))
             if timer is None:
@@ -140,7 +142,7 @@ class RemovesAll(Mutated, TimerPhase):
 
     def expire(self) -> None:
         before = len(self.destroyed)
-        TimerPhase.expire(self)
+        super().expire()
         removed = {receipt.timer_id for receipt in self.destroyed[before:]}
         rows = self.index.pool.living()
         late = [timer_id_of_row(row) for row in rows[rows["expires_at"] < self.terms.height]]
@@ -155,11 +157,11 @@ class RemovesAll(Mutated, TimerPhase):
 
 
 @MUTANTS.part("ties-by-insertion", Detection("crowd-by-id", ALL), "timers")
-class TiesByInsertion(Mutated, TimerPhase):
+class TiesByInsertion(Mutated, Cip1Phase):
     """ties go by age where the chain's rule is the timer id"""
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = TimerPhase._kernel_prices(self)
+        prices = super()._kernel_prices()
         self.counter.runs += bool(prices["by_id"][0])
         prices["by_id"] = False
         return prices
@@ -193,17 +195,17 @@ class NoMedian(Mutated, Transition):
 
 
 @MUTANTS.part("no-fee-gate", Detection("crowd", ALL, seeds=8), "timers")
-class NoFeeGate(Mutated, TimerPhase):
+class NoFeeGate(Mutated, Cip1Phase):
     """a timer whose maximum fee is below the lane price fires"""
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = TimerPhase._kernel_prices(self)
+        prices = super()._kernel_prices()
         prices["price_low"], prices["price_high"] = 0, 0
         return prices
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         self.counter.runs += timer.max_fee_per_cycle is not None and timer.max_fee_per_cycle < self.prices.lane_price
-        TimerPhase.fire(self, timer, candidate, max_cost)
+        super().fire(timer, candidate, max_cost)
 
 
 # --- agents ---------------------------------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ class RefundsAtAnotherPrice(Mutated, TimerPhase):
     def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
         unused = self.terms.parameters.max_cells_per_fire - meter.cells_used
         wrong = unused * (self.prices.basefee_cycle - self.prices.basefee_cell)
-        result = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+        result = super().settle(timer, candidate, meter, max_cost)
         self.counter.runs += wrong != 0
         if wrong > 0:
             self.world.credit(timer.fee_payer, wrong)
@@ -295,7 +297,7 @@ class TipsToThePayer(Mutated, TimerPhase):
     """a fire's tip goes to its actor, not to the proposer"""
 
     def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
-        burned, tip = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+        burned, tip = super().settle(timer, candidate, meter, max_cost)
         if tip:
             self.counter.ran()
             self.world.credit(timer.actor, tip)
@@ -308,7 +310,7 @@ class BurnNotCounted(Mutated, TimerPhase):
     """what a fire pays for the lane is not counted as burned"""
 
     def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
-        result = TimerPhase.settle(self, timer, candidate, meter, max_cost)
+        result = super().settle(timer, candidate, meter, max_cost)
         lane = meter.cycles_used * self.prices.lane_price
         self.counter.runs += lane > 0
         self.use.burned_lane -= lane
@@ -321,7 +323,7 @@ class DestroysTheSolvent(Mutated, TimerPhase):
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
         if candidate.timer_id[-1] % 3:
-            return TimerPhase.fire_or_destroy(self, candidate)
+            return super().fire_or_destroy(candidate)
         self.counter.ran()
         timer, needed = self._timer(candidate.timer_id), self.max_cost(candidate)
         fields = (
@@ -344,7 +346,7 @@ class AnotherPays(Mutated, TimerPhase):
         if payer != timer.fee_payer and self.world.balance(payer) >= max_cost:
             self.counter.ran()
             timer = timer._replace(fee_payer=payer)
-        TimerPhase.fire(self, timer, candidate, max_cost)
+        super().fire(timer, candidate, max_cost)
 
 
 @MUTANTS.part("mints-to-a-stranger", Detection("calm", ALL), "conservation")
@@ -439,8 +441,8 @@ class DoubleFire(Mutated, TimerPhase):
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         payload = self.world.payload_of(timer)
-        TimerPhase.fire(self, timer, candidate, max_cost)
+        super().fire(timer, candidate, max_cost)
         if len(self.fires) == 1 and self.world.balance(timer.fee_payer) >= max_cost:
             self.counter.ran()
             self.world.add_timer(timer, payload)
-            TimerPhase.fire(self, timer, candidate, max_cost)
+            super().fire(timer, candidate, max_cost)

@@ -10,6 +10,7 @@ import pytest
 from tests.validator.chains import ACTOR, ALICE, OTHER, Chain, schedule, script
 from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.timer_calls import Allowance, SchedulingTerms
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
 from validator.primitives.meter import Meter
 from validator.primitives.types import Address
@@ -23,7 +24,7 @@ TX = 1_000
 
 def context(cycles: int = 10**6, cells: int = 10**6, actor: Address = ACTOR) -> HandlerContext:
     chain = Chain()
-    terms = SchedulingTerms(1, 10**6, 0, chain.parameters, auction=True)
+    terms = SchedulingTerms(1, 10**6, 0, chain.parameters, Cip1Phase.rules)
     return HandlerContext(World(chain.view), Meter(cycles, cells), actor, ALICE, terms, Allowance(ALICE, 0))
 
 

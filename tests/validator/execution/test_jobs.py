@@ -23,6 +23,7 @@ from validator.execution.handler_context import HandlerContext
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.execution.timer_calls import SchedulingTerms
 from validator.node.executor.executor import Executor
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.codec import CodecError, decode, encode, keccak256
 from validator.primitives.errors import OutOfCells, OutOfCycles, Rejection
 from validator.primitives.meter import Meter
@@ -48,7 +49,7 @@ def chain_with(**params: Any) -> JobChain:
 
 def host(cycles: int = 10**6, cells: int = 10**6, left: int = 2, callback_of: bytes = b"") -> HandlerContext:
     chain = Chain()
-    terms = SchedulingTerms(1, PRICE, 0, chain.parameters, auction=True)
+    terms = SchedulingTerms(1, PRICE, 0, chain.parameters, Cip1Phase.rules)
     return HandlerContext(
         World(chain.view),
         Meter(cycles, cells),

@@ -13,7 +13,10 @@ from Crypto.Hash import keccak
 from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis, schedule
 from validator.chain.records import LONGEST_INLINE_PAYLOAD, TIMER_PAYLOAD, Timer, timer_key, timer_payload_key
 from validator.execution import timer_calls as scheduling
+from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_calls import Allowance, SchedulingTerms
+from validator.policies.cip1 import Cip1Phase
+from validator.policies.fifo import FifoPhase
 from validator.primitives.errors import Rejection
 from validator.primitives.types import SYSTEM_PARAMETERS_ADDRESS, Address
 from validator.pvm.runtime.host import ScheduleRequest
@@ -36,10 +39,10 @@ GOOD = ScheduleRequest(height=H + 1, payload=b"x")
 class Scene:
     """A world with the actors' timers in it, and the terms of a block."""
 
-    def __init__(self, live: int = 0, allowance: int | None = 10, auction: bool = True) -> None:
+    def __init__(self, live: int = 0, allowance: int | None = 10, rules: LaneRules = Cip1Phase.rules) -> None:
         chain = Chain(make_genesis(PARAMETERS))
         self.world = World(chain.view)
-        self.terms = SchedulingTerms(H, PRICE, P50, chain.parameters, auction)
+        self.terms = SchedulingTerms(H, PRICE, P50, chain.parameters, rules)
         self.allowance = None if allowance is None else Allowance(ALICE, allowance)
         for _ in range(live):
             self.schedule()
@@ -277,19 +280,19 @@ def test_an_extension_goes_upward_is_clamped_and_cannot_come_too_late() -> None:
 
 
 def test_before_activation_bids_and_prices_are_not_looked_at() -> None:
-    assert Scene(auction=False).refusal(bid_given=True) == ""
-    assert Scene(auction=False).refusal(max_fee_per_cycle=PRICE - 1) == ""
-    timer = Scene(auction=False).schedule(max_fee_per_cycle=PRICE + 5, max_priority_fee_per_cycle=6)
+    assert Scene(rules=FifoPhase.rules).refusal(bid_given=True) == ""
+    assert Scene(rules=FifoPhase.rules).refusal(max_fee_per_cycle=PRICE - 1) == ""
+    timer = Scene(rules=FifoPhase.rules).schedule(max_fee_per_cycle=PRICE + 5, max_priority_fee_per_cycle=6)
     assert timer.max_priority_fee_per_cycle == 6, "nothing is clamped"
     for name in FEE_FIELDS:
-        assert Scene(auction=False).refusal(**{name: 2**96}) == "TimerFeeOutOfRange"
+        assert Scene(rules=FifoPhase.rules).refusal(**{name: 2**96}) == "TimerFeeOutOfRange"
 
 
 def test_each_phase_has_its_own_cap() -> None:
-    caps = {True: CAP, False: 550_000}
-    for auction, cap in caps.items():
-        assert Scene(auction=auction).refusal(gas_limit=cap) == ""
-        assert Scene(auction=auction).refusal(gas_limit=cap + 1) == "TimerGasLimitTooHigh"
+    caps = {Cip1Phase.rules: CAP, FifoPhase.rules: 550_000}
+    for rules, cap in caps.items():
+        assert Scene(rules=rules).refusal(gas_limit=cap) == ""
+        assert Scene(rules=rules).refusal(gas_limit=cap + 1) == "TimerGasLimitTooHigh"
 
 
 def test_an_ignored_bid_is_reported_even_where_a_later_check_refuses_and_goes_with_a_revert() -> None:

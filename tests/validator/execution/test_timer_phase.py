@@ -27,6 +27,7 @@ from tests.validator.chains import (
 from validator.chain.records import height_in
 from validator.chain.transactions import UpdateTimerConfig
 from validator.execution.timer_phase import TimerPhase
+from validator.policies.registry import phases_with
 from validator.primitives.types import Address
 from validator.scheduler.rows import timer_id_of_row
 from validator.transition.transition import Outcome, Transition
@@ -258,7 +259,7 @@ class _ExplainsEveryRow(TimerPhase):
 
 
 class ShowsTheCancelledAsCarried(Transition):
-    timer_phase_class = _ExplainsEveryRow
+    phases = phases_with(_ExplainsEveryRow)
 
 
 @pytest.mark.parametrize(("kind", "shown"), [(Transition, []), (ShowsTheCancelledAsCarried, ["lane_full"])])

@@ -11,6 +11,7 @@ from tests.validator.chains import ACTOR, ALICE, Chain
 from validator.chain.records import python_code
 from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.timer_calls import Allowance, SchedulingTerms
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.meter import Meter
 from validator.pvm.compiler.programs import compiled
@@ -29,7 +30,7 @@ def small_chain() -> Chain:
 def new_context(cycles: int = PLENTY, cells: int = PLENTY) -> HandlerContext:
     """A call of a rich actor by a rich user, at height 1 of a chain that is never changed."""
     chain = small_chain()
-    terms = SchedulingTerms(1, 10**6, 7, chain.parameters, auction=True)
+    terms = SchedulingTerms(1, 10**6, 7, chain.parameters, Cip1Phase.rules)
     return HandlerContext(
         World(chain.view), Meter(cycles, cells), ACTOR, ALICE, terms, Allowance(ALICE, 10**6), 8, value=5
     )

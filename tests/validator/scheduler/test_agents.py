@@ -18,7 +18,7 @@ from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.chain.records import KEPT_ANSWER, KeptAnswer, Timer, decode_record
 from validator.chain.transactions import Call, Deploy, Transaction, deployed_address
 from validator.execution.bidding import BiddingRound
-from validator.execution.timer_phase import TimerPhase
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.types import Address, Height
 from validator.pvm.runtime.values import decode_value, encode_value
 from validator.scheduler.agents import Party
@@ -409,11 +409,9 @@ def check_prices(machine: AgentMachine, seed: int, naive: NaivePrices) -> int:
 def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, int]]]:
     """What each due timer with an open field offers in a block, when the scan begins."""
     found: list[tuple[Timer, tuple[int, int]]] = []
-    scan = TimerPhase.scan
+    scan = Cip1Phase.scan
 
-    def noting(phase: TimerPhase, candidates: Any) -> None:
-        if not phase.terms.auction:
-            return scan(phase, candidates)
+    def noting(phase: Cip1Phase, candidates: Any) -> None:
         candidates = list(candidates)
         tips = {candidate.timer_id: candidate.tip for candidate in candidates}
         for row in phase.index.pool.living():
@@ -427,7 +425,7 @@ def noted_prices(patched: pytest.MonkeyPatch) -> list[tuple[Timer, tuple[int, in
             assert tips.get(timer.timer_id) == offered, "the index prices it as the transition does"
         return scan(phase, candidates)
 
-    patched.setattr(TimerPhase, "scan", noting)
+    patched.setattr(Cip1Phase, "scan", noting)
     return found
 
 

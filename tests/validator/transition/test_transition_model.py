@@ -26,6 +26,8 @@ from validator.chain.records import STORAGE, Fires, Timer, account_key
 from validator.chain.transactions import Call, Transaction, Transfer
 from validator.execution.handler_context import RunResult
 from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.policies.cip1 import Cip1Phase
+from validator.policies.registry import phases_with
 from validator.primitives.errors import Rejection
 from validator.primitives.meter import Meter
 from validator.primitives.types import Address, address_text
@@ -291,7 +293,7 @@ def test_random_chains_reach_what_they_are_for() -> None:
 # --- planted faults -------------------------------------------------------------------------------------------------
 
 
-class FiresExpired(TimerPhase):
+class FiresExpired(Cip1Phase):
     """A block too long."""
 
     def expire(self) -> None:
@@ -313,7 +315,7 @@ class SpendsTheWholeGcBudget(TimerPhase):
         self.terms = kept
 
 
-class RaisesItsOwnDefault(TimerPhase):
+class RaisesItsOwnDefault(Cip1Phase):
     def supply(self) -> None:
         super().supply()
         for row in self.index.pool.rows[: self.index.pool.count]:
@@ -321,28 +323,28 @@ class RaisesItsOwnDefault(TimerPhase):
                 row["max_low"] = self.default_max_fee
 
 
-class LetsAllThrough(TimerPhase):
-    def best_first(self) -> Iterator[Candidate]:
-        yield from super().best_first()
+class LetsAllThrough(Cip1Phase):
+    def candidates(self) -> Iterator[Candidate]:
+        yield from super().candidates()
         for row in self.index.pool.living():
             timer = self.world.timer(timer_id_of_row(row))
             if timer is not None and self.price(timer)[0] < self.prices.lane_price:
                 yield Candidate(timer.timer_id, self._gas_limit(timer), 0)
 
 
-class TakesTheWholePriority(TimerPhase):
-    def best_first(self) -> Iterator[Candidate]:
-        for candidate in super().best_first():
+class TakesTheWholePriority(Cip1Phase):
+    def candidates(self) -> Iterator[Candidate]:
+        for candidate in super().candidates():
             timer = self.world.timer(candidate.timer_id)
             yield candidate if timer is None else candidate._replace(tip=self.price(timer)[1])
 
 
-class SortsUpward(TimerPhase):
-    def best_first(self) -> Iterator[Candidate]:
-        return iter(list(super().best_first())[::-1])
+class SortsUpward(Cip1Phase):
+    def candidates(self) -> Iterator[Candidate]:
+        return iter(list(super().candidates())[::-1])
 
 
-class TakesTheOtherTieBreak(TimerPhase):
+class TakesTheOtherTieBreak(Cip1Phase):
     def _kernel_prices(self) -> Any:
         prices = super()._kernel_prices()
         prices["by_id"] = 1 - prices["by_id"]
@@ -452,7 +454,7 @@ def is_caught(kind: type[Transition]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", LANE_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_in_the_timer_phase_is_caught(fault: type[TimerPhase]) -> None:
-    assert is_caught(type(fault.__name__, (Transition,), {"timer_phase_class": fault}))
+    assert is_caught(type(fault.__name__, (Transition,), {"phases": phases_with(fault)}))
 
 
 @pytest.mark.slow

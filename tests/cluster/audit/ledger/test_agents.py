@@ -24,7 +24,7 @@ from validator.chain.block import Effects
 from validator.chain.genesis import GenesisAgent
 from validator.chain.records import kept_answer_key, published_key
 from validator.chain.transactions import Call, sign
-from validator.execution.timer_phase import TimerPhase
+from validator.policies.cip1 import Cip1Phase
 from validator.primitives.codec import encode
 from validator.primitives.params import DEFAULTS
 from validator.state.working_set import World
@@ -173,12 +173,12 @@ def forgets_when_prices_were_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lets_low_bids_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a price that clears the gate takes a timer out of what its party is priced at."""
-    apart = TimerPhase._priced_apart
+    apart = Cip1Phase._priced_apart
 
-    def cleared(phase: TimerPhase) -> dict[int, Any]:
+    def cleared(phase: Cip1Phase) -> dict[int, Any]:
         return {place: priced for place, priced in apart(phase).items() if priced is not None}
 
-    monkeypatch.setattr(TimerPhase, "_priced_apart", cleared)
+    monkeypatch.setattr(Cip1Phase, "_priced_apart", cleared)
 
 
 @pytest.mark.parametrize("fault", [forgets_when_prices_were_fixed, lets_low_bids_pass])

@@ -25,6 +25,7 @@ from validator.chain.block import BlockReceipts, Cancelled, Effects, Event, Move
 from validator.chain.transactions import SCRIPT_CODE, Call
 from validator.execution import handler_context, mailbox, timer_calls
 from validator.node.executor.jobs import Finalized
+from validator.policies.cip1 import Cip1Rules
 from validator.primitives import costs
 from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.types import address_text
@@ -160,10 +161,8 @@ FAULTS = {
     "the least cap is refused": rewritten(timer_calls._fee_payer, "not 1 <= cap", "not 2 <= cap"),
     "all of the allowance is refused": rewritten(timer_calls._fee_payer, "<= allowance.left", "< allowance.left"),
     "the allowance is not taken": rewritten(timer_calls.schedule, "allowance.left -= payer_cap", "pass"),
-    "the lane's price is refused": rewritten(timer_calls._check_price, "max_fee < terms", "max_fee <= terms"),
-    "the priority is not clamped": rewritten(
-        timer_calls._check_price, "return headroom, priority", "return priority, None"
-    ),
+    "the lane's price is refused": rewritten(Cip1Rules.admit, "max_fee < lane_price", "max_fee <= lane_price"),
+    "the priority is not clamped": rewritten(Cip1Rules.admit, "headroom, clamped_from=priority", "priority"),
     "the cap is refused": rewritten(timer_calls._check_gas_limit, "gas_limit > terms", "gas_limit >= terms"),
     "the least gas is refused": rewritten(timer_calls._check_gas_limit, "gas_limit < terms", "gas_limit <= terms"),
     "expiry at the trigger is refused": rewritten(timer_calls._expiry, "expires_at < request", "expires_at <= request"),
@@ -171,7 +170,7 @@ FAULTS = {
     "extended to the same end": rewritten(timer_calls._extend, "expires_at <= timer", "expires_at < timer"),
     "one timer too many": rewritten(timer_calls.schedule, ">= parameters.max_timers", "> parameters.max_timers"),
     "the greatest price is refused": rewritten(timer_calls._check_fees, "< PRICE_LIMIT:", "< PRICE_LIMIT - 1:"),
-    "bid is ignored too long": rewritten(CONTEXT.schedule_timer, "not self.terms.auction", "True"),
+    "bid is ignored too long": rewritten(CONTEXT.schedule_timer, "not self.terms.rules.takes_bids", "True"),
     "bid is not reported": rewritten(CONTEXT.schedule_timer, 'self.report("TimerBidIgnored")', "pass"),
     "cells are free": rewritten(CONTEXT.emit, "len(data.encode())", "0"),
     "a name too long": rewritten(CONTEXT.emit, "not is_name(name, may_be_empty=True)", "False"),

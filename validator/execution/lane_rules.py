@@ -1,0 +1,55 @@
+"""What a scheduling policy decides outside of a block's timer phase: prices, limits, and what a schedule may offer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from validator.primitives.params import Parameters
+
+
+class Offer(NamedTuple):
+    """The fee fields of a timer, per cycle; ``clamped_from`` is the stated priority if that was clamped."""
+
+    max_fee: int | None
+    priority: int | None
+    clamped_from: int | None = None
+
+
+class LaneUsage(NamedTuple):
+    """The timer lane's part of a block, by which the next block is priced."""
+
+    cycles: int
+    fires: Sequence[tuple[int, int]]
+    """Tip per cycle and cycles used, by fire."""
+
+
+class LaneRules(ABC):
+    """The rules of one policy. They have no state, and look at no block but by their arguments (SPEC §13)."""
+
+    __slots__ = ()
+    takes_bids: ClassVar[bool]
+    """Whether a legacy ``bid`` is an error; otherwise it is ignored, and an event says so."""
+    counts_fires: ClassVar[bool]
+    """Whether fires count for the fairness window."""
+
+    @abstractmethod
+    def fire_cap(self, parameters: Parameters) -> int:
+        """The most cycles that a fire may use (SPEC §10)."""
+
+    @abstractmethod
+    def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
+        """Price of a lane cycle in addition to a cycle's (SPEC §7)."""
+
+    @abstractmethod
+    def admit(self, offer: Offer, lane_price: int) -> Offer:
+        """The fee fields to store for a new timer. Raises :class:`Rejection` with the error's name."""
+
+    @abstractmethod
+    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
+        """The lane's next basefee; ``basefee_cycle`` is the cycle's next one."""
+
+    @abstractmethod
+    def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:
+        """The median tip, by which the default agent and the tiers bid in the next block (SPEC §9)."""

@@ -1,0 +1,50 @@
+"""The policy ``fifo`` (SPEC §13): timers fire in the order of their triggers, at the price of a cycle alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from validator.chain.records import Timer
+from validator.execution.lane_rules import LaneRules, LaneUsage, Offer
+from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.primitives.params import Parameters
+
+
+class FifoRules(LaneRules):
+    """Without fees, agents and fairness: fee fields are stored and not looked at."""
+
+    __slots__ = ()
+    takes_bids: ClassVar[bool] = False
+    counts_fires: ClassVar[bool] = False
+
+    def fire_cap(self, parameters: Parameters) -> int:
+        return parameters.max_cycles_per_fire
+
+    def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
+        return 0
+
+    def admit(self, offer: Offer, lane_price: int) -> Offer:
+        return offer
+
+    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
+        return basefee_cycle  # an alias, until an auction begins
+
+    def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:
+        return 0
+
+
+class FifoPhase(TimerPhase):
+    """The first timer that does not fit ends the phase."""
+
+    __slots__ = ()
+    rules: ClassVar[LaneRules] = FifoRules()
+    asks_agents: ClassVar[bool] = False
+    passes_over: ClassVar[bool] = False
+
+    def candidates(self) -> Iterator[Candidate]:
+        positions = self.index.pool.positions(self.terms.height, self.terms.cap)
+        return (self._candidate(position, 0) for position in positions)
+
+    def is_priced_out(self, timer: Timer) -> bool:
+        return False
