@@ -70,9 +70,8 @@ test test-slow test-all: export PYTHONDONTWRITEBYTECODE :=
 test: install-dev
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'not slow and not soak'
 
-# Two of the four workers begin with live testnets, which wait half of their time.
 test-slow: install-dev
-	$(BIN)/python -m pytest -n 4 $(PYTEST_OPTIONS) -m 'slow and not soak'
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'slow and not soak'
 
 test-all: install-dev
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)

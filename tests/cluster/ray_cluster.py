@@ -24,6 +24,8 @@ from tests.cluster.live.pods import UNSHARE
 from tests.hangs import HANGS_AFTER_S
 
 PATIENCE_S: Final = 5.0
+EARLY_LOSS: Final = {"RAY_health_check_period_ms": "1000", "RAY_health_check_timeout_ms": "3000"}
+"""Has Ray give up a node that was killed after 5 s, and one that was cut off after 20 s, instead of 15 s and 65 s."""
 
 
 class RayCluster:
@@ -38,6 +40,7 @@ class RayCluster:
             **environment,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
+            **EARLY_LOSS,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
         }

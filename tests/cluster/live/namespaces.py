@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.cluster.ray_cluster import EARLY_LOSS
 from tests.hangs import HANGS_AFTER_S
 
 ROOT: Final = Path(__file__).parents[3]
@@ -46,6 +47,7 @@ class Machines:
             **os.environ,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
+            **EARLY_LOSS,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_ADDRESS": f"{self.address(0)}:{PORT}",
