@@ -49,10 +49,12 @@ def encode_script(script: Script) -> bytes:
 
 def cost_of(script: Script) -> Cost:
     """The cost of performing every operation once. Raises :class:`ValueError` on an operation without a known price."""
-    total = Cost()
+    costs: dict[int, Cost] = {}
     for operation in script:
-        total += _cost_of_operation(operation)
-    return total
+        if id(operation) not in costs:  # bursts have one operation many times
+            costs[id(operation)] = _cost_of_operation(operation)
+    each = [costs[id(operation)] for operation in script]
+    return Cost(sum(cost.cycles for cost in each), sum(cost.cells for cost in each))
 
 
 def fire_gas_limit(script: Script, parameters: Parameters) -> int:
