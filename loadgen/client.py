@@ -26,16 +26,16 @@ BlockTriple = tuple[bytes, bytes, bytes]
 
 
 FinalityProof = tuple[bytes, list[bytes], bytes]
-"""The canonical encodings of a final block's header, of the headers from there to a finalized block, and of its
-finalization."""
+"""Proof that a block is final, in canonical encodings: the block's header, the headers that link it to a finalized
+block, and that block's finalization certificate."""
 
 
 class ClientError(Exception):
-    """A request without an answer, or with one that contradicts ``docs/http.md``. One line."""
+    """A request got no answer, an error, or an answer that contradicts ``docs/http.md``. The message is one line."""
 
 
 class Refused(ClientError):
-    """The validator answered with an error; ``status`` is the HTTP status, ``reason`` its line."""
+    """The validator answered with an error. ``status`` is the HTTP status, ``reason`` the error text in one line."""
 
     def __init__(self, url: str, status: int, reason: str) -> None:
         super().__init__(f"{url}: status {status}: {reason}")
@@ -52,7 +52,7 @@ class Gone(NotFound):
 
 
 ERRORS: Final = {404: NotFound, 410: Gone}
-"""Error classes by status; any other status is :class:`Refused`."""
+"""The exception for each HTTP error status; for any other status it is :class:`Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class PostResult:
 
     transaction_hash: bytes
     error: str | None
-    """Error as one line for people."""
+    """Why the mempool refused the transaction, as one line of text for people."""
     reason: str | None = None
-    """Reason, a fixed word (``docs/http.md``); validators of earlier versions give none."""
+    """Reason of the refusal, as a fixed word (``docs/http.md``). Validators of earlier versions give none."""
 
 
 class ValidatorClient:
-    """Talks to one validator. Every method raises :class:`ClientError`."""
+    """HTTP client of one validator. Every request that fails raises :class:`ClientError`."""
 
     def __init__(self, endpoint: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """``endpoint`` is ``http://host:port``; ``timeout_s`` bounds connecting and each wait for data, in seconds."""
@@ -105,7 +105,7 @@ class ValidatorClient:
         return self._json("GET", "/status")
 
     def block(self, height: int) -> Page:
-        """The final block at a height, as a page. Raises :class:`NotFound`."""
+        """The final block at a height, as a JSON object. Raises :class:`NotFound`."""
         return self._json("GET", f"/blocks/{height}")
 
     def blocks(self, first: int, count: int) -> list[BlockTriple]:
@@ -116,7 +116,7 @@ class ValidatorClient:
         return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
 
     def block_digests(self, first: int, count: int) -> list[bytes]:
-        """The digests of the blocks that :meth:`blocks` returns."""
+        """The digests of final blocks from height ``first`` on. Bounds and errors are those of :meth:`blocks`."""
         return self._decode(f"/blocks?from={first}&count={count}&digests=1", list[bytes])
 
     def finality(self, height: int) -> FinalityProof:
@@ -124,7 +124,10 @@ class ValidatorClient:
         return self._decode(f"/blocks/{height}/finality", FinalityProof)
 
     def proof(self, key: bytes, height: int) -> Page:
-        """The value of a key in the state of a height, with its proof. Raises :class:`NotFound` if not retained."""
+        """The value of a key in the state at a height, with its proof against the state root.
+
+        Raises :class:`NotFound` if the validator does not retain that state.
+        """
         return self._json("GET", f"/proofs/{key.hex()}?height={height}")
 
     def receipt(self, transaction_hash: bytes) -> Page:
@@ -135,7 +138,7 @@ class ValidatorClient:
         return self._json("GET", f"/accounts/{address_text(address)}")
 
     def accounts(self, addresses: list[bytes]) -> Page:
-        """Several accounts as of one block, at most 1,024."""
+        """The accounts at up to 1,024 addresses, all as of the same block."""
         body = msgspec.msgpack.encode(addresses)
         return self._json("POST", "/accounts", body=body, headers={"Content-Type": MESSAGEPACK})
 
@@ -148,11 +151,14 @@ class ValidatorClient:
         return self._json("GET", "/parameters")
 
     def supply(self) -> Page:
-        """The sum of all balances, and the burned amount, from an idle validator."""
+        """The sum of all balances, and the amount burned. Raises :class:`Refused` unless the validator is at rest."""
         return self._json("GET", "/supply")
 
     def divergence(self) -> bytes:
-        """The execution of the diverged block, by a validator that diverged. Raises :class:`NotFound` if it did not."""
+        """How a validator that diverged executed the block at which it did, as MessagePack.
+
+        Raises :class:`NotFound` if the validator has not diverged.
+        """
         return self._request("GET", "/divergence")
 
     def metrics(self) -> str:
@@ -183,7 +189,7 @@ class ValidatorClient:
 
 
 def json_object(data: bytes) -> Page | None:
-    """The JSON object in some bytes; ``None`` if they are not one."""
+    """Parse bytes as a JSON object; ``None`` if they are not one."""
     try:
         page = json.loads(data)
     except (ValueError, RecursionError):
@@ -192,6 +198,6 @@ def json_object(data: bytes) -> Page | None:
 
 
 def _reason(data: bytes) -> str:
-    """The line of an error page, or the beginning of any other answer."""
+    """The error text of an answer, in one line: its JSON field ``error``, or else the beginning of its body."""
     reason = (json_object(data) or {}).get("error", data.decode("utf-8", "replace"))
     return " ".join(str(reason).split())[:MAX_ERROR_TEXT]

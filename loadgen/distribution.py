@@ -1,4 +1,4 @@
-"""A load on several Locust processes: the messages of master and workers in addition to Locust's own.
+"""A load that is distributed over several Locust processes: the messages that its master and workers exchange.
 
 Locust's master decides how many users each worker runs, and decides again when a worker joins or leaves. This module
 decides which users these are: a worker claims a number for each user that it starts, and the master gives no number to
@@ -24,36 +24,36 @@ from loadgen.runplan import MAX_REASONS, RunPlan, Statistics
 from loadgen.share import LoadClock, Share
 
 ASK: Final = "stampede_ask"
-"""A worker requests the plan."""
+"""Message to the master: a worker requests the plan."""
 PLAN: Final = "stampede_plan"
 BEGIN: Final = "stampede_begin"
-"""The load begins, or has begun: the endpoints, and the time since."""
+"""Message to a worker: the load has begun. It has the validators' endpoints, and the milliseconds since then."""
 MOVED: Final = "stampede_moved"
-"""Validators have other endpoints."""
+"""Message to the workers: the endpoints of validators have changed."""
 CLAIM: Final = "stampede_claim"
-"""A worker requests a user's number."""
+"""Message to the master: a worker requests a number for a user that it starts."""
 NUMBER: Final = "stampede_number"
-"""The answer to a claim."""
+"""Message to a worker: the number that answers its claim."""
 RELEASE: Final = "stampede_release"
-"""A worker's user has stopped."""
+"""Message to the master: a worker's user has stopped, and its number is free."""
 REVOKED: Final = "stampede_revoked"
-"""A worker was considered lost, and its users were given to other workers."""
+"""Message to a worker that was considered lost: its users were given to other workers."""
 END: Final = "stampede_end"
 COUNTED: Final = "stampede_counted"
-"""A worker's counts so far."""
+"""Message to the master: a worker's counts so far."""
 
 WATCH_S: Final = 0.5
 COUNT_S: Final = 5.0
-"""Interval at which a worker sends its counts."""
+"""Interval, in seconds, at which a worker sends its counts."""
 LOOK_S: Final = 0.01
 LAST_TURNS_S: Final = 2.0
-"""Time for which a worker waits, at the end, for answers to its requests."""
+"""Maximum time, in seconds, for which a worker waits for its turns in progress when the load ends."""
 END_TIMEOUT_S: Final = 5.0
-"""Time for which the master waits, at the end, for the workers' counts."""
+"""Maximum time, in seconds, for which the master waits for the workers' last counts when the load ends."""
 
 
 class LoadMaster:
-    """The master's side."""
+    """The master's side of a distributed load: sends the plan, gives numbers to workers, and sums up their counts."""
 
     def __init__(self, environment: Environment, plan: RunPlan, notice: Callable[[str], None]) -> None:
         runner = environment.runner
@@ -64,13 +64,13 @@ class LoadMaster:
         self._pool = NumberPool(plan.load.client_count)
         self._endpoints: list[str] = []
         self._clock: LoadClock | None = None
-        """Clock of the running load; ``None`` before it begins."""
+        """Clock of the running load; ``None`` before it begins and after it ends."""
         self._is_started = False
         self._counted: dict[str, Statistics] = {}
         self._lost: set[str] = set()
         self._losses: list[str] = []
         self._unheard: set[str] = set()
-        """At the end, the workers whose counts are missing."""
+        """Workers whose last counts have not arrived yet; empty until the load ends."""
         self.asked: set[str] = set()
         """Workers that have requested the plan."""
         for kind, handle in (
@@ -82,7 +82,7 @@ class LoadMaster:
         gevent.spawn(self._watch)
 
     def know(self, endpoints: list[str]) -> None:
-        """Take the validators' endpoints, which are now known or have changed."""
+        """Store the validators' endpoints. The first ones let the load begin; later ones are sent to the workers."""
         is_first, self._endpoints = not self._endpoints, endpoints
         if is_first:
             self._begin()
@@ -90,7 +90,7 @@ class LoadMaster:
             self._runner.send_message(MOVED, {"endpoints": endpoints})
 
     def is_going_on(self) -> bool:
-        """Whether the load has begun."""
+        """Whether the load has begun and has not ended."""
         return self._clock is not None
 
     def statistics(self) -> Statistics:
@@ -157,7 +157,7 @@ class LoadMaster:
             self._unheard.discard(msg.node_id)
 
     def _watch(self) -> None:
-        """Detect lost workers, and those that returned."""
+        """Watch the workers forever: free the numbers of lost ones, and tell those that return to claim again."""
         while True:
             gevent.sleep(WATCH_S)
             reachable = self._reachable
@@ -177,10 +177,10 @@ class LoadMaster:
 
 
 class LoadWorker:
-    """A worker's side, which is also the source of its users' numbers."""
+    """A worker's side of a distributed load: gets the plan and its users' numbers from the master, and sends counts."""
 
     def __init__(self, environment: Environment, know: Callable[[Share], None]) -> None:
-        """``know`` gets the share once the master has sent the plan."""
+        """``know`` is called with this process's share of the load once the master has sent the plan."""
         runner = environment.runner
         assert isinstance(runner, WorkerRunner)
         self._runner, self._know = runner, know
@@ -189,7 +189,7 @@ class LoadWorker:
         self._waiting = 0
         """Number of claims without an answer."""
         self._surplus = 0
-        """Number of those claims whose user was stopped meanwhile."""
+        """Number of claims without an answer whose user has stopped; their numbers are given back on arrival."""
         for kind, handle in (
             (PLAN, self._learn), (BEGIN, self._begin), (MOVED, self._move), (NUMBER, self._take_answer),
             (REVOKED, self._revoke), (END, self._end),
@@ -236,7 +236,7 @@ class LoadWorker:
             self._answers.put(Claim(**msg.data))
 
     def _revoke(self, **_: Any) -> None:
-        """All numbers were given to others, and pending claims are void: each user claims again."""
+        """Drop all numbers and pending claims, because the master considered this worker lost; users claim again."""
         for _user in range(self._waiting - self._surplus):
             self._answers.put(None)
         self._waiting = self._surplus = 0
@@ -244,7 +244,7 @@ class LoadWorker:
             self._share.revoke()
 
     def _end(self, **_: Any) -> None:
-        """End the load; turns in progress are still counted."""
+        """End the load, wait for turns in progress, and send the last counts."""
         if self._share is not None:
             self._share.end()
             with gevent.Timeout(LAST_TURNS_S, False):

@@ -1,7 +1,7 @@
-"""The lag of a process's event loop. It tells whether something was late, or was only noticed late.
+"""Measurement of the lag of a process's event loop, to tell late answers from answers that were noticed late.
 
-A greenlet sleeps repeatedly and records how much each sleep is too long. Answers that have arrived wait that long while
-the loop has other work or the process has no processor.
+A greenlet sleeps repeatedly and records by how much each sleep is too long. A sleep is too long if the loop has other
+work or the process gets no processor time. Answers that have arrived wait for the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gevent  # type: ignore[import-untyped]
 
 TICK_S: Final = 0.02
 MAX_KEPT: Final = 1_024
-"""Number of ticks that are kept: at least the last 20 seconds."""
+"""Number of sleeps that are kept: those of at least the last 20 seconds."""
 
 
 class LoopLag:
@@ -43,7 +43,7 @@ class LoopLag:
         self._due_at = float("inf")
 
     def behind_s(self, since: float, now: float) -> float:
-        """Time for which the loop was behind in the interval that ends now."""
+        """Seconds of the interval from ``since`` to ``now`` during which the loop was behind."""
         behind = max(0.0, now - max(since, self._due_at))
         for due_at, ended_at in reversed(self._ticks):
             if ended_at <= since:

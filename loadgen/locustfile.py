@@ -11,7 +11,7 @@ users' view of the chain (height, basefees, backlog) is fetched once for all use
 A Locust user with several load users batches their requests: it reads their accounts in one request, and posts their
 transactions in one. It prepares and signs them :data:`AHEAD_S` ahead, and posts them when they are due.
 
-A process ends when the pipe to its parent is closed, for any reason for which the parent ended.
+A process ends when its parent's end of a pipe is closed, which happens however the parent ends.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ from loadgen.workloads.user import Outgoing
 from validator.primitives.types import Address, address_text
 
 PLAN_VARIABLE: Final = "STAMPEDE_LOAD_PLAN"
-"""Path of the plan file."""
+"""Environment variable with the path of the plan file."""
 PROCESS_VARIABLE: Final = "STAMPEDE_LOAD_PROCESS"
-"""Number of this process in the plan."""
+"""Environment variable with the number of this process in the plan."""
 PIPE_VARIABLE: Final = "STAMPEDE_LOAD_PIPE"
-"""File descriptor whose end of file means that the parent has ended."""
+"""Environment variable with the file descriptor of a pipe; its end of file means that the parent has ended."""
 
 WRONG_PLAN: Final = 2
-"""Exit code if the file has no endpoints, or a custom workload has raised an exception."""
+"""Exit code if the plan or the file of endpoints is unusable, or a custom workload has raised an exception."""
 SIGNING_FAILED: Final = 3
 """Exit code if a signing process has ended."""
 LOOK_S: Final = 0.05
-"""Interval of the polls while the load starts, in seconds."""
+"""Interval, in seconds, at which workers and the file of endpoints are polled until the load begins."""
 MOVED_S: Final = 1.0
-"""Interval of the polls for the current endpoint of a validator, in seconds."""
+"""Interval, in seconds, at which the file of endpoints is read again, to notice changed endpoints."""
 REFRESH_S: Final = 0.5
 """Maximum age, in seconds, of a user's data about the chain."""
 AHEAD_S: Final = 0.05
-"""Time before they are due at which transactions are made and signed, for a Locust user with several load users."""
+"""Seconds by which a Locust user with several load users makes and signs transactions before they are due."""
 ACCOUNTS_AT_A_TIME: Final = 512
-"""Load users in one request for accounts: each has an account and an actor."""
+"""Maximum number of load users whose accounts one request reads; each user has two addresses, account and actor."""
 TRANSACTIONS_AT_A_TIME: Final = 1_024
 BYTES_AT_A_TIME: Final = 4 * 1024 * 1024
-"""Bytes of transactions in one request; docs/http.md has the bounds."""
+"""Maximum bytes of transactions in one request; docs/http.md has a validator's bounds."""
 CONNECT_TIMEOUT_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 5.0
 ORPHAN_GRACE_S: Final = 10
-"""Time in which an orphaned process may end normally."""
+"""Seconds that a process has to end normally after its parent has ended."""
 FINAL_STATUSES: Final = frozenset({400, 413})
-"""Statuses of batches that would fail again if they were repeated."""
+"""HTTP statuses after which a batch of transactions is not sent again, because it would fail again."""
 UNTOLD: Final = "untold"
-"""Reason of refusals by a validator whose version gives no reasons."""
+"""Reason under which refusals are counted if the validator's version gives no reasons."""
 
 
 _share: Any = AsyncResult()
@@ -99,7 +99,10 @@ def _add_arguments(parser: Any) -> None:
 
 @events.init.add_listener
 def _prepare(environment: Environment, **_: Any) -> None:
-    """Prepare the plan and its first transactions before the first user starts, and write the statistics at the end."""
+    """Prepare this process, as a master, a worker or a single process, before the first user starts.
+
+    A master or single process writes its statistics when Locust quits.
+    """
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is not None:
         gevent.spawn(_end_with_parent, int(pipe))
@@ -141,22 +144,22 @@ def _prepare(environment: Environment, **_: Any) -> None:
 
 
 def _run_share(share: Share) -> None:
-    """The plan is known: users can be built."""
+    """Give a share of the load to this process's users, and start to count requests and to measure the lag."""
     events.request.add_listener(share.count_request)
     gevent.spawn(_lag.run)
     _share.set(share)
 
 
 def _wait_for_workers(master: LoadMaster, count: int, ready_file: Path) -> None:
-    """Report that the load is ready once ``count`` workers know the plan."""
+    """Create the ready file once ``count`` workers have requested the plan."""
     while len(master.asked) < count:
         gevent.sleep(LOOK_S)
     ready_file.touch()
 
 
 def _follow_endpoints(plan: RunPlan, know: Callable[[list[str]], None]) -> None:
-    """Pass on the validators' endpoints when they are known and when they change. An unreadable file ends the process
-    at first; later it is ignored."""
+    """Pass the validators' endpoints to ``know``, once they are known and whenever they change. An unreadable file of
+    endpoints ends the process at first; later it is ignored."""
     try:
         while (endpoints := plan.known_endpoints()) is None:
             gevent.sleep(LOOK_S)
@@ -182,7 +185,7 @@ def _give_up(error: PlanError | SigningError, code: int = WRONG_PLAN) -> NoRetur
 
 
 def _end_with_parent(pipe: int) -> None:
-    """Wait for the parent's end of the pipe to close, then end: normally, or at the alarm."""
+    """Wait until the parent's end of the pipe is closed, then end this process: by SIGTERM, or by an alarm later on."""
     gevent.socket.wait_read(pipe)
     signal.alarm(ORPHAN_GRACE_S)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -190,26 +193,26 @@ def _end_with_parent(pipe: int) -> None:
 
 @dataclass(slots=True)
 class Driven:
-    """A load user with the time of its next look."""
+    """A load user, when it is next checked for due turns (its next look), and what was last read of its account."""
 
     user: LoadUser
     due_at: float
-    """Time of the next look on the monotonic clock, in seconds."""
+    """Time at which the user is next checked for due turns, in seconds of the monotonic clock."""
     account: dict[str, Any] | None = None
-    """The user's account and actor, as an observation shows them."""
+    """The fields of an :class:`Observation` about the user's account and actor; ``None`` until they have been read."""
     asked_at: float = float("-inf")
     is_new: bool = True
-    """Whether it has not been looked at yet."""
+    """Whether the user has not been checked for due turns yet."""
     is_held: bool = False
-    """Whether due turns were left at its last look, because it had the maximum of unconfirmed transactions."""
+    """Whether the last check left due turns, because the user had the maximum number of unconfirmed transactions."""
 
     def __lt__(self, other: Driven) -> bool:
         return (self.due_at, self.user.number) < (other.due_at, other.user.number)
 
 
 class ChainUser(FastHttpUser):
-    """One load user, or several. In a closed loop, turns begin at the user's interval; in an open loop, the user is
-    looked at when a turn is due, or as soon as possible after that."""
+    """A Locust user that runs one or several load users. In a closed loop, a load user's turns begin at its interval.
+    In an open loop, it is checked when a turn is due, or as soon as possible after that."""
 
     host = "http://127.0.0.1"  # every request names its endpoint
     connection_timeout = CONNECT_TIMEOUT_S
@@ -226,7 +229,7 @@ class ChainUser(FastHttpUser):
             self.share.give_back(self._loaded)
 
     def _begin(self) -> None:
-        """Get load users of the plan, once they are available."""
+        """Take load users from the process's share, waiting until some are available."""
         self._loaded = self.share.take_client()
         self._endpoint = self._loaded.number
         self._clock = self.share.clock
@@ -236,12 +239,12 @@ class ChainUser(FastHttpUser):
         self._ahead_s = AHEAD_S if len(self._waiting) > 1 else 0.0
 
     def wait_time(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until :meth:`turn` is called again: until a load user is due, less the time to make transactions."""
         return max(0.0, self._waiting[0].due_at - self._ahead_s - time.monotonic())
 
     @task
     def turn(self) -> None:
-        """Look at the chain, and post the workloads' transactions."""
+        """Take the turns of the load users that are due: read the chain, then make and post their transactions."""
         if not self.share.has_begun.is_set():
             return
         if not self.share.has_client(self._loaded):
@@ -254,7 +257,7 @@ class ChainUser(FastHttpUser):
             self.share.turns -= 1
 
     def _take_turns(self) -> None:
-        """Take the turns of the users that are due by the end of a moment, at its end."""
+        """Make the transactions of users that are due within ``_ahead_s`` seconds, and post them after that time."""
         end_at = time.monotonic() + self._ahead_s
         end_ms = self._clock.now_ms() + int(self._ahead_s * 1_000)
         due = []
@@ -270,7 +273,8 @@ class ChainUser(FastHttpUser):
             self._post(part)
 
     def _make(self, due: list[Driven], end_at: float, end_ms: int) -> list[tuple[LoadUser, Outgoing]]:
-        """The signed transactions of users that take a turn. A closed loop does not make up for missed turns."""
+        """The signed transactions of due users, for which it also sets the next due time. A closed loop does not make
+        up for missed turns."""
         for driven in due:
             if not driven.user.is_open:
                 driven.due_at = end_at + driven.user.next_delay_ms(end_ms) / 1_000
@@ -296,8 +300,9 @@ class ChainUser(FastHttpUser):
         return batch
 
     def _count_late(self, driven: Driven, count: int) -> None:
-        """Count ``count`` late transactions of a user. The loop is the cause if it was behind for at least half the
-        time since the look at the user was due."""
+        """Count ``count`` late transactions of a user by their cause. Unless unconfirmed transactions held up the user,
+        the cause is the loop if the user is new, or if the loop was behind for at least half the time since it was due.
+        """
         if not count:
             return
         now, due_at = time.monotonic(), driven.due_at
@@ -342,7 +347,7 @@ class ChainUser(FastHttpUser):
         return self._get(f"/accounts/{address_text(address)}", "/accounts/{address}")
 
     def _accounts(self, addresses: list[Address]) -> list[dict[str, Any]] | None:
-        """The pages of several accounts; ``None`` without an answer, after which the user moves on."""
+        """Get accounts as JSON objects. After a failed request ``None``, and the user moves to the next validator."""
         with self._send("/accounts", addresses) as response:
             page = _page_of(response)
             accounts = page.get("accounts") if page is not None else None
@@ -375,7 +380,7 @@ class ChainUser(FastHttpUser):
                 user.rejected(outgoing.wire)
 
     def _send(self, page: str, items: list[Any]) -> Any:
-        """Post a MessagePack array; returns a context with the answer."""
+        """Post items as a MessagePack array. Returns a context manager that gives the response."""
         return self.client.post(
             self._url(page),
             name=page,
@@ -387,7 +392,7 @@ class ChainUser(FastHttpUser):
     # --- requests ---
 
     def _get(self, path: str, name: str) -> dict[str, Any] | None:
-        """A JSON page; ``None`` without an answer, after which the user moves on to another validator."""
+        """Get a JSON object. After a failed request ``None``, and the user moves to the next validator."""
         with self.client.get(self._url(path), name=name, catch_response=True) as response:
             page = _page_of(response)
             if page is None and response.status_code == 200:
@@ -404,7 +409,7 @@ class ChainUser(FastHttpUser):
 
 
 def parted(batch: list[tuple[LoadUser, Outgoing]]) -> Iterator[list[tuple[LoadUser, Outgoing]]]:
-    """A batch in parts that each fit into a request."""
+    """Split a batch of transactions into parts that each fit into one request."""
     part: list[tuple[LoadUser, Outgoing]] = []
     size = 0
     for each in batch:
@@ -419,7 +424,7 @@ def parted(batch: list[tuple[LoadUser, Outgoing]]) -> Iterator[list[tuple[LoadUs
 
 
 def _note(driven: Driven, account: Any, actor: Any) -> None:
-    """Note a user's account and actor from their pages."""
+    """Store what an observation shows of a user's account and actor, which are given as JSON objects."""
     driven.account = {
         "confirmed_nonce": account["nonce"],
         "live_timers": actor["live_timers"],
@@ -431,12 +436,13 @@ def _note(driven: Driven, account: Any, actor: Any) -> None:
 
 
 def _page_of(response: Any) -> dict[str, Any] | None:
-    """The JSON object of a successful answer."""
+    """The JSON object of a response with status 200; ``None`` for any other response."""
     return json_object(response.content) if response.status_code == 200 else None
 
 
 def _results_of(response: Any, count: int) -> list[str | None] | None:
-    """The reason of each refused transaction, from a successful answer to a batch; ``None`` for accepted ones."""
+    """For each transaction of a posted batch the reason of its refusal, or ``None`` if it was accepted. Returns
+    ``None`` instead of the list if the response does not have ``count`` results."""
     page = _page_of(response)
     results = page.get("results") if page is not None else None
     if not isinstance(results, list) or len(results) != count:

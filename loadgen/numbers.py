@@ -1,4 +1,4 @@
-"""The numbers of a plan's users: each is held by at most one Locust process."""
+"""Allocation of the numbers of a plan's Locust users: each number is held by at most one process at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Claim(NamedTuple):
 
     number: int
     is_first: bool
-    """Whether no process held it before."""
+    """Whether no process held the number before."""
 
 
 class Numbers(Protocol):
@@ -56,19 +56,19 @@ class NumberPool:
         self._waiting.append(worker)
 
     def release(self, worker: str, number: int) -> None:
-        """Take a number back from a worker, if it still holds it."""
+        """Free a number that a worker returns. Nothing happens if that worker does not hold the number."""
         if self._holders.get(number) == worker:
             del self._holders[number]
             self._free.append(Claim(number, False))
 
     def lose(self, worker: str) -> None:
-        """Free all numbers of a lost worker."""
+        """Free all numbers of a lost worker, and drop its waiting claims."""
         self._waiting = deque(other for other in self._waiting if other != worker)
         for number in [number for number, holder in self._holders.items() if holder == worker]:
             self.release(worker, number)
 
     def granted(self) -> list[tuple[str, Claim]]:
-        """Claims that can be answered now, in the order of arrival."""
+        """Give free numbers to waiting workers, in the order of their claims. Returns each worker with its number."""
         answers = []
         while self._free and self._waiting:
             worker, claim = self._waiting.popleft(), self._free.popleft()

@@ -1,7 +1,7 @@
-"""Custom code in a Locust process.
+"""Custom workloads, Locust users and load shapes in a Locust process: their errors, and when they start.
 
-An exception of a workload ends the load and is reported. Locust starts users, and a shape's time, before the testnet is
-up: custom users and shapes wait until the load begins.
+An exception of a workload ends the load and is reported. Locust starts its users, and the time of a load shape, before
+the testnet is up. So custom users and shapes are held until the load begins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from loadgen.share import Share
 from loadgen.workloads import WorkloadError
 
 LATER: Final = "http://0.0.0.0"
-"""Host of users that have none, until there is a testnet."""
+"""Placeholder for the host of custom users that name none; a real host replaces it when the load begins."""
 BROKEN: Final = "stampede_broken"
-"""To the master: a workload has raised an exception in a worker."""
+"""Message to the master: a workload has raised an exception in a worker."""
 
 
 def end_when_broken(environment: Environment, notice: Callable[[str], None], exit_code: int) -> list[str]:
-    """End the load once a workload raises an exception, here or in a worker.
+    """Register handlers that end the load if a workload raises an exception, in this process or in a worker.
 
-    Returns a list that then contains the exception's line.
+    Returns a list that is empty until then, and then has the exception's message, which is one line.
     """
     runner, lines = environment.runner, list[str]()
     assert runner is not None
@@ -54,7 +54,7 @@ def end_when_broken(environment: Environment, notice: Callable[[str], None], exi
 
 
 def begin_with_load(kind: type[User], share: Callable[[], Share]) -> None:
-    """Let users of this class begin with the load. Users without a host get a validator each.
+    """Hold custom users of this class until the load begins. Users without a host get a validator's endpoint.
 
     ``share`` returns the process's part of the load, and waits until there is one.
     """
@@ -76,7 +76,7 @@ def begin_with_load(kind: type[User], share: Callable[[], Share]) -> None:
 
 
 def hold_shape(shape: LoadTestShape, has_begun: Callable[[], bool]) -> None:
-    """Let a shape's time begin with the load; until then there are no users."""
+    """Hold a load shape until the load begins: its time starts then, and there are no users before."""
     tick, is_held = shape.tick, True
 
     def held_tick() -> Any:

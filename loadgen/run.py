@@ -1,9 +1,9 @@
 """Run a load: ``python -m loadgen.run --plan FILE``.
 
-Starts the plan's Locust processes, each with its share of the users; ends them on SIGTERM, SIGINT, at the plan's time
-limit, or (with ``--until-eof``) when standard input ends; and then writes the sum of their statistics. With
-``--workers`` or ``--listen`` they are a master and its workers instead, some of which may run elsewhere. Locust
-processes end with this one even if it is killed: they watch a pipe that only this process holds open.
+This program starts the plan's Locust processes, each with its share of the users. It ends them on SIGTERM, on SIGINT,
+at the plan's time limit, or (with ``--until-eof``) when standard input ends. Then it writes the sum of their
+statistics. With ``--workers`` or ``--listen`` the processes are a master and its workers instead, and some workers may
+run elsewhere. Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
 
 Exit codes: 0 the load ran until it was stopped or its time was up (failed requests are counted, not fatal); 1 a Locust
 process ended early; 2 the plan is wrong.
@@ -35,31 +35,31 @@ FAIL: Final = 1
 BAD_INPUT: Final = 2
 
 MASTER: Final = 0
-"""Number of the master among the processes that write statistics."""
+"""Process number of the master; if there is one, no other process writes statistics."""
 LOOPBACK: Final = "127.0.0.1"
 LOOK_S: Final = 0.05
 PROJECT: Final = Path(__file__).parent.parent
 MAX_SPAWN_RATE: Final = 100
-"""Users that Locust starts per second at most; it warns about more."""
+"""Maximum number of users that Locust starts per second; it warns about higher rates."""
 KILL_AFTER_S: Final = 8.0
 """Seconds after SIGTERM at which a Locust process that still runs is killed."""
 OVERTIME_S: Final = 5.0
-"""Seconds after the time limit in which Locust may end by itself."""
+"""Seconds that Locust has after the time limit to end by itself, before it is told to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The Locust processes of a load."""
+    """Which Locust processes of a load run here: single processes, or a master and its workers."""
 
     processes: Sequence[int]
-    """Processes of the plan that run here, each with its share of the users, unless there is a master."""
+    """Numbers of the plan's processes that run here, each with its share of the users. Unused if there is a master."""
     workers: int = 0
-    """Number of workers started here; with 0 of them and no ``listen`` there is no master."""
+    """Number of workers that are started here. There is a master if it is above 0, or if ``listen`` is given."""
     listen: tuple[str, int] | None = None
-    """Host and port at which a master listens for workers; port 0 is a free one. The default is the loopback
-    interface."""
+    """Host and port at which the master listens for workers; port 0 means any free port. With ``None`` a master listens
+    on the loopback interface, at any free port."""
     expected: int = 0
-    """Number of workers with which the load begins."""
+    """Number of workers for which the master waits before the load begins."""
     ui: tuple[str, int] | None = None
     """Host and port of Locust's web interface; ``None`` for no interface."""
 
@@ -135,7 +135,7 @@ def _run(plan: RunPlan, plan_file: Path, layout: Layout, wake_up: int, watch_inp
 
 
 def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
-    """Remove the ready files of the processes, and their shares of the statistics."""
+    """Remove the files that processes write for this one: ready files, their statistics, and the master's port."""
     plan.port_file.unlink(missing_ok=True)
     for process in numbers:
         plan.ready_file(process).unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
 
 
 def _own_options(plan: RunPlan, plan_file: Path, process: int, layout: Layout) -> list[str]:
-    """Options of a process with its own users."""
+    """Locust's command-line options for a single process, which runs its share of the users without a master."""
     return _test_options(plan, plan_file, len(plan.share(process)) + plan.own_user_count, layout.ui)
 
 
@@ -159,7 +159,7 @@ def _worker_options(port: int) -> list[str]:
 
 
 def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int] | None) -> list[str]:
-    """Options of a process that starts the users."""
+    """Locust's command-line options for a process that controls the load: a master or a single process."""
     options = ["--plan", str(plan_file.absolute()), "--users", str(users)]
     options += ["--spawn-rate", str(min(users, MAX_SPAWN_RATE)), "--run-time", f"{plan.run_time_s}s"]
     options += ["--stop-timeout", str(STOP_TIMEOUT_S), "--exit-code-on-error", "0", "--only-summary"]
@@ -169,7 +169,7 @@ def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int
 
 
 def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, pipe: int) -> subprocess.Popen[bytes]:
-    """A Locust process in a separate session, so that signals reach it only through this process."""
+    """Start a Locust process in a separate session, so that signals reach it only through this process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
     environment |= {
         "STAMPEDE_LOAD_PROCESS": str(process),
@@ -192,7 +192,7 @@ def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, p
 
 
 def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
-    """Port of the master, once it listens; ``None`` if it ends before."""
+    """Wait for the port at which the master listens for workers; ``None`` if the master ends before."""
     while not plan.port_file.exists():
         if master.poll() is not None:
             return None
@@ -201,7 +201,7 @@ def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
 
 
 def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: float) -> bool:
-    """Wait for a reason to stop, or until every Locust process ended. False if one failed by itself."""
+    """Wait for a signal, the end of input, the deadline, or the end of all processes. False if a process failed."""
     while any(locust.poll() is None for locust in locusts):
         left = deadline - time.monotonic()
         ready = select.select(watched, [], [], max(0.0, left))[0]
@@ -215,7 +215,7 @@ def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: 
 
 
 def _says_stop(descriptor: int, wake_up: int) -> bool:
-    """Whether the data is a signal to stop, or the end of standard input."""
+    """Read from a descriptor that is ready; whether that is SIGTERM, SIGINT, or the end of standard input."""
     data = os.read(descriptor, 4_096)
     if descriptor == wake_up:
         return bool(set(data) & {signal.SIGTERM, signal.SIGINT})
@@ -247,7 +247,7 @@ def _sum_up(plan: RunPlan, numbers: Sequence[int]) -> Statistics:
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which the numbers of received signals can be read, instead of their usual effects."""
+    """Context manager that catches SIGTERM, SIGINT and SIGCHLD. Their numbers are read from the given descriptor."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     handled = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)

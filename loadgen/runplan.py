@@ -19,19 +19,19 @@ from loadgen.workloads.measures import LoadTimeline, Sends
 from validator.primitives.params import ParameterError, Parameters
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
-"""The file that Locust loads."""
+"""The project's Locustfile, which has the load's users."""
 
 LOCUSTFILE_OF_THE_MASTER = "-"
-"""The file of a worker that gets its Locustfiles, with custom ones, from its master."""
+"""Value of Locust's option ``--locustfile`` with which a worker gets all Locustfiles from its master."""
 
 OWN_FILES_SUFFIX = ".locustfiles"
 """Suffix of the folder next to the plan with the custom Locustfiles."""
 
 STOP_TIMEOUT_S = 2
-"""Time for which Locust lets requests in progress end."""
+"""Seconds that Locust waits for requests in progress when it stops."""
 
 MAX_REASONS = 20
-"""Different errors or rejections that the statistics count separately; all others are counted as ``other``."""
+"""Maximum number of errors, or of reasons for rejections, with a separate count; all others count as ``other``."""
 
 OTHER_REASONS = "other"
 
@@ -40,7 +40,7 @@ MAX_RUN_TIME_S = 31 * 86_400
 
 
 class PlanError(Exception):
-    """A plan file is missing or invalid. One line."""
+    """A plan file is missing or invalid. The message is one line."""
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -49,27 +49,27 @@ def _check_endpoint(endpoint: str) -> None:
 
 
 class RunPlan(BaseModel):
-    """The plan file."""
+    """The content of a plan file, which is the input of a run of the load generator."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     chain_id: str
     seed: Annotated[int, Field(ge=0, lt=2**64)]
     endpoints: Annotated[list[str], Field(min_length=1)] | None = None
-    """The validators, as ``http://host:port``."""
+    """The validators' HTTP endpoints, as ``http://host:port``; ``None`` if there is an ``endpoints_file``."""
     endpoints_file: str | None = None
-    """A file (a JSON list) with the endpoints, if they are not known yet: processes prepare themselves and wait for it.
+    """Path of a file with the endpoints as a JSON list. Processes prepare themselves, then wait until the file exists.
     A validator that moves gets another endpoint at the same index of the list."""
     load: LoadPlan
     params: dict[str, Any] = {}
-    """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
+    """The chain's parameters that differ from the defaults, by their names, such as ``MAX_TTL``."""
     run_time_s: Annotated[int, Field(ge=1, le=MAX_RUN_TIME_S)] = 3_600
     """Seconds after which the load ends by itself."""
     began_epoch_ms: Annotated[int, Field(ge=0)] | None = None
-    """Begin of the load, in milliseconds since the epoch, if it ended early and is continued: then due times are as if
-    it had not ended, and turns that were due meanwhile are left out."""
+    """Time at which the load first began, in milliseconds since the epoch, if this run continues a load that ended
+    early. Due times are then as if the load had not ended, and turns that were due in between are left out."""
     stats_file: str
-    """The file for the statistics."""
+    """Path of the file to which the statistics are written."""
 
     @field_validator("endpoints")
     @classmethod
@@ -108,29 +108,32 @@ class RunPlan(BaseModel):
 
     @property
     def process_count(self) -> int:
-        """Number of Locust processes: as planned, but none without users."""
+        """Number of Locust processes: as planned, but not more than Locust users unless there are custom ones."""
         if self.load.locust is not None:
             return self.load.processes
         return min(self.load.processes, self.load.client_count)
 
     @property
     def needs_master(self) -> bool:
-        """Whether a master distributes the users: for a shape, or for custom users."""
+        """Whether a master has to distribute the users: there are custom users or a shape, and several processes."""
         return self.load.locust is not None and self.process_count > 1
 
     @property
     def own_user_count(self) -> int:
-        """Number of custom users, unless a shape decides."""
+        """Number of custom Locust users; unused if a custom shape decides the number of users."""
         return 0 if self.load.locust is None else self.load.locust.user_count
 
     @property
     def reporting(self) -> range:
-        """The processes that report that they are ready: only the master, if there is one."""
+        """Numbers of the processes that create a ready file: only the master's, if there is one."""
         return range(1 if self.needs_master else self.process_count)
 
     def write_locustfiles(self, folder: Path) -> list[Path]:
-        """The files that Locust loads: ours, or, in a folder made for them, a module with the load's users and the
-        custom files. Locust sends these to workers that request them."""
+        """Prepare the files that Locust loads, and return their paths.
+
+        Without custom Locustfiles that is :data:`LOCUSTFILE`. Otherwise a module with the load's users and the custom
+        files are written to ``folder``. Locust sends these to workers that request them.
+        """
         if self.load.locust is None:
             return [LOCUSTFILE]
         first = "from loadgen.locustfile import ChainUser" if self.load.user_count else "import loadgen.locustfile"
@@ -146,11 +149,11 @@ class RunPlan(BaseModel):
         return range(process, self.load.client_count, max(1, self.process_count))
 
     def population(self) -> Population:
-        """All users of the plan."""
+        """All load users of the plan, to be built one by one."""
         return Population(self.load, self.seed, self.chain_id, Parameters.from_names(self.params))
 
     def known_endpoints(self) -> list[str] | None:
-        """The validators' endpoints; ``None`` while unknown. Raises :class:`PlanError` if the file has none."""
+        """The validators' endpoints; ``None`` until their file exists. Raises :class:`PlanError` if it is invalid."""
         if self.endpoints_file is None:
             return self.endpoints
         try:
@@ -164,7 +167,7 @@ class RunPlan(BaseModel):
         return endpoints
 
     def ready_file(self, process: int) -> Path:
-        """The file that a process creates when it only waits for the endpoints."""
+        """The file that a process creates once it is prepared and waits for nothing but the endpoints."""
         return Path(f"{self.stats_file}.{process}.ready")
 
     @property
@@ -183,9 +186,9 @@ class LateCause(StrEnum):
     LOOP = "loop"
     """The Locust process was behind with its work, or with starting its users."""
     ANSWERS = "answers"
-    """Its user still waited for a validator's answer."""
+    """The user still waited for a validator's answer."""
     UNCONFIRMED = "unconfirmed"
-    """Its user had the maximum of unconfirmed transactions."""
+    """The user had the maximum number of unconfirmed transactions."""
 
 
 class Statistics(BaseModel):
@@ -197,7 +200,7 @@ class Statistics(BaseModel):
     failures: int = 0
     """Requests without a successful answer: no connection, a time-out, an error status."""
     transactions_sent: int = 0
-    """Transactions that a validator answered, including those sent again."""
+    """Number of sendings of transactions that a validator answered: one that was sent again counts again."""
     transactions_rejected: int = 0
     """Transactions that the mempool refused."""
     errors: dict[str, int] = {}
@@ -205,14 +208,14 @@ class Statistics(BaseModel):
     rejections: dict[str, int] = {}
     """Refused transactions by reason."""
     late_by_cause: dict[LateCause, int] = {}
-    """Transactions of open loops that were sent late."""
+    """Number of late transactions of open loops, by the cause of their lateness."""
     lost: list[str] = []
     """Lost workers, and reasons for which the load ended early, one line each; only the first ones if there are
     many."""
     sends: Sends = Sends()
-    """Intended send times of transactions."""
+    """Counts and due times of transactions, by workload."""
     timeline: LoadTimeline = LoadTimeline()
-    """Requests by the time at which they ended."""
+    """Counts and response times of requests, by the time at which they ended."""
 
     def plus(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -240,7 +243,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent reasons; all others are combined."""
+    """The counts of the :data:`MAX_REASONS` most frequent reasons; those of all others are added up as ``other``."""
     kept = dict(counts.most_common(MAX_REASONS))
     rest = counts.total() - sum(kept.values())
     if rest:

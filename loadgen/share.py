@@ -17,20 +17,20 @@ from loadgen.workloads import LoadUser
 from loadgen.workloads.user import Outgoing
 
 MAX_TOLD_APART: Final = 1_000
-"""Different errors or rejections that are counted separately while running."""
+"""Maximum number of errors, or of reasons for rejections, that a process counts; further ones are not counted."""
 
 
 class LoadClock:
-    """The time since the load began. It does not jump when the machine's clock is set."""
+    """A clock of the milliseconds since the load began. It does not jump when the machine's clock is set."""
 
     def __init__(self, elapsed_ms: int = 0) -> None:
-        """The load began ``elapsed_ms`` ago."""
+        """A clock of a load that began ``elapsed_ms`` ago."""
         self.began_epoch_ms: Final = int(time.time() * 1_000) - elapsed_ms
         self._began_s = time.monotonic() - elapsed_ms / 1_000
 
     @classmethod
     def going_on_since(cls, began_epoch_ms: int | None) -> LoadClock:
-        """The clock of a load that began at a time; one that begins now for ``None``."""
+        """The clock of a load that began at this time, in milliseconds since the epoch; with ``None`` it begins now."""
         return cls(0 if began_epoch_ms is None else max(0, int(time.time() * 1_000) - began_epoch_ms))
 
     def now_ms(self) -> int:
@@ -38,7 +38,7 @@ class LoadClock:
 
 
 class Client(NamedTuple):
-    """Users whose requests one Locust user makes."""
+    """A group of load users whose requests one Locust user makes."""
 
     number: int
     """Position among the plan's clients, from 0."""
@@ -46,7 +46,7 @@ class Client(NamedTuple):
 
 
 class Share:
-    """A process's part of a load."""
+    """One Locust process's part of a load: the users that run here, what they know in common, and their counts."""
 
     def __init__(self, plan: RunPlan, numbers: Numbers) -> None:
         self._population = plan.population()
@@ -70,23 +70,23 @@ class Share:
         self._rejections: Counter[str] = Counter()
 
     def know(self, endpoints: list[str]) -> None:
-        """Take the validators' endpoints, which are now known or have changed."""
+        """Store the validators' endpoints. The first ones begin the load, if Locust has started it."""
         is_first, self.endpoints = not self.endpoints, endpoints
         if is_first and self._is_started:
             self.begin()
 
     def is_going_on(self) -> bool:
-        """Whether the load has begun."""
+        """Whether the load has begun and has not ended."""
         return bool(self.has_begun.is_set())
 
     def start(self, **_: Any) -> None:
-        """Locust has started a test: begin the load as soon as the validators are known."""
+        """Handle the event that Locust has started: begin the load as soon as the validators' endpoints are known."""
         self._is_started = True
         if self.endpoints:
             self.begin()
 
     def begin(self, elapsed_ms: int = 0) -> None:
-        """Begin the load, which began ``elapsed_ms`` ago at other processes."""
+        """Begin the load in this process. In other processes it began ``elapsed_ms`` ago."""
         self.clock = LoadClock(elapsed_ms) if elapsed_ms else LoadClock.going_on_since(self._goes_on_since_ms)
         self.has_begun.set()
 
@@ -99,7 +99,7 @@ class Share:
     # --- users ---
 
     def take_client(self) -> Client:
-        """The next client, as soon as the load has begun and there is one."""
+        """Build the next client; waits until the load has begun and the number of a client is free."""
         self.has_begun.wait()
         number, is_first = self._numbers.take()
         users = self._population.build_users_of(number)
@@ -175,7 +175,7 @@ class Share:
         causes[cause] = causes.get(cause, 0) + count
 
     def statistics(self) -> Statistics:
-        """All counts so far."""
+        """All counts of this process so far."""
         self._stats.errors = bounded_reasons(self._errors)
         self._stats.rejections = bounded_reasons(self._rejections)
         return self._stats

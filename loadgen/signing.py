@@ -1,4 +1,4 @@
-"""Signing in separate processes, so that a Locust process's core does not limit its load.
+"""Signing of transactions in separate processes, so that one processor core does not limit a Locust process's load.
 
 A process of a :class:`SigningPool` gets batches of messages over a socket, and answers with the signatures. It derives
 the users' keys itself. It ends with its Locust process, which closes the socket.
@@ -33,14 +33,14 @@ _answer_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 class SigningError(Exception):
-    """A process of the pool has ended. One line."""
+    """A process of a signing pool has ended. The message is one line."""
 
 
 class SigningPool:
-    """Processes that sign. In a process patched by gevent, waiting for one lets other greenlets run."""
+    """Processes that sign transactions. In a process patched by gevent, waiting for them lets other greenlets run."""
 
     def __init__(self, seed: int, count: int) -> None:
-        """``seed`` is the plan's seed."""
+        """Start ``count`` processes. They derive the users' keys from ``seed``, the plan's seed."""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._free: Queue[socket.socket] = Queue()
         for _ in range(count):
@@ -68,7 +68,7 @@ class SigningPool:
             each.accept(signature)
 
     def close(self) -> None:
-        """End the processes."""
+        """End the signing processes."""
         for _ in self._processes:
             self._free.get().close()
         for process in self._processes:
@@ -89,7 +89,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 
 def _receive(connection: socket.socket) -> bytes | None:
-    """The next message of the other side; ``None`` at the end."""
+    """Receive the next message; ``None`` if the other side has closed the connection."""
     head = _read(connection, _LENGTH.size)
     return None if head is None else _read(connection, _LENGTH.unpack(head)[0])
 

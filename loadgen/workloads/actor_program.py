@@ -19,7 +19,7 @@ from validator.chain.transactions import SCRIPT_CODE
 FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
 PROGRAM_SUFFIX: Final = ".py"
 NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob(f"*{PROGRAM_SUFFIX}")))
-"""The shipped programs, by the names of their files."""
+"""Names of the shipped programs, which are those of their files without the suffix."""
 
 
 def source_of(name: str) -> str:
@@ -60,12 +60,12 @@ class ActorProgram(Options):
 
     @property
     def is_script(self) -> bool:
-        """Whether it is the script actor, not a Python program."""
+        """Whether the program is the script actor, not a Python program."""
         return self.source is None and self.name == SCRIPT_CODE
 
     @property
     def code(self) -> str:
-        """The code of its actors."""
+        """The code of an actor with this program: the program's text, or ``builtin:script``."""
         if self.source is not None:
             return self.source
         return SCRIPT_CODE if self.is_script else source_of(self.name)

@@ -18,15 +18,15 @@ from typing import Final
 from loadgen.workloads.phases import MILLI, AnyPhase, Seen
 
 LOOK_MS: Final = 500
-"""Maximum time between two looks of an open user with phases, so that it notices changed rates."""
+"""Maximum milliseconds between two checks of an open-loop user with phases, so that it notices changed rates."""
 RETRY_MS: Final = 100
-"""Time after which an open user that could not take its due turns looks again."""
+"""Milliseconds after which an open-loop user that could not take all its due turns is checked again."""
 MAX_WAITING: Final = 256
 """Maximum number of due turns of one user that wait."""
 
 
 class Schedule:
-    """The rate of one user's turns by the plan."""
+    """The planned rate of one user's turns, from its interval, its phases, and its first and last height."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class Schedule:
         self.is_plain = not (phases or from_height or until_height)
         """Whether the rate is always 1."""
         self.turn_costs = interval_ms * MILLI
-        """Cost of a turn, in milliseconds times thousandths of a rate."""
+        """Credit that one turn costs. In each millisecond a user earns a credit of its rate in thousandths."""
 
     def rate_milli(self, seen: Seen) -> int:
-        """The rate at a moment, in thousandths."""
+        """The rate of turns, in thousandths, at the given height, time, price and backlog."""
         if not self._lasts_at(seen.height):
             return 0
         phase = next((phase for phase in self._phases if phase.lasts_at(seen)), None)
         return MILLI if phase is None else phase.rate_milli(seen)
 
     def has_turns_at(self, height: int) -> bool:
-        """Whether turns may come due at a height, for some time, prices and backlog."""
+        """Whether turns can come due at a height, at least for some time, prices and backlog."""
         seen = Seen(height)
         by_height = (phase for phase in self._phases if not phase.is_by_time)
         phase = next((phase for phase in by_height if phase.lasts_at(seen)), None)
@@ -68,11 +68,11 @@ class Schedule:
 
 
 class Rhythm:
-    """A closed loop.
+    """The times of one user's turns in a closed loop.
 
-    A user is looked at repeatedly. Each look first calls :meth:`next_delay_ms` for the time until the next look, then
-    :meth:`takes_turn` for whether this look is a turn. So the delay after a look is computed from the heights known at
-    the looks before it.
+    A driver checks the user repeatedly. Each check first calls :meth:`next_delay_ms` for the time until the next check,
+    then :meth:`takes_turn` for whether the user takes a turn now. So the delay after a check is computed from the
+    heights known at the checks before it.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -81,7 +81,7 @@ class Rhythm:
         self._earned = 0
 
     def next_delay_ms(self, now_ms: int = 0) -> int:
-        """Time until the next look at the user, at the rate by its current knowledge."""
+        """Milliseconds until the user's next check, at the current rate. Adds the credit that is earned until then."""
         schedule = self.schedule
         if schedule.is_plain:
             return schedule.interval_ms
@@ -91,7 +91,7 @@ class Rhythm:
         return delay_ms
 
     def takes_turn(self, seen: Seen) -> bool:
-        """Whether the user takes a turn, given this new knowledge."""
+        """Whether the user takes a turn now, given what it sees of the chain. The turn is paid from its credit."""
         schedule = self.schedule
         if schedule.is_plain:
             return True
@@ -103,8 +103,8 @@ class Rhythm:
 
 
 class OpenRhythm:
-    """An open loop. The schedule is integrated over time; between two looks, heights and prices are those known at the
-    first look."""
+    """The times of one user's turns in an open loop. They follow from the schedule's rate, integrated over time.
+    Between two checks of the user, heights and prices are those known at the first check."""
 
     def __init__(self, schedule: Schedule, first_due_ms: int) -> None:
         """At rate 1 the first turn is due ``first_due_ms`` after the load began."""
@@ -112,13 +112,13 @@ class OpenRhythm:
         self.waiting: deque[int] = deque()
         """Due times of turns that were not taken yet, in milliseconds since the load began."""
         self.skipped = 0
-        """Turns that came due while :data:`MAX_WAITING` others waited."""
+        """Number of turns that came due while :data:`MAX_WAITING` others waited, and are never taken."""
         self._seen = Seen()
-        """Latest knowledge; all turns due by its time are noted."""
+        """What the user last knew of the chain, and until when its due turns are in ``waiting`` or ``skipped``."""
         self._earned = schedule.turn_costs - max(1, first_due_ms) * MILLI
 
     def advance(self, now_ms: int) -> None:
-        """Note the turns that are due by a time."""
+        """Add the turns that come due until ``now_ms`` to those that wait."""
         while self._seen.at_ms < now_ms:
             begun_ms, rate = self._seen.at_ms, self.schedule.rate_milli(self._seen)
             change_ms = self.schedule.next_change_ms(begun_ms)
@@ -138,18 +138,19 @@ class OpenRhythm:
         self.skipped = 0
 
     def see(self, seen: Seen) -> None:
-        """Note the turns that are due by a time, and the knowledge of the chain from then on."""
+        """Add the turns that come due until the time of ``seen``. Later turns follow from its height and prices."""
         self.advance(seen.at_ms)
         height = max(self._seen.height, seen.height)
         self._seen = replace(seen, at_ms=self._seen.at_ms, height=height)
 
     @property
     def is_paused(self) -> bool:
-        """Whether no turn comes due by the current knowledge."""
+        """Whether the rate is 0 for the time, height, prices and backlog that the user last knew."""
         return self.schedule.rate_milli(self._seen) == 0
 
     def next_delay_ms(self, now_ms: int) -> int:
-        """Time until the next look: the next turn is due, or there may be new knowledge."""
+        """Milliseconds until the user's next check: until a turn is due, waiting turns are tried again, or the rate may
+        have changed."""
         were_left = bool(self.waiting)
         self.advance(now_ms)
         if self.waiting:

@@ -1,8 +1,8 @@
-"""Workloads: sources of intents, one small object per user, pure and deterministic.
+"""Workloads: sources of intents (transactions without nonce, fees and signature), pure, with one object per user.
 
 A workload sees an :class:`Observation` and draws from its own seeded random source. Keys, nonces and fees are the task
-of :class:`loadgen.workloads.user.LoadUser`. To add a workload: a file with an :class:`Options` model and a
-:class:`Workload` subclass, and its name in ``registry.py``.
+of :class:`loadgen.workloads.user.LoadUser`. A new workload is a file with an :class:`Options` model and a
+:class:`Workload` subclass, and an entry in ``registry.py``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Options(BaseModel):
         return set()
 
     def programs(self) -> dict[str, str]:
-        """The code in these options, by the field that names it."""
+        """The code of the actor programs in these options, keyed by the field that holds the program."""
         return {}
 
 
@@ -50,15 +50,16 @@ class Observation:
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
-    """The three basefees in force during that block, in the smallest CBY unit per cycle or cell."""
+    """Basefee of the timer lane, per cycle. All three basefees are those in force during the observed block, in the
+    smallest CBY unit per cycle or cell."""
     live_timers: int = 0
-    """Live timers of the user's actor."""
+    """Number of live timers of the actor that the user watches."""
     open_jobs: tuple[bytes, ...] = ()
     """Jobs of the watched actor that still accept results, in no particular order."""
     backlog: int = 0
     """Number of due timers that wait on the chain."""
     next_nonce: int = 0
-    """The nonce of the user's next new transaction, after unconfirmed ones. Set by the user itself."""
+    """The nonce of the user's next new transaction, after unconfirmed ones. The load user sets it before a turn."""
     balance: int = 0
     """Balance of the user's account, in the smallest CBY unit."""
     actor_balance: int = 0
@@ -73,7 +74,7 @@ class Terms:
     max_fee_per_cycle: int
     max_priority_fee_per_cycle: int
     max_fee_per_cell: int
-    """The three fees in the smallest CBY unit per cycle or cell."""
+    """Maximum fee per cell. All three fees are in the smallest CBY unit per cycle or cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ class Intent:
     value: int = 0
     timer_allowance: int = 0
     terms: Terms | None = None
-    """If given, the transaction is signed with these, sent once, and forgotten: the user's own nonces are not
-    affected."""
+    """Nonce and fees to use instead of the user's next nonce and usual fees. A transaction with such terms is sent
+    once, and does not change the user's next nonce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class Member:
 
 
 class Workload(ABC, Generic[OptionsT]):
-    """The behaviour of one user, turn by turn."""
+    """Base class of workloads: the behaviour of one user, turn by turn."""
 
     name: ClassVar[str]
     options_type: ClassVar[type[Options]] = Options
@@ -163,4 +164,7 @@ class Workload(ABC, Generic[OptionsT]):
         """The transactions of this turn, in nonce order; an empty list skips the turn."""
 
     def dropped(self, intent: Intent) -> None:
-        """An intent failed: there was no room for its transaction, or it was refused. Most workloads ignore this."""
+        """Called when an intent failed, because the user had no room for its transaction, or it was refused.
+
+        Most workloads ignore this.
+        """

@@ -24,7 +24,7 @@ from loadgen.workloads.script import (
 )
 
 FIRST_EXPIRY_BLOCKS: Final = 200
-"""Blocks from a timer's trigger height to its first expiry, counted from the observed height."""
+"""Blocks from a timer's trigger height to its first expiry, as if the observed block scheduled the timer."""
 EXTENSION_BLOCKS: Final = 400
 """Blocks that an extension adds to the first expiry."""
 GENERATIONS: Final = 2
@@ -45,7 +45,7 @@ class ChurnOptions(Options):
 
 
 class Churn(Workload[ChurnOptions]):
-    """Schedules a generation in each turn and changes the previous one."""
+    """Schedules a generation of timers in each turn, and cancels or extends those of the previous generation."""
 
     name: ClassVar[str] = "churn"
     options_type: ClassVar[type[Options]] = ChurnOptions

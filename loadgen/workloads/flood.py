@@ -17,14 +17,14 @@ from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_
 MAX_BURST_CELLS: Final = 250_000
 """Maximum payload bytes in a burst: a block holds 1,000,000 cells of transactions, and a payload is paid for twice."""
 BYTES_PER_TIMER: Final = 200
-"""A generous bound of the bytes of a timer in a burst without its padding."""
+"""Upper bound of the bytes that one timer takes in a burst, without its ``payload_bytes``."""
 
 FEE_HEADROOM: Final = (2, 4)
-"""Factors of the lane price, one drawn for each timer, for an explicit ``max_fee_per_cycle``."""
+"""Least and greatest factor of the lane price for an explicit ``max_fee_per_cycle``; each timer draws a factor."""
 TIP_DIVISOR: Final = 10
 """Divisor of the lane price for the largest explicit tip."""
 PAYER_CAP_HEADROOM: Final = 4
-"""Growth of the basefees that a sender's ``payer_cap`` covers."""
+"""Factor by which basefees may grow while a sender's ``payer_cap`` still covers the cost of a fire."""
 FIELD_LIMIT: Final = 2**96 - 1
 
 Percent = Annotated[int, Field(ge=0, le=100)]
@@ -58,7 +58,7 @@ class FloodOptions(Options):
 
 
 class Flood(Workload[FloodOptions]):
-    """Schedules a burst in each turn, as large as the actor has room for."""
+    """Schedules a burst of timers in each turn, or a smaller one if the actor has no room for all of them."""
 
     name: ClassVar[str] = "flood"
     options_type: ClassVar[type[Options]] = FloodOptions
@@ -103,7 +103,7 @@ class Flood(Workload[FloodOptions]):
         return min(max_fee, FIELD_LIMIT), min(tip, FIELD_LIMIT)
 
     def _payer_cap(self, observation: Observation, gas_limit: int) -> int:
-        """The highest cost of a fire (SPEC §6.6b) if the basefees rise by the headroom."""
+        """The highest cost of a fire (SPEC §6.6b) if the basefees grow by :data:`PAYER_CAP_HEADROOM`."""
         price = observation.basefee_cycle + 2 * self.member.lane_price(observation)
         cells = self.member.parameters.max_cells_per_fire * observation.basefee_cell
         return min(PAYER_CAP_HEADROOM * (gas_limit * price + cells), FIELD_LIMIT)

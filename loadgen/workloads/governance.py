@@ -33,7 +33,7 @@ from validator.primitives.params import GOVERNED, ParameterError, parse_value
 from validator.primitives.types import Address
 
 DEPLOY_CYCLES_PER_BYTE: Final = 500
-"""Cycles per byte, more than the check of any usual program takes; unused ones are refunded."""
+"""Cycles per byte of code in a deployment's gas limit: more than any usual program takes; the rest is refunded."""
 ENDOWMENT: Final = 10**18
 """The endowment of a generation's actor for its fires, in the smallest CBY unit."""
 EXTENSION_BLOCKS: Final = 400
@@ -42,7 +42,7 @@ FIRST_EXPIRY_BLOCKS: Final = 10
 """Blocks from a timer's trigger height to its first expiry."""
 FIRE_WORK: Final[Script] = [burn(500)]
 REFUSED_CONFIG: Final = {"LANE_TIMER_CYCLES": 0}
-"""A change that every chain refuses: out of range."""
+"""A change of parameters that every chain refuses, because the value is out of range."""
 
 
 class GovernanceOptions(Options):
@@ -84,7 +84,8 @@ class GovernanceOptions(Options):
 
 
 class Governance(Workload[GovernanceOptions]):
-    """Each turn creates a generation of timers, and cancels or extends the previous one."""
+    """Each turn deploys programs, schedules a generation of timers, changes governed parameters, and cancels or extends
+    the timers of the previous turn."""
 
     name: ClassVar[str] = "governance"
     options_type: ClassVar[type[Options]] = GovernanceOptions
@@ -102,7 +103,7 @@ class Governance(Workload[GovernanceOptions]):
         return [intent for intent in intents if intent is not None]
 
     def _schedule(self, observation: Observation) -> list[Intent]:
-        """Deploys an actor with the turn's first nonce, and calls it with the next one."""
+        """The intents that deploy a script actor, with the turn's first nonce, and let it schedule the timers."""
         if not self.options.timers:
             return []
         actor = deployed_address(self.member.address, observation.next_nonce)

@@ -14,10 +14,10 @@ from loadgen.workloads.base import Intent, Observation, Options, Workload
 from loadgen.workloads.script import Script, burn, emit, fire_gas_limit, put, schedule
 
 MAX_BEATS: Final = 20
-"""Maximum beats: each adds three levels to a script's nesting, which may be at most 64."""
+"""Maximum number of beats in a chain: each adds three levels to a script's nesting, which may be at most 64."""
 
 TIERS: Final = (None, "economy", "standard", "fast", "urgent")
-"""Tiers of the users' timers, by user; ``None`` leaves the tip to default pricing."""
+"""Tiers for timers' tips. A user's number selects one of them; ``None`` leaves the tip to default pricing."""
 
 
 class HeartbeatOptions(Options):
@@ -32,7 +32,7 @@ class HeartbeatOptions(Options):
 
 
 class Heartbeat(Workload[HeartbeatOptions]):
-    """Starts a chain in each turn."""
+    """Starts a chain of timers in each turn."""
 
     name: ClassVar[str] = "heartbeat"
     options_type: ClassVar[type[Options]] = HeartbeatOptions

@@ -1,7 +1,7 @@
-"""Limits: scripts with calls at the chain's limits, and one above or below them.
+"""Limits: scripts of random calls with values at the chain's limits, or one above or below them.
 
-Each turn runs one script of drawn calls, most of them inside a ``try``, so that calls after a refused one run, too. Its
-gas equals their cost, or is a little less. Timers and messages carry such scripts.
+Each turn runs one script. Most calls are inside a ``try``, so that calls after a refused one run, too. The limits of
+the transaction equal the script's cost, or are a little less. Timers and messages have such scripts as payloads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_TIMERS_AT_ONCE: Final = 110
 MAX_LONG_PAYLOAD_BYTES: Final = 4_000
 """Maximum length of long payloads; longer ones would fill blocks with little else."""
 ENVELOPES: Final = tuple(f'{{"_handler":"run","_payload":"{text}"}}' for text in ("W10=", "W10", "W10gW10=", "W10g="))
-"""Two scripts, and payloads that are no envelope or no script."""
+"""Payloads in the form of an envelope: two with a script, one with invalid base64, one whose content is no script."""
 ALLOWANCES: Final = (0, 1, 1_000, 10**15)
 BAD_SCRIPTS: Final = (
     b"",
@@ -101,11 +101,11 @@ class Limits(Workload[LimitsOptions]):
         return [Intent(action, max(cycles, p.tx_base_cycles), cells, value, timer_allowance=allowance)]
 
     def _shortage(self) -> int:
-        """Number by which a script's gas is below its cost."""
+        """A random number by which a transaction's limit (of cycles or cells) is below its cost; 0 in most cases."""
         return self.member.random.choice([0, 0, 0, 0, 0, 0, 1, 500])
 
     def _script(self, observation: Observation, allowance: int, depth: int) -> Script:
-        """Calls whose payloads hold scripts ``depth`` levels deep."""
+        """A script of random calls, whose payloads may be such scripts again, ``depth`` levels deep."""
         random = self.member.random
         script: Script = []
         for _ in range(random.randint(0, self.options.calls if depth == 2 else 3)):
@@ -119,15 +119,15 @@ class Limits(Workload[LimitsOptions]):
         return (*plain, *(self._schedule, self._schedule, self._schedule, self._send, self._send) * (depth > 0))
 
     def _around(self, *limits: int) -> int:
-        """One of these numbers, or one more or less."""
+        """One of these numbers at random, or one more or less."""
         return self.member.random.choice(limits) + self.member.random.choice([-1, 0, 0, 1])
 
     def _height(self, observation: Observation) -> int:
-        """Height of the block that may include the transaction."""
+        """A random height, at which a block may include the transaction."""
         return observation.height + self.member.random.choice([1, 1, 2, 3])
 
     def _payload(self, observation: Observation, allowance: int, depth: int) -> Any:
-        """A script, an invalid one, another value, or a long text."""
+        """A random payload: a script, an invalid script, another value, or a long text."""
         random, p = self.member.random, self.member.parameters
         if random.random() < 0.1:
             return random.choice(["", "é", {"hex": "00ff"}, *ENVELOPES, [["fail", "no"]]])
@@ -191,7 +191,7 @@ class Limits(Workload[LimitsOptions]):
     def _limits(
         self, observation: Observation, allowance: int, payload: Any
     ) -> dict[str, Callable[[], dict[str, Any]]]:
-        """Further fields of a schedule, by subject."""
+        """Functions that draw further fields of a ``schedule`` operation, by the subject of the fields."""
         random, p, around = self.member.random, self.member.parameters, self._around
         now, price = self._height(observation), self.member.lane_price(observation)
         caps = (p.max_cycles_per_fire, p.max_cycles_per_fire_auction_phase)

@@ -24,7 +24,7 @@ SHAPE: Final = "LoadTestShape"
 CHAIN_USERS: Final = "stampede_users"
 """Name of the module from which Locust imports the load's users."""
 TAKEN_NAMES: Final = frozenset({CHAIN_USERS, "gevent", "loadgen", "validator", *sys.stdlib_module_names})
-"""Modules that a file with this name would hide."""
+"""Names that a Locustfile may not have, because it would hide the module with that name."""
 
 
 class OwnLocustfile(Options):
@@ -79,7 +79,7 @@ class OwnLocust(Options):
 
     @property
     def user_count(self) -> int:
-        """Number of custom users, unless a shape decides."""
+        """Number of custom Locust users; unused if a custom shape decides it."""
         return self.users or 1
 
 
@@ -98,7 +98,7 @@ def _shapes(tree: ast.Module, known: set[str]) -> Iterator[str]:
 
 
 def _last_part(base: ast.expr) -> str:
-    """The last part of a dotted name; empty if it is not one."""
+    """The last part of a base class's dotted name; empty if the expression is not a name."""
     match base:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

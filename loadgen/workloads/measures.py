@@ -1,7 +1,7 @@
 """Measurements of a load: intended send times of its transactions, and its requests over time.
 
-Both are bounded for any duration of a load, and can be summed over processes, which write them with their statistics.
-Times are milliseconds on one clock that all processes share.
+Both have a bounded size for any duration of a load. They can be summed over processes, which write them with their
+statistics. Times are milliseconds on one clock that all processes share.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from pydantic import BaseModel, ConfigDict
 LATE_MS: Final = 100
 """Milliseconds after its due time at which a transaction counts as late."""
 MAX_KEPT: Final = 1 << 16
-"""Maximum number of transactions whose due times are kept. Of more, a part is kept, selected by bits of the keys."""
+"""Maximum number of due times that are kept. If there are more, a sample is kept, chosen by the keys' first bits."""
 KEY_BYTES: Final = 8
 MAX_BUCKETS: Final = 512
 """Maximum number of intervals that requests are counted in; beyond it, pairs of neighbours are merged."""
 FIRST_WIDTH_MS: Final = 1_000
 EXACT_TENTHS: Final = 32
-"""Tenths of a millisecond below which response times are counted exactly."""
+"""Response time, in tenths of a millisecond, below which each tenth is counted separately."""
 SLOTS_PER_OCTAVE: Final = 16
 
 
 def send_key(public_key: bytes, nonce: int) -> str:
-    """Key of a transaction: its sender's public key and its nonce, so that one that is signed again replaces the former
-    one."""
+    """Key of a transaction: a hash, in hex, of its sender's public key and its nonce. A transaction that is signed
+    again has the same key."""
     return blake3(public_key + nonce.to_bytes(8, "big")).digest(KEY_BYTES).hex()
 
 
 def is_chosen(key: str, bits: int) -> bool:
-    """Whether the first ``bits`` bits of a key are zero."""
+    """Whether a key is in the sample: its first ``bits`` bits are zero."""
     return int(key, 16) >> (8 * KEY_BYTES - bits) == 0
 
 
 def chosen(times: dict[str, int], bits: int) -> dict[str, int]:
-    """The times whose keys are chosen."""
+    """The times, by key, of those keys whose first ``bits`` bits are zero."""
     return {key: time_ms for key, time_ms in times.items() if is_chosen(key, bits)}
 
 
 class WorkloadSends(BaseModel):
-    """The transactions of one workload."""
+    """Counts and due times of the transactions of one workload."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,15 +56,16 @@ class WorkloadSends(BaseModel):
     skipped: int = 0
     """Due turns that were never taken; none in a closed loop."""
     unsent: int = 0
-    """Transactions of turns that were taken, for which there was no room; none in a closed loop."""
+    """Transactions of taken turns that their user did not send, because it had too many unconfirmed ones; none in a
+    closed loop."""
     due: dict[str, int] = {}
-    """Due times of transactions by :func:`send_key`: all of them, or the chosen part."""
+    """Due times of transactions, by :func:`send_key`: of all transactions, or of the chosen sample."""
     waited_ms: dict[str, int] = {}
-    """Delays, after the due time, of those that were late."""
+    """Delays of the late transactions in ``due``, by :func:`send_key`: milliseconds from due time to sending."""
 
 
 class Sends(BaseModel):
-    """Intended sends, by workload."""
+    """Counts and due times of a load's transactions, by workload."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,8 +74,8 @@ class Sends(BaseModel):
     workloads: dict[str, WorkloadSends] = {}
 
     def note(self, workload: str, key: str, due_ms: int, now_ms: int) -> bool:
-        """Note that a transaction with a due time is sent now. Returns whether its key is known: then an earlier
-        transaction with the key was sent and not given up, and the key keeps its due time."""
+        """Count a transaction that is sent now, and keep its due time. Returns whether its key is known already: an
+        earlier transaction with the key was sent and not given up. Then the key keeps its earlier due time."""
         sends = self._of(workload)
         is_late = now_ms - due_ms > LATE_MS
         sends.sent += 1
@@ -88,7 +89,8 @@ class Sends(BaseModel):
         return is_known
 
     def give_up(self, workload: str, key: str, is_last: bool = True) -> None:
-        """Note that a transaction was refused. ``is_last``: no other one with its key is unconfirmed."""
+        """Count a refused transaction. Its due time is dropped if ``is_last``: no other transaction with its key is
+        unconfirmed."""
         sends = self._of(workload)
         sends.rejected += 1
         if is_last:
@@ -104,7 +106,7 @@ class Sends(BaseModel):
         self._of(workload).unsent += transactions
 
     def plus(self, other: Sends) -> Sends:
-        """The sum, with the due times that both would have chosen."""
+        """The sum of both. Its due times are those in the smaller of their two samples."""
         total = Sends(chosen_bits=max(self.chosen_bits, other.chosen_bits))
         for part in (self, other):
             for name, sends in part.workloads.items():
@@ -146,22 +148,23 @@ class Sends(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UserSends:
-    """One user's intended sends; times are milliseconds since the load began."""
+    """Records one user's transactions in :class:`Sends`. Its methods take milliseconds since the load began."""
 
     sends: Sends
     title: str
-    """The user's workload."""
+    """The title of the user's workload, under which ``sends`` counts."""
     public_key: bytes
     origin_ms: int = 0
-    """Time of the load's begin on the clock of the sends."""
+    """Time at which the load began, in milliseconds on the clock of ``sends``."""
 
     def note(self, nonce: int, due_ms: int, now_ms: int) -> bool:
-        """Like :meth:`Sends.note`."""
+        """Count the user's transaction with this nonce, which is sent now, and keep its due time. Returns whether its
+        key is known already, as :meth:`Sends.note` does."""
         key = send_key(self.public_key, nonce)
         return self.sends.note(self.title, key, self.origin_ms + due_ms, self.origin_ms + now_ms)
 
     def give_up(self, nonce: int, is_last: bool = True) -> None:
-        """Like :meth:`Sends.give_up`."""
+        """Count a refused transaction with this nonce; ``is_last`` is as in :meth:`Sends.give_up`."""
         self.sends.give_up(self.title, send_key(self.public_key, nonce), is_last)
 
     def skip(self, turns: int) -> None:
@@ -174,7 +177,7 @@ class UserSends:
 
 
 class TimeBucket(BaseModel):
-    """The requests of one interval."""
+    """Counts and response times of the requests that ended in one interval."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -199,15 +202,15 @@ class LoadTimeline(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     width_ms: int = FIRST_WIDTH_MS
-    """Width of each interval: the first width, doubled as often as needed."""
+    """Width of each interval, in milliseconds: the first width, doubled until :data:`MAX_BUCKETS` intervals suffice."""
     buckets: dict[int, TimeBucket] = {}
-    """Intervals by the time of their begin divided by the width."""
+    """The requests of each interval, by the time at which the interval begins divided by ``width_ms``."""
 
     def requested(self, at_ms: float) -> None:
         self._at(at_ms).requests += 1
 
     def answered(self, at_ms: float, took_ms: float) -> None:
-        """Note a successful answer."""
+        """Count a successful answer that came at ``at_ms`` after a response time of ``took_ms`` milliseconds."""
         times, slot = self._at(at_ms).times, time_slot(took_ms)
         times[slot] = times.get(slot, 0) + 1
 
@@ -244,8 +247,9 @@ class LoadTimeline(BaseModel):
 
 
 def time_slot(took_ms: float) -> int:
-    """The slot of a response time: tenths of a millisecond, and from :data:`EXACT_TENTHS` on sixteenths of each power
-    of two, so that a slot's width is at most a sixteenth of its times."""
+    """The histogram slot of a response time in milliseconds. A slot is a tenth of a millisecond wide below
+    :data:`EXACT_TENTHS`. From there on each power of two has 16 slots, so that a slot's width is at most a sixteenth of
+    its times."""
     tenths = max(0, int(took_ms * 10))
     if tenths < EXACT_TENTHS:
         return tenths

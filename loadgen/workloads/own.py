@@ -31,14 +31,15 @@ from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 MODULE_PREFIX: Final = "stampede_workload_"
-"""Prefix of the names of the modules that are made from texts."""
+"""Prefix of the names of the modules that are made from the texts of custom workloads."""
 FACTS: Final = ("options_type", "is_runner", "is_deployer", "is_attack", "goal", "defence", "actor_percent")
-"""Attributes with which a class describes its workload, in addition to its name."""
+"""Class attributes with which a workload class describes its workload, in addition to ``name``."""
 KEPT_KINDS: Final = 64
 
 
 class WorkloadError(ValueError):
-    """A custom workload is invalid, or has raised an exception. One line, with its file and, if known, the line."""
+    """A custom workload is invalid, or has raised an exception. The message is one line, which names the file and, if
+    known, the line in it."""
 
 
 class OwnWorkload(Options):
@@ -62,12 +63,14 @@ class OwnWorkload(Options):
 
 
 def kind_of(workload: str | OwnWorkload) -> type[Workload[Any]]:
-    """A workload's class, shipped or custom. Raises :class:`WorkloadError`; :class:`KeyError` for unknown names."""
+    """The class of a shipped or custom workload. Raises :class:`WorkloadError` for an invalid custom one, and
+    :class:`KeyError` for an unknown name."""
     return WORKLOADS[workload] if isinstance(workload, str) else _known_kind(workload)
 
 
 def kind_of_a_run(workload: str | OwnWorkload) -> type[Workload[Any]]:
-    """Like :func:`kind_of`, with a module that no other run has."""
+    """The class of a workload for one run: the text of a custom one is executed again, so that no other run shares its
+    module. Errors are those of :func:`kind_of`."""
     return WORKLOADS[workload] if isinstance(workload, str) else execute(workload)
 
 
@@ -77,8 +80,8 @@ def _known_kind(own: OwnWorkload) -> type[Workload[Any]]:
 
 
 def execute(own: OwnWorkload) -> type[Workload[Any]]:
-    """Execute a text. Returns its workload, whose exceptions are lines that name file and line. Raises
-    :class:`WorkloadError`."""
+    """Execute the text of a custom workload. Returns its class, wrapped so that its exceptions become
+    :class:`WorkloadError`. Raises :class:`WorkloadError` if the text is invalid."""
     module = ModuleType(own.module)
     sys.modules[own.module] = module  # dataclasses and pydantic look there for the names in annotations
     with one_line(own.file):
@@ -120,7 +123,7 @@ def _guarded(own: OwnWorkload, kind: type[Workload[Any]]) -> type[Workload[Any]]
 
 
 class _Guarded(Workload[Any]):
-    """A custom workload whose exceptions become one-line errors."""
+    """A wrapper of a custom workload, which turns the workload's exceptions into :class:`WorkloadError`."""
 
     file: ClassVar[str]
     kind: ClassVar[type[Workload[Any]]]
@@ -182,7 +185,8 @@ def _amounts(intent: Intent) -> Iterator[tuple[str, Any, int]]:
 
 @contextmanager
 def one_line(file: str) -> Iterator[None]:
-    """Raise :class:`WorkloadError`, with file and line, for exceptions of a text, except errors of options."""
+    """Context manager that turns exceptions of a custom workload's code into :class:`WorkloadError`, with file and
+    line. Validation errors of options are not changed."""
     try:
         yield
     except (WorkloadError, ValidationError):
@@ -192,7 +196,7 @@ def one_line(file: str) -> Iterator[None]:
 
 
 def place_of(file: str, line: int | None) -> str:
-    """The name of a line of a file, or of the file, in errors. Unlike a field's path it contains a space."""
+    """The text by which errors name a file, or a line in it. Unlike a field's path it contains a space."""
     return f"file {file}" if line is None else f"file {file}, line {line}"
 
 

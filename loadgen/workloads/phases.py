@@ -34,7 +34,7 @@ TracePoint = Annotated[tuple[Moment, Rate], Field(strict=False)]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A user's knowledge of the chain and the time when it evaluates its phases."""
+    """What a user knows when it evaluates its phases: the time, and the chain's height, price and backlog."""
 
     height: int = 0
     at_ms: int = 0
@@ -74,7 +74,7 @@ class _Phase(BaseModel):
 
     @property
     def unit(self) -> str:
-        """Suffix of the names of the fields that delimit the phase."""
+        """Unit of the phase's bounds, which is the suffix of their fields' names: ``ms`` or ``height``."""
         return "ms" if self.is_by_time else "height"
 
     @property
@@ -96,11 +96,14 @@ class _Phase(BaseModel):
         return self._rate_after((seen.at_ms if self.is_by_time else seen.height) - self.begin)
 
     def has_turns(self, seen: Seen) -> bool:
-        """Whether turns may come due at a moment of the phase, for some prices and backlog."""
+        """Whether turns can come due at a moment of the phase, at least for some prices and backlog."""
         return self.rate_milli(seen) > 0
 
     def next_change_ms(self, at_ms: int) -> int | None:
-        """The first millisecond at which the rate may change by time; ``None`` if there is none."""
+        """The first millisecond after ``at_ms`` at which the rate may change by time; ``None`` if there is none.
+
+        After the phase it is the phase's end, which is before ``at_ms``.
+        """
         if not self.is_by_time:
             return None
         if at_ms < self.begin:
@@ -110,15 +113,15 @@ class _Phase(BaseModel):
         return min((change for change in changes if change is not None), default=None)
 
     def _rate_after(self, place: int) -> int:
-        """The rate ``place`` heights or milliseconds after the begin."""
+        """The rate, in thousandths, ``place`` heights or milliseconds after the phase's beginning."""
         raise NotImplementedError
 
     def _step_ms(self, place: int) -> int | None:
-        """By time: the next place at which the rate may change; ``None`` if it is constant."""
+        """In a phase by time, the next place at which the rate may change; ``None`` if it stays constant."""
         return None
 
     def _smooth(self, place: int) -> int:
-        """The place whose rate applies at ``place``."""
+        """The place whose rate applies at ``place``: by time the last multiple of :data:`GRID_MS`, else ``place``."""
         return place // GRID_MS * GRID_MS if self.is_by_time else place
 
 
@@ -262,7 +265,7 @@ class BurstPhase(_Phase):
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Lengths of a burst and of a period."""
+        """Lengths of a burst and of a period, in milliseconds or blocks."""
         if self.is_by_time:
             return self.lasts_ms or 1, self.every_ms or 1
         return self.blocks or 1, self.every or 10
@@ -366,7 +369,7 @@ Phase = Annotated[Annotated[AnyPhase, Field(discriminator="kind")], BeforeValida
 
 
 def check_order(phases: Sequence[AnyPhase]) -> None:
-    """Raise :class:`ValueError`, with the field, unless phases follow each other."""
+    """Raise :class:`ValueError`, with the field, if phases overlap, are out of order, or mix heights and times."""
     for position, phase in enumerate(phases[1:], 1):
         before = phases[position - 1]
         if phase.is_by_time != before.is_by_time:

@@ -30,7 +30,7 @@ from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Address
 
 FUNDING: Final = 10**24
-"""Balance of each user's account, and of each user's actor, at genesis, in the smallest CBY unit."""
+"""Default balance of each user's account, and of each user's actor, at genesis, in the smallest CBY unit."""
 
 MAX_BUDGET: Final = 10**30
 MAX_USERS: Final = 100_000
@@ -122,14 +122,14 @@ class UserGroup(BaseModel):
 
     @property
     def title(self) -> str:
-        """The workload, with the program that its actors run."""
+        """The name of the group's workload, followed by that of its actors' program if the workload is ``program``."""
         options = self.parsed_options()
         name = self.kind.name
         return f"{name} {options.program.name}" if isinstance(options, ProgramOptions) else name
 
     @property
     def kind(self) -> type[Workload[Any]]:
-        """The class of its workload."""
+        """The class of the group's workload."""
         return kind_of(self.workload)
 
     def actor_code(self) -> str:
@@ -223,7 +223,7 @@ class LoadPlan(BaseModel):
         return found | {f"load.phases[{place}]": phase for place, phase in enumerate(self.phases)}
 
     def schedule_of(self, group: UserGroup) -> Schedule:
-        """The rate of the turns of a group's users."""
+        """The schedule of the turns of a group's users, with the group's own phases or the load's."""
         phases = self.phases if group.phases is None else group.phases
         return Schedule(group.interval_ms, phases, group.from_height, group.until_height)
 
@@ -238,7 +238,7 @@ class LoadPlan(BaseModel):
 
     @property
     def client_count(self) -> int:
-        """Number of Locust users."""
+        """Number of Locust users, which make the requests of the plan's users."""
         return -(-self.user_count // self.users_per_client)
 
     def users_of(self, client: int) -> range:
@@ -248,7 +248,7 @@ class LoadPlan(BaseModel):
 
     @property
     def titles(self) -> list[str]:
-        """Each user's workload, with its program, by the user's number."""
+        """The title of each user's group (:attr:`UserGroup.title`), by the user's number."""
         return [title for group in self.users for title in [group.title] * group.count]
 
     @property
@@ -257,11 +257,11 @@ class LoadPlan(BaseModel):
         return [group for group in self.users for _ in range(group.count)]
 
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
-        """The users' accounts and their balances at genesis, by number."""
+        """Balances of the users' accounts at genesis, by address, in the order of the users' numbers."""
         return {_account_address(seed, number): group.funding.account for number, group in enumerate(self._groups)}
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
-        """The users' actors at genesis, by number; a user is its actor's deployer."""
+        """The users' actors at genesis, by address, ordered by the users' numbers. A user is its actor's deployer."""
         kinds = [kind for group in self.users for kind in [(group.actor_code(), group.funding.actor)] * group.count]
         return {
             _actor_address(seed, number): GenesisActor(code, deployer, balance)
@@ -278,12 +278,12 @@ class LoadPlan(BaseModel):
         return frozenset(of(seed, number) for number in self.attackers for of in (_account_address, _actor_address))
 
     def genesis_runners(self, seed: int) -> tuple[Address, ...]:
-        """The users that are registered runners, addresses ascending."""
+        """Account addresses, ascending, of the users that are registered runners."""
         runners = (number for number, group in enumerate(self._groups) if group.kind.is_runner)
         return tuple(sorted(_account_address(seed, number) for number in runners))
 
     def genesis_deployers(self, seed: int) -> list[Address]:
-        """The users that may give system instructions, by number."""
+        """Account addresses of the users that may give system instructions, in the order of the users' numbers."""
         deployers = (number for number, group in enumerate(self._groups) if group.kind.is_deployer)
         return [_account_address(seed, number) for number in deployers]
 
@@ -304,10 +304,10 @@ class LoadPlan(BaseModel):
 
 
 class Population:
-    """The users of a plan, built one by one."""
+    """Builds the load users of a plan, one by one."""
 
     def __init__(self, plan: LoadPlan, seed: int, chain_id: str, parameters: Parameters = DEFAULTS) -> None:
-        """Like :meth:`LoadPlan.build_users`."""
+        """``seed`` is the run's seed; ``chain_id`` and ``parameters`` are those of the chain's genesis."""
         self.titles: Final = plan.titles
         self._groups = plan._groups
         self._kinds = {group.workload: kind_of_a_run(group.workload) for group in plan.users}
@@ -325,7 +325,7 @@ class Population:
         return [self.build_user(number) for number in self._users_of(client)]
 
     def build_user(self, number: int) -> LoadUser:
-        """A user that has sent nothing yet."""
+        """Build the user with this number, in the state before its first turn."""
         seed, group = self._seed, self._groups[number]
         random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
         address, actor = self._peers[number], self._actors[number]
@@ -350,5 +350,5 @@ def _actor_address(seed: int, number: int) -> Address:
 
 
 def _derive(purpose: bytes, seed: int, number: int) -> bytes:
-    """32 bytes that are unique in a run."""
+    """Derive 32 bytes from the run's seed, which are unique for this purpose and user."""
     return blake3(b"stampede/load/" + purpose + seed.to_bytes(8, "big") + number.to_bytes(8, "big")).digest()

@@ -1,10 +1,13 @@
 """Program: each user has its own Python actor, whose handlers it calls.
 
-The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, in rotation. A
-payload is JSON, from which the handler's value is made: ``{"hex": text}`` for bytes, ``{"actor": n}`` and
-``{"account": n}`` for the addresses of user ``n``, ``{"random": [least, most]}`` for a number that each call draws,
-``{"turn": text}`` for the text and the number of the user's turn, which is unique, ``{"text": [part, …]}`` for one text
-of these parts: texts unchanged, bytes in hex, numbers in decimal.
+The calls of ``setup`` are made once, in the first turn. Then each turn makes the next one of ``calls``, in rotation. A
+payload is JSON. The handler gets it as a value, in which these objects are replaced:
+
+- ``{"hex": text}``: bytes.
+- ``{"actor": n}``, ``{"account": n}``: the addresses of the actor and the account of user ``n``.
+- ``{"random": [least, most]}``: a number that each call draws.
+- ``{"turn": text}``: the text followed by the number of the user's turn, which is unique.
+- ``{"text": [part, …]}``: one text of these parts: texts unchanged, bytes in hex, numbers in decimal.
 """
 
 from __future__ import annotations
@@ -109,7 +112,7 @@ class Program(Workload[ProgramOptions]):
 
 @dataclass(frozen=True, slots=True)
 class _Filling:
-    """The values, known only to the user, that replace placeholders in a payload."""
+    """Replaces the placeholders in a payload. Its fields give the values: addresses, random numbers, the turn."""
 
     actor: Callable[[int], Address]
     account: Callable[[int], Address]
@@ -117,7 +120,8 @@ class _Filling:
     turn: int
 
     def value(self, given: Any) -> Any:
-        """The value of a payload's JSON. Raises :class:`ValueError`, and IndexError if there is no such user."""
+        """A payload's JSON with its placeholders replaced. Raises :class:`ValueError` for an invalid placeholder, and
+        IndexError if there is no such user."""
         if isinstance(given, dict) and len(given) == 1:
             ((name, argument),) = given.items()
             if name in _FILLED:
@@ -154,7 +158,8 @@ class _Filling:
 
 
 def _sample(address: Callable[[int], Address]) -> _Filling:
-    """A filling before there are users: numbers of named users are passed to ``address``, nothing is drawn."""
+    """A filling to check payloads before there are users. ``address`` gets the numbers of the users that a payload
+    names; nothing is drawn."""
     return _Filling(address, address, lambda least, _most: least, 0)
 
 

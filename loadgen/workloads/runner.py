@@ -19,7 +19,7 @@ SUBMIT_RESULT: Final = "submit_result"
 GAS_LIMIT: Final = 50_000
 CELLS_LIMIT: Final = 1_000
 MAX_REMEMBERED: Final = 1_024
-"""Number of newest jobs whose answers are remembered; those that are still open are among them."""
+"""Maximum number of answered jobs that are remembered, newest first; those that are still open are among them."""
 
 
 class RunnerOptions(Options):
@@ -43,7 +43,7 @@ class RunnerOptions(Options):
 
 
 class Runner(Workload[RunnerOptions]):
-    """Answers each open job once, and again if the answer was never included."""
+    """Answers each open job of the actor that it serves once, and again if the answer was refused or not sent."""
 
     name: ClassVar[str] = "runner"
     options_type: ClassVar[type[Options]] = RunnerOptions

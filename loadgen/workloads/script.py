@@ -70,7 +70,7 @@ def burn(cycles: int) -> Operation:
 
 
 def put(key: str, value: str) -> Operation:
-    """Write a storage entry (``set``)."""
+    """An operation that writes a storage entry (``set``)."""
     return ["set", key, value]
 
 
@@ -79,38 +79,40 @@ def emit(name: str, text: str) -> Operation:
 
 
 def attempt(operation: Operation) -> Operation:
-    """Perform an operation, and continue if it is rejected (``try``)."""
+    """An operation that performs another one, and continues if that is rejected (``try``)."""
     return ["try", operation]
 
 
 def schedule(in_blocks: int, payload: Script, **fields: object) -> Operation:
-    """Schedule a timer with a script as payload. ``fields`` are those of SPEC §2; ``None`` leaves one out."""
+    """An operation that schedules a timer, due in ``in_blocks`` blocks, with a script as payload. ``fields`` are those
+    of SPEC §2; ``None`` leaves one out."""
     given = {name: value for name, value in fields.items() if value is not None}
     return ["schedule", {"in": in_blocks, "payload": payload, **given}]
 
 
 def schedule_at(height: int, payload: Script, **fields: object) -> Operation:
-    """Schedule a timer for a height. ``fields`` are those of SPEC §2."""
+    """An operation that schedules a timer for a height. ``fields`` are those of SPEC §2."""
     return ["schedule", {"height": height, "payload": payload, **fields}]
 
 
 def cancel_saved(key: str) -> Operation:
-    """Cancel the timer whose id ``save_as`` stored under this key."""
+    """An operation that cancels the timer whose id ``save_as`` stored under this key."""
     return ["cancel", {"saved": key}]
 
 
 def extend_saved(key: str, expires_at: int) -> Operation:
-    """Extend the expiry height of the timer whose id ``save_as`` stored under this key."""
+    """An operation that extends the expiry height of the timer whose id ``save_as`` stored under this key."""
     return ["extend", {"saved": key, "expires_at": expires_at}]
 
 
 def send(to: str, handler: str, payload: str, cycles: int, cells: int) -> Operation:
-    """Queue a message to an actor, by address text, with the reservation for its run."""
+    """An operation that queues a message to an actor. ``to`` is the text of its address; ``cycles`` and ``cells`` are
+    reserved for the message's run."""
     return ["send", {"to": to, "handler": handler, "payload": payload, "cycles": cycles, "cells": cells}]
 
 
 def transfer(to: str, amount: int) -> Operation:
-    """Pay an account, by address text, from the actor's balance."""
+    """An operation that pays an account from the actor's balance. ``to`` is the text of the account's address."""
     return ["transfer", {"to": to, "amount": amount}]
 
 
@@ -150,7 +152,7 @@ def _cost_of_schedule(call: dict[str, Any]) -> Cost:
 
 
 def _payload_bytes(payload: Any) -> int:
-    """Size of a text, of ``{"hex": …}``, or of a script as JSON."""
+    """Size of a payload in bytes: of a text, of ``{"hex": …}``, or of a script as JSON."""
     match payload:
         case str():
             return _size(payload)

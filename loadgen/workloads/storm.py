@@ -1,7 +1,7 @@
 """Storm: thousands of timers that can never do their work, and must be removed while others run.
 
 A transaction schedules a burst. Some of its timers are *insolvent*: their payer may spend one unit, so that they are
-destroyed at their turn. The others are *hopeless*: each requests a fire's maximum of the lane, without a tip and at
+destroyed at their turn. The others are *hopeless*: each requests the maximum cycles of a fire, without a tip and at
 little more than the current price. So a few of them fire, which raises the price, and the rest expires after
 ``wait_blocks``. With a high ``bid_percent`` they are not hopeless: while they pay for the whole lane its price rises,
 and timers with lower bids wait.
@@ -17,11 +17,12 @@ from loadgen.workloads.base import Intent, Observation, Options, Workload
 from loadgen.workloads.script import Operation, attempt, burn, fire_gas_limit, schedule
 
 SLACK_BLOCKS: Final = 4
-"""Blocks from the latest one that a user knows to the one with its transaction, at most."""
+"""Maximum blocks from the latest block that a user knows to the block with its transaction."""
 FEE_HEADROOM: Final = 4
-"""Offer of the insolvent timers, in lane prices: they get their turn, and cannot pay."""
+"""Fee limit of the insolvent timers, in lane prices: enough that they get their turn, at which they cannot pay."""
 ONE_RISE_PERCENT: Final = 115
-"""Percentage slightly above the price after one full block: with less, timers are refused while the price rises."""
+"""Fee limit, in percent of the lane price, slightly above the price after one full block. Timers with a lower limit are
+refused while the price rises."""
 
 
 class StormOptions(Options):
@@ -42,7 +43,7 @@ class StormOptions(Options):
 
 
 class Storm(Workload[StormOptions]):
-    """Schedules a burst in each turn, as large as the actor has room for, until it has scheduled all."""
+    """Schedules a burst of timers in each turn, if the actor has room, until it has scheduled ``in_all`` timers."""
 
     name: ClassVar[str] = "storm"
     options_type: ClassVar[type[Options]] = StormOptions

@@ -18,7 +18,7 @@ class TransferOptions(Options):
 
 
 class Transfer(Workload[TransferOptions]):
-    """Pays a drawn user of the plan in each turn, occasionally itself."""
+    """Pays a randomly drawn user of the plan in each turn, which may be the paying user itself."""
 
     name: ClassVar[str] = "transfer"
     options_type: ClassVar[type[Options]] = TransferOptions

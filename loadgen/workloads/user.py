@@ -7,8 +7,8 @@ milliseconds since the load began.
 
 Nonces. A transaction that was sent is remembered until it is final. One that may not have arrived is sent again, byte
 for byte, before new ones. All are sent again when the account's nonce has not changed for ``STALL_BLOCKS`` blocks (a
-validator died with them). If basefees have outgrown a transaction meanwhile, it is signed again with the same nonce,
-and with fees high enough to replace the former one where that waits. A rejected transaction frees its nonce, and the
+validator may have died with them). If basefees have outgrown a transaction meanwhile, it is signed again with the same
+nonce, and with fees high enough to replace the former one in mempools. A rejected transaction frees its nonce, and the
 next turn fills the gap; the workload is told which intents failed. An intent with
 :class:`~loadgen.workloads.base.Terms` is exempt: its transaction is sent once, and remembered until the user's next
 turn, so that a refusal is noted.
@@ -29,15 +29,15 @@ from validator.chain.transactions import Transaction, least_replacement_fee, sig
 from validator.primitives.types import PRICE_LIMIT, Address
 
 FEE_HEADROOM: Final = 4
-"""Factor of the observed basefee that a transaction bids: about eleven blocks of the steepest rise."""
+"""Factor of the observed basefee that a transaction bids: enough for about eleven blocks of the steepest rise."""
 TIP_STEP: Final = 100
 TIP_LEVELS: Final = 64
-"""A user's priority fee is ``TIP_STEP`` times 1 to ``TIP_LEVELS``, by its number."""
+"""Number of different priority fees: a user's is ``TIP_STEP`` times 1 to ``TIP_LEVELS``, by the user's number."""
 MAX_UNCONFIRMED: Final = 16
 """Maximum number of a user's unconfirmed transactions; it sends no new ones beyond."""
 STALL_BLOCKS: Final = 8
 MAX_REFUSALS: Final = 2
-"""Refusals of a transaction that was sent again after which its nonce is used for another."""
+"""Number of refusals after which a transaction that was sent again is given up, and its nonce is used again."""
 
 
 @dataclass(slots=True)
@@ -70,12 +70,12 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Stated:
-    """Transactions of the user's last turn with a nonce that the workload stated."""
+    """The transactions of the user's last turn that have one nonce, which the workload chose by :class:`Terms`."""
 
     outgoing: list[Outgoing]
-    """Those that were not refused."""
+    """The transactions with this nonce that were not refused."""
     is_known: bool
-    """Whether a transaction with that nonce was sent before."""
+    """Whether a transaction with this nonce was sent before the last turn."""
 
 
 class LoadUser:
@@ -91,7 +91,7 @@ class LoadUser:
         self.workload: str = workload.name
         self.address: Address = member.address
         self.actor: Address = workload.watched
-        """The actor that it reads: the one that its transactions call, or whose jobs it answers."""
+        """The actor that the user reads: the one that its transactions call, or whose jobs it answers."""
         self.first_delay_ms: int = member.random.randrange(schedule.interval_ms)
         """Time from the load's start to the first turn, drawn so that users are not synchronised."""
         self._rhythm = OpenRhythm(schedule, self.first_delay_ms) if is_open else Rhythm(schedule)
@@ -105,7 +105,7 @@ class LoadUser:
         self._sent: dict[int, _Sent] = {}
         """Transactions that are not known to be final, by nonce."""
         self._stated: dict[int, _Stated] = {}
-        """Transactions with stated terms, by nonce."""
+        """Transactions of the last turn whose terms the workload chose, by nonce."""
 
     @property
     def _tip(self) -> int:
@@ -117,16 +117,17 @@ class LoadUser:
         return isinstance(self._rhythm, OpenRhythm)
 
     def measure(self, sends: Sends, title: str, origin_ms: int) -> None:
-        """Record its intended sends under a title, on a clock that shows ``origin_ms`` when the load begins."""
+        """Record the user's transactions in ``sends``, under a title. The clock of ``sends`` shows ``origin_ms`` when
+        the load begins."""
         self._log = UserSends(sends, title, self._log.public_key, origin_ms)
 
     def begin(self, now_ms: int) -> None:
-        """Begin ``now_ms`` after the load: earlier due turns are not the user's."""
+        """Begin at ``now_ms``, after the load itself began. In an open loop, turns that were due before are dropped."""
         if isinstance(self._rhythm, OpenRhythm):
             self._rhythm.begin(now_ms)
 
     def end(self, now_ms: int) -> None:
-        """End the load: the turns that still wait will not be taken."""
+        """End the load of this user. In an open loop, turns that still wait are recorded as skipped."""
         if isinstance(self._rhythm, OpenRhythm):
             self._rhythm.advance(now_ms)
             turns = self._rhythm.skipped + len(self._rhythm.waiting)
@@ -134,18 +135,19 @@ class LoadUser:
                 self._log.skip(turns)
 
     def next_delay_ms(self, now_ms: int = 0) -> int:
-        """Time until its next turn may be due. A closed user is asked once per turn, an open one after each."""
+        """Milliseconds until the user's next turn may be due. A driver calls this at each check of the user: before
+        :meth:`next_transactions` in a closed loop, after it in an open loop."""
         return self._rhythm.next_delay_ms(now_ms)
 
     def has_due_turns(self, now_ms: int) -> bool:
-        """Whether a turn is due; for a closed user, each look counts as one."""
+        """Whether a turn is due at ``now_ms``; always true in a closed loop."""
         if not isinstance(self._rhythm, OpenRhythm):
             return True
         self._rhythm.advance(now_ms)
         return bool(self._rhythm.waiting)
 
     def reseed(self, seed: int) -> None:
-        """Draw from another random source from now on."""
+        """Seed the user's random source again, so that its further choices follow from ``seed``."""
         self._workload.member.random.seed(f"{seed}/user/{self.number}")
 
     def next_transactions(self, observation: Observation, now_ms: int = 0) -> list[bytes]:
@@ -161,7 +163,8 @@ class LoadUser:
             outgoing.accept(self._key.sign(outgoing.message).signature)
 
     def next_outgoing(self, observation: Observation, now_ms: int = 0) -> list[Outgoing]:
-        """Like :meth:`next_transactions`, unsigned: the caller signs all of them before the next call."""
+        """The transactions of this turn, or of all due turns, in nonce order, possibly not signed yet. The caller signs
+        all of them before the next call. Empty if no turn is due."""
         self._settle(observation)
         self._stated.clear()
         seen = Seen(observation.height, now_ms, observation.basefee_lane_timer, observation.backlog)
@@ -191,9 +194,10 @@ class LoadUser:
         return [self._send(intent, observation, due_ms, now_ms) for intent in intents[:room]]
 
     def rejected(self, wire: bytes) -> None:
-        """The mempool refused this transaction: free its nonce and those after it.
+        """Take note that the mempool refused this transaction: free its nonce and those after it.
 
-        One that was sent again may be refused because it is known already, so it is kept until it was refused twice.
+        A transaction that was sent again may be refused because it is known already, so it is kept until it was refused
+        twice.
         """
         sent = self._find(wire)
         if sent is None:
@@ -208,8 +212,8 @@ class LoadUser:
             self._log.give_up(nonce)
 
     def _refuse_stated(self, wire: bytes) -> None:
-        """Note the refusal of a transaction with stated terms, if this is one. Its nonce is still measured if the
-        mempool may have another transaction with that nonce."""
+        """Take note that a transaction whose terms the workload chose was refused; any other transaction is ignored.
+        The nonce's due time is kept if the mempool may have another transaction with that nonce."""
         for nonce, stated in self._stated.items():
             left = [each for each in stated.outgoing if each.wire != wire]
             if len(left) < len(stated.outgoing):
@@ -218,7 +222,7 @@ class LoadUser:
                 return
 
     def undelivered(self, wires: list[bytes]) -> None:
-        """It is unknown whether these transactions arrived; the next turn sends them again."""
+        """Take note that these transactions may not have arrived; the next turn sends them again."""
         for wire in wires:
             sent = self._find(wire)
             if sent is not None:
@@ -274,12 +278,12 @@ class LoadUser:
         return Outgoing(self.number, bytes(self._key.verify_key), signed_message(self._chain_id, transaction))
 
     def _terms(self, observation: Observation) -> Terms:
-        """The next nonce, and fees that suffice for a while."""
+        """The user's next nonce, and fees that suffice for some blocks even if basefees rise."""
         cycle, cell = _bid(observation, self._tip)
         return Terms(self._next_nonce, cycle, self._tip, cell)
 
     def _sign_again(self, sent: _Sent, observation: Observation) -> None:
-        """Bid again, high enough to replace the transaction in a mempool in which it waits."""
+        """Make an unconfirmed transaction again, with the same nonce and fees that replace it in mempools."""
         before = sent.transaction
         tip = least_replacement_fee(before.max_priority_fee_per_cycle)
         cycle, cell = _bid(observation, tip)
@@ -296,6 +300,6 @@ class LoadUser:
 
 
 def _bid(observation: Observation, tip: int) -> tuple[int, int]:
-    """The maximum price per cycle and per cell."""
+    """The maximum fees per cycle and per cell that a transaction bids, given the observed basefees and a tip."""
     cycle, cell = FEE_HEADROOM * observation.basefee_cycle + tip, FEE_HEADROOM * observation.basefee_cell
     return min(cycle, PRICE_LIMIT - 1), min(cell, PRICE_LIMIT - 1)

@@ -13,12 +13,12 @@ from validator.chain.transactions import Call
 from validator.pvm.runtime.values import encode_value
 
 SLACK_BLOCKS: Final = 4
-"""Blocks from the latest one that a user knows to the one with its transaction, at most, while blocks have room."""
+"""Maximum blocks from the latest block that a user knows to the block with its transaction, if blocks have room."""
 FIELD_LIMIT: Final = 2**96 - 1
 CALL_GAS_LIMIT: Final = 100_000
-"""Cycles of a Python actor's call without its work; unused ones are refunded."""
+"""Gas limit of a call to a Python actor, in cycles, without the call's work; unused cycles are refunded."""
 CALL_CELLS_LIMIT: Final = 1_000
-"""Cells of a Python actor's call without the timers that it schedules."""
+"""Cells limit of a call to a Python actor, without the timers that the call schedules."""
 
 
 class BurstOptions(Options):
@@ -38,7 +38,7 @@ BurstOptionsT = TypeVar("BurstOptionsT", bound=BurstOptions)
 
 
 class Burst(Workload[BurstOptionsT]):
-    """Each turn schedules equal timers for the next multiple of ``every_blocks``, as far as there is room."""
+    """Base class of attacks by bursts: each turn schedules equal timers for the next multiple of ``every_blocks``."""
 
     is_attack: ClassVar[bool] = True
 
@@ -49,14 +49,14 @@ class Burst(Workload[BurstOptionsT]):
 
     @abstractmethod
     def payload(self) -> Script:
-        """The work of a fire."""
+        """The script that each timer runs when it fires."""
 
     def gas_limit(self, payload: Script) -> int:
-        """The cycles that a fire may use: as many as its work needs."""
+        """The gas limit of a timer, in cycles; by default what its payload needs."""
         return fire_gas_limit(payload, self.member.parameters)
 
     def expires_at(self, height: int) -> int | None:
-        """Expiry of a timer due at a height; by default the latest possible."""
+        """Expiry height of a timer that is due at ``height``; ``None``, the default, for the latest possible."""
         return None
 
     def timer(self, height: int, observation: Observation) -> Operation:
@@ -86,7 +86,7 @@ class Programmed(Workload[OptionsT]):
 
 
 def fees(options: BurstOptions, lane_price: int) -> tuple[int, int]:
-    """The fee limit and the tip of a timer; the limit covers both percentages."""
+    """The fee limit and the tip of a timer, per cycle. The fee limit includes the tip."""
     tip = min(lane_price * options.tip_percent // 100, FIELD_LIMIT)
     return min(lane_price * options.max_fee_percent // 100 + tip, FIELD_LIMIT), tip
 
@@ -102,7 +102,7 @@ def largest_fire_gas(member: Member) -> int:
 
 
 def largest_work(member: Member) -> Script:
-    """Work that uses all of these cycles, and no cells."""
+    """A script that uses all cycles that a fire may request, and no cells."""
     base = fire_gas_limit([burn(0)], member.parameters)
     return [burn(max(0, largest_fire_gas(member) - base))]
 
@@ -110,7 +110,7 @@ def largest_work(member: Member) -> Script:
 def invoke(
     member: Member, handler: str, payload: Any, gas_limit: int = CALL_GAS_LIMIT, cells_limit: int = CALL_CELLS_LIMIT
 ) -> Intent:
-    """An intent that calls a handler of the user's actor, which is a Python program, within the user lane."""
+    """An intent that calls a handler of the user's actor, a Python program. The user lane bounds both limits."""
     wire, parameters = encode_value(payload), member.parameters
     return Intent(
         Call(member.actor, handler, wire),

@@ -1,1 +1,1 @@
-"""Attacks by bidding agents, and on the budget of their queries."""
+"""Attacks by the bidding agents of actors, and on the cycles that a block has for queries of such agents."""

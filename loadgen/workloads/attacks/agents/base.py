@@ -1,4 +1,4 @@
-"""The parts of attacks by bidding agents: a Python actor whose timers its own agent prices."""
+"""Common parts of attacks by bidding agents: a Python actor that sets its timers' fees by its own bidding agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bidder(Actor):
     def get_gas_bid(self, context):
 '''
 SCHEDULE_CYCLES: Final = 3_500
-"""Cycles of a timer in a plan, at most."""
+"""Maximum cycles for scheduling one timer in a call of the handler ``plan``."""
 TIMER_CELLS: Final = 32
 """Cells of a timer's payload, at most."""
 FIRE_CYCLES: Final = 4_000
@@ -50,7 +50,7 @@ class BiddingOptions(Options):
 
 
 class Bidding(Workload[BiddingOptions]):
-    """Schedules timers whose fees are left to the agent, as many as the actor has room for."""
+    """Base class of attacks by bidding agents. Each turn schedules timers whose fees are left to the actor's agent."""
 
     options_type: ClassVar[type[Options]] = BiddingOptions
     is_attack: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Bidding(Workload[BiddingOptions]):
     @classmethod
     @abstractmethod
     def bid(cls, options: BiddingOptions) -> str:
-        """The statements of the agent's handler."""
+        """The Python statements of the agent's handler ``get_gas_bid``."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         options = self.options

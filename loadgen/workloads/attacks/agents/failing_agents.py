@@ -1,4 +1,4 @@
-"""Failing agents: bidding agents that fail."""
+"""Failing agents: an attack by bidding agents that fail instead of answering."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class FailingAgents(Bidding):
-    """Its agent fails at once."""
+    """An attack with timers whose bidding agent fails at once whenever it is queried."""
 
     name: ClassVar[str] = "failing-agents"
     goal: ClassVar[str] = "timers whose agents fail stop the timer phase, or are priced for free"

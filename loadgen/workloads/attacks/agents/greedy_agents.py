@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class GreedyAgents(Bidding):
-    """Its agent burns cycles, and bids so little that it is asked again in the next block."""
+    """An attack with timers whose bidding agent burns cycles, and bids so little that it is queried in each block."""
 
     name: ClassVar[str] = "greedy-agents"
     goal: ClassVar[str] = "the queries of other actors find the budget of the block used up"

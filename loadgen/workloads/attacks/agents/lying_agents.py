@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class LyingAgents(Bidding):
-    """Its agent bids the highest valid price."""
+    """An attack with timers whose bidding agent bids the highest valid price."""
 
     name: ClassVar[str] = "lying-agents"
     goal: ClassVar[str] = (

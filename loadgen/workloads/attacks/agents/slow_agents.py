@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class SlowAgents(Bidding):
-    """Its agent loops until its cycles are used up."""
+    """An attack with timers whose bidding agent loops until the cycles of its query are used up."""
 
     name: ClassVar[str] = "slow-agents"
     goal: ClassVar[str] = "queries that never come to an end use up processor time before the first fire"

@@ -38,11 +38,11 @@ from validator.primitives.types import address_text
 ROOM_PERCENT: Final = 90
 """Percentage of the user lane that a call may fill; the rest is for the script's punctuation."""
 MAX_TRIES: Final = 64
-"""Number of ids that a user tries in a turn."""
+"""Maximum number of timer ids that a user tries in a turn, to get small ones."""
 
 
 class Composed(Workload[ComposedOptions]):
-    """Does in each turn what its options say."""
+    """An attack that mixes the means of all other attacks, as its options say."""
 
     name: ClassVar[str] = "composed"
     options_type: ClassVar[type[Options]] = ComposedOptions
@@ -53,11 +53,11 @@ class Composed(Workload[ComposedOptions]):
     def __init__(self, options: ComposedOptions, member: Member) -> None:
         super().__init__(options, member)
         self._saved = 0
-        """Timers of the previous turn whose ids the actor saved."""
+        """Number of timers of the previous turn whose ids the actor saved."""
         self._scheduled = 0
-        """The actor's schedule nonce, if all transactions succeeded as sent."""
+        """Number of timers scheduled so far, which is the actor's schedule nonce if all transactions succeeded."""
         self._encoded = [encode_script([burn(options.burn + extra)]) for extra in range(options.grind)]
-        """The payloads to try."""
+        """Encoded payloads with nearly equal work, of which a timer gets the one that makes its id least."""
 
     @classmethod
     def actor_code(cls, options: Options) -> str:
@@ -101,7 +101,7 @@ class Composed(Workload[ComposedOptions]):
         return {"max_fee_per_cycle": max_fee, "max_priority_fee_per_cycle": tip}
 
     def _program_bid(self, observation: Observation) -> dict[str, Any]:
-        """The fee fields for a Python program; tiers use the median, as the default agent does."""
+        """The fee fields that the Python program gives its timers. Tiers are replaced by the default agent's bid."""
         bid = self._bid(observation)
         return {
             "max_fee": bid.get("max_fee_per_cycle"),
@@ -152,7 +152,7 @@ class Composed(Workload[ComposedOptions]):
             yield priced if is_own else alike[at]
 
     def _payload(self, height: int, schedule_nonce: int, tries: int) -> Script:
-        """Work whose timer has the least id of ``tries`` tried ones (SPEC §4)."""
+        """The payload, among ``tries`` with nearly equal work, that gives its timer the least id (SPEC §4)."""
         if tries == 1:
             return [burn(self.options.burn)]
         head, tail = self.member.actor + height.to_bytes(8, "big"), schedule_nonce.to_bytes(8, "big")
@@ -185,5 +185,5 @@ class Composed(Workload[ComposedOptions]):
 
 
 def _priced(operation: Operation) -> tuple[Operation, Cost]:
-    """An operation and its cost, including its text."""
+    """An operation and its cost, including the cells of its text."""
     return operation, cost_of([operation]) + Cost(0, len(encode_script([operation])))

@@ -10,8 +10,8 @@ from pydantic import Field
 from loadgen.workloads.base import Options
 
 Bid = Literal["price", "market", "economy", "standard", "fast", "urgent"]
-"""Source of a bid: the lane price that the user knows; the default agent, which follows the median tip; or a tier,
-which is a multiple of that median."""
+"""Source of a timer's fees: ``price``, the lane price that the user knows; ``market``, the default agent, which follows
+the median tip; or a tier, which is a multiple of that median."""
 
 
 class Agent(StrEnum):

@@ -47,32 +47,33 @@ BIDS: Final = {
         'return {"max_fee_per_cycle": 2 * context["basefee_lane_timer"] + tip, "max_priority_fee_per_cycle": tip}'
     ),
 }
-"""The statements of the agents' handlers."""
+"""Python statements of each bidding agent's handler ``get_gas_bid``."""
 PLAN_CYCLES: Final = 6_000
-"""Cycles of a plan without its timers and jobs."""
+"""Cycles of a call of the handler ``plan``, without its timers and jobs."""
 SCHEDULE_CYCLES: Final = 4_500
-"""Cycles of a timer in a plan or a fire, at most."""
+"""Maximum cycles for scheduling one timer, in a call of ``plan`` or in a fire."""
 FIRE_CYCLES: Final = 5_000
-"""Cycles of a fire without its work, its text and its timers."""
+"""Cycles of a fire, without its work, the text that it writes, and the timers that it schedules."""
 BYTES_PER_CYCLE: Final = 8
-"""Bytes of a text that are made, copied and packed per cycle, at least."""
+"""Minimum bytes of a text that an actor makes, copies and packs per cycle."""
 TIMER_CELLS: Final = 128
 """Cells of a timer's payload, at most."""
 JOB_CYCLES, JOB_CELLS = 2_500, 64
-"""Cycles and cells of a job without the reservation for its callback."""
+"""Cycles and cells for requesting one job, without the reservation for its callback."""
 KEY_CELLS: Final = 100
-"""Cells of the key and of the value's encoding, at most."""
+"""Maximum cells that writing a text takes in addition to the text: those of the key and of the encoding."""
 
 
 def actor_code(agent: Agent) -> str:
-    """The program with an agent's handler."""
+    """The text of the actor's program, with the handler of the given bidding agent."""
     return PROGRAM if agent is Agent.NONE else PROGRAM + HEAD + indent(BIDS[agent], " " * 8) + "\n"
 
 
 def plan_call(
     options: ComposedOptions, member: Member, observation: Observation, height: int, bid: dict[str, Any]
 ) -> Intent | None:
-    """The call that schedules timers from a height on, with the fee fields ``bid``; ``None`` for no call."""
+    """The turn's call of the handler ``plan``, which schedules timers from ``height`` on with the fee fields ``bid``,
+    requests jobs and pays back. ``None`` if there is nothing to do."""
     parameters = member.parameters
     cells = max(0, min(options.write_cells, parameters.max_cells_per_fire) - KEY_CELLS)
     needed = FIRE_CYCLES + options.burn + cells // BYTES_PER_CYCLE + SCHEDULE_CYCLES * options.respawn
@@ -112,7 +113,7 @@ def plan_call(
 
 
 def jobs_that_fit(wanted: int, member: Member) -> int:
-    """Number of these jobs that a transaction can request in addition to a few timers."""
+    """Number of the ``wanted`` jobs that fit into half of a transaction, so that timers fit in addition to them."""
     parameters = member.parameters
     by_cycles = parameters.lane_user_cycles // 2 // (parameters.message_cycles + JOB_CYCLES)
     return min(wanted, by_cycles, parameters.lane_user_cells // 2 // (parameters.message_cells + JOB_CELLS))

@@ -23,13 +23,13 @@ class MailboxFlood(Actor):
         pass
 '''
 FORM_BYTES: Final = 5
-"""Bytes of a text's length in a payload, at most."""
+"""Maximum bytes that the encoding of a text takes in addition to the text, for its length."""
 FORM_CELLS: Final = 200
-"""Cells of a call without the texts."""
+"""Cells of a call, without the texts of its messages."""
 SEND_CYCLES: Final = 3_000
-"""Cycles of a message without its text, including its reservation."""
+"""Cycles for sending one message, without its text, including the reservation for the message's run."""
 BYTES_PER_CYCLE: Final = 8
-"""Bytes of a text that are made, packed and sent per cycle, at least."""
+"""Minimum bytes of a text that an actor makes, packs and sends per cycle."""
 
 
 class MailboxFloodOptions(Options):
@@ -47,7 +47,7 @@ class MailboxFloodOptions(Options):
 
 
 class MailboxFlood(Programmed[MailboxFloodOptions]):
-    """Fills the mailbox in each turn."""
+    """An attack that fills the mailbox of the target's actor with messages in each turn."""
 
     name: ClassVar[str] = "mailbox-flood"
     options_type: ClassVar[type[Options]] = MailboxFloodOptions

@@ -33,7 +33,7 @@ class FanOut(Actor):
 MESSAGE_CELLS: Final = 10_000
 """Cells reserved for a message that begins a fan-out."""
 SEND_CYCLES: Final = 1_000
-"""Cycles of a message without its reservation."""
+"""Cycles for sending one message, without the reservation for the message's run."""
 FORM_CELLS: Final = 32
 """Cells of a message's payload, at most."""
 
@@ -48,7 +48,7 @@ class MessageFanOutOptions(Options):
 
 
 class MessageFanOut(Programmed[MessageFanOutOptions]):
-    """Begins several fan-outs in each turn."""
+    """An attack that sends messages in each turn, each of which sends two more, as long as its cycles suffice."""
 
     name: ClassVar[str] = "message-fan-out"
     options_type: ClassVar[type[Options]] = MessageFanOutOptions

@@ -24,9 +24,9 @@ class UnansweredJobs(Actor):
 JOBS_PER_ACTOR: Final = 64
 """Maximum number of an actor's open jobs (SPEC §14)."""
 REQUEST_CYCLES: Final = 2_000
-"""Cycles of a request without the reservation for its callback and without its payload."""
+"""Cycles for requesting one job, without the reservation for its callback and without its payload."""
 BYTES_PER_CYCLE: Final = 2
-"""Bytes of a payload that are made, packed and hashed per cycle, at least."""
+"""Minimum bytes of a payload that an actor makes, packs and hashes per cycle."""
 FORM_CELLS: Final = 16
 """Cells of a payload's encoding, at most."""
 
@@ -41,7 +41,7 @@ class UnansweredJobsOptions(Options):
 
 
 class UnansweredJobs(Programmed[UnansweredJobsOptions]):
-    """Opens jobs until its actor has the maximum."""
+    """An attack whose actor requests jobs until it has the maximum number of open ones."""
 
     name: ClassVar[str] = "unanswered-jobs"
     options_type: ClassVar[type[Options]] = UnansweredJobsOptions

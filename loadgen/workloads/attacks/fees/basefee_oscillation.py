@@ -28,7 +28,7 @@ class BasefeeOscillationOptions(Options):
 
 
 class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
-    """Schedules the fires of each full block once."""
+    """An attack with timers that fill the lane in the first half of each period, and none in the second half."""
 
     name: ClassVar[str] = "basefee-oscillation"
     options_type: ClassVar[type[Options]] = BasefeeOscillationOptions
@@ -43,7 +43,7 @@ class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
     def __init__(self, options: BasefeeOscillationOptions, member: Member) -> None:
         super().__init__(options, member)
         self._planned = 0
-        """The newest height whose fires are scheduled."""
+        """The height up to which timers are scheduled."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         options, first = self.options, max(self._planned + 1, observation.height + SLACK_BLOCKS)
@@ -61,7 +61,7 @@ class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
 
     @property
     def _fires(self) -> int:
-        """Number of largest fires that fill the lane to the requested percentage."""
+        """Number of fires with the maximum cycles that fill the lane to ``fill_percent``."""
         lane = self.member.parameters.lane_timer_cycles
         return max(1, lane * self.options.fill_percent // 100 // largest_fire_gas(self.member))
 

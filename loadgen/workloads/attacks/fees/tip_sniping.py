@@ -22,7 +22,7 @@ class TipSnipingOptions(BiddingOptions):
 
 
 class TipSniping(Bidding):
-    """Its agent outbids half of the other timers at the least price."""
+    """An attack with timers whose bidding agent bids just above the median tip, and so outbids half of all others."""
 
     name: ClassVar[str] = "tip-sniping"
     options_type: ClassVar[type[Options]] = TipSnipingOptions

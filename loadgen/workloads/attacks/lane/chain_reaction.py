@@ -27,9 +27,9 @@ class ChainReaction(Actor):
             self.schedule(self.height + payload["every"], payload, "fire", gas_limit=payload["gas"])
 '''
 SCHEDULE_CYCLES: Final = 3_000
-"""Cycles of a timer that a fire schedules, at most."""
+"""Maximum cycles for scheduling one timer."""
 FIRE_CYCLES: Final = 5_000
-"""Cycles of a fire without its work and its timers."""
+"""Cycles of a fire, without its work and the timers that it schedules."""
 TIMER_CELLS: Final = 200
 """Cells of a timer's payload, at most."""
 
@@ -48,7 +48,7 @@ class ChainReactionOptions(Options):
 
 
 class ChainReaction(Programmed[ChainReactionOptions]):
-    """Starts a reaction in each turn, which then continues by itself."""
+    """An attack that starts a reaction in each of its first turns: timers whose fires schedule further such timers."""
 
     name: ClassVar[str] = "chain-reaction"
     options_type: ClassVar[type[Options]] = ChainReactionOptions

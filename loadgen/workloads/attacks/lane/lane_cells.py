@@ -24,13 +24,13 @@ class CellHog(Actor):
         self.set("text", "x" * payload)
 '''
 SCHEDULE_CYCLES: Final = 3_000
-"""Cycles of a timer in a plan, at most."""
+"""Maximum cycles for scheduling one timer in a call of the handler ``plan``."""
 FIRE_CYCLES: Final = 5_000
-"""Cycles of a fire without the text."""
+"""Cycles of a fire, without the text that it writes."""
 BYTES_PER_CYCLE: Final = 8
-"""Bytes of the text that are made, copied and packed per cycle, at least."""
+"""Minimum bytes of the text that an actor makes, copies and packs per cycle."""
 KEY_CELLS: Final = 100
-"""Cells of the key and of the value's encoding, at most."""
+"""Maximum cells that writing the text takes in addition to the text: those of the key and of the encoding."""
 
 
 class LaneCellsOptions(BurstOptions):

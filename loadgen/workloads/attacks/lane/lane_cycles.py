@@ -10,7 +10,7 @@ from loadgen.workloads.script import Script
 
 
 class LaneCycles(Burst[BurstOptions]):
-    """Schedules timers that burn as much as a fire may."""
+    """An attack with timers that each burn all cycles that a fire may use."""
 
     name: ClassVar[str] = "lane-cycles"
     options_type: ClassVar[type[Options]] = BurstOptions

@@ -19,7 +19,7 @@ class SameBlockOptions(BurstOptions):
 
 
 class SameBlock(Burst[SameBlockOptions]):
-    """Schedules each burst for the next common height."""
+    """An attack that schedules each burst of timers for the next height at which all attackers' timers become due."""
 
     name: ClassVar[str] = "same-block"
     options_type: ClassVar[type[Options]] = SameBlockOptions

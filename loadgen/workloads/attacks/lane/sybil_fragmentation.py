@@ -27,7 +27,7 @@ class SybilFragmentationOptions(BurstOptions):
 
 
 class SybilFragmentation(Burst[SybilFragmentationOptions]):
-    """Each actor schedules a few timers for the common heights."""
+    """An attack by many actors, each of which has few timers, due at the same heights as those of the others."""
 
     name: ClassVar[str] = "sybil-fragmentation"
     options_type: ClassVar[type[Options]] = SybilFragmentationOptions

@@ -22,7 +22,8 @@ class NonceGapsOptions(Options):
 
 
 class NonceGaps(Workload[NonceGapsOptions]):
-    """Uses the nonces after the gap one after the other, then those beyond the window, which are refused."""
+    """An attack with transactions whose nonces begin after a gap. They ascend until the mempool refuses the nonces that
+    are too far ahead, then begin after the gap again."""
 
     name: ClassVar[str] = "nonce-gaps"
     options_type: ClassVar[type[Options]] = NonceGapsOptions

@@ -29,7 +29,7 @@ class ReplacementChurnOptions(Options):
 
 
 class ReplacementChurn(Workload[ReplacementChurnOptions]):
-    """Bids the least fees that replace the transaction before."""
+    """An attack that replaces a transaction in the mempool repeatedly, each time with the least fees that do so."""
 
     name: ClassVar[str] = "replacement-churn"
     options_type: ClassVar[type[Options]] = ReplacementChurnOptions

@@ -18,7 +18,7 @@ class TransferSpamOptions(Options):
 
 
 class TransferSpam(Workload[TransferSpamOptions]):
-    """Pays itself one unit, repeatedly."""
+    """An attack in which a user pays one unit to itself, as often as it may."""
 
     name: ClassVar[str] = "transfer-spam"
     options_type: ClassVar[type[Options]] = TransferSpamOptions

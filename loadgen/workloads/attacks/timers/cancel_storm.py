@@ -1,4 +1,4 @@
-"""Cancel storm: each timer is cancelled in the next turn; a churn of nothing else."""
+"""Cancel storm: bursts of timers that are cancelled one turn after they were scheduled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CancelStormOptions(ChurnOptions):
 
 
 class CancelStorm(Churn):
-    """Cancels the previous generation in each turn."""
+    """An attack that schedules a generation of timers in each turn, and cancels the previous turn's generation."""
 
     name: ClassVar[str] = "cancel-storm"
     options_type: ClassVar[type[Options]] = CancelStormOptions

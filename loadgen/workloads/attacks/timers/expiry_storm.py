@@ -19,7 +19,7 @@ class ExpiryStormOptions(BurstOptions):
 
 
 class ExpiryStorm(Burst[ExpiryStormOptions]):
-    """Schedules timers that request a fire's maximum, so that few of them fire before they expire."""
+    """An attack with timers that request the maximum cycles of a fire, so that few of them fire before they expire."""
 
     name: ClassVar[str] = "expiry-storm"
     options_type: ClassVar[type[Options]] = ExpiryStormOptions

@@ -24,7 +24,7 @@ class FarFutureOptions(Options):
 
 
 class FarFuture(Workload[FarFutureOptions]):
-    """Schedules a burst in each turn until its actor has no room left."""
+    """An attack that in each turn schedules timers due far in the future, until its actor may have no more timers."""
 
     name: ClassVar[str] = "far-future"
     options_type: ClassVar[type[Options]] = FarFutureOptions

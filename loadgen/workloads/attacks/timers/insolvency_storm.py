@@ -13,9 +13,9 @@ from loadgen.workloads.script import Script, attempt, burn, transfer
 from validator.primitives.types import address_text
 
 DRAIN_BLOCKS: Final = 6
-"""Blocks before the timers are due at which the actor is drained, so that the transfer is in time."""
+"""Blocks before its timers' due height at which the actor is drained, so that the transfer is in a block in time."""
 FUNDED_PERCENT: Final = 50
-"""Share of the account's balance that funds the actor again."""
+"""Share of the account's balance with which a drained actor is funded again, in percent."""
 
 
 class InsolvencyStormOptions(BurstOptions):
@@ -28,7 +28,7 @@ class InsolvencyStormOptions(BurstOptions):
 
 
 class InsolvencyStorm(Burst[InsolvencyStormOptions]):
-    """In each period, funds the actor, schedules bursts, and drains it."""
+    """An attack that in each period funds its actor, schedules timers, and drains the actor before they are due."""
 
     name: ClassVar[str] = "insolvency-storm"
     options_type: ClassVar[type[Options]] = InsolvencyStormOptions

@@ -27,15 +27,15 @@ class PayloadAbuse(Actor):
         self.emit("read", len(payload))
 '''
 FORM_CELLS: Final = 200
-"""Cells of a call without the text."""
+"""Cells of a call, without the text that is a timer's payload."""
 TEXT_HEAD: Final = 5
-"""Bytes of an encoded text's head, at most."""
+"""Maximum bytes that the encoding of a text takes in addition to the text, for its type and length."""
 FIRE_CYCLES: Final = 5_000
-"""Cycles of a fire without the payload."""
+"""Cycles of a fire, without reading its payload."""
 BYTES_PER_SCHEDULED_CYCLE: Final = 2
-"""Bytes of a payload that are made, packed, hashed and scheduled per cycle, at least."""
+"""Minimum bytes of a payload that an actor makes, packs, hashes and schedules per cycle."""
 BYTES_PER_READ_CYCLE: Final = 8
-"""Bytes of a payload that a fire reads per cycle, at least."""
+"""Minimum bytes of a payload that a fire reads per cycle."""
 
 
 class PayloadAbuseOptions(Options):
@@ -48,7 +48,7 @@ class PayloadAbuseOptions(Options):
 
 
 class PayloadAbuse(Programmed[PayloadAbuseOptions]):
-    """Schedules one timer in each turn."""
+    """An attack that schedules one timer with a very long payload in each turn."""
 
     name: ClassVar[str] = "payload-abuse"
     options_type: ClassVar[type[Options]] = PayloadAbuseOptions
