@@ -9,10 +9,10 @@ from __future__ import annotations
 
 
 class Allowances:
-    """The buckets of all peers. Full buckets are not stored."""
+    """Token buckets that limit the bytes of answers sent to each peer. Full buckets are not stored."""
 
     def __init__(self, burst_bytes: int, tick_bytes: int, max_peers: int) -> None:
-        """A full bucket holds ``burst_bytes``; a tick adds ``tick_bytes``. Up to ``max_peers`` may be below full."""
+        """A full bucket holds ``burst_bytes``; a tick adds ``tick_bytes``. ``max_peers`` buckets may be below full."""
         self._burst_bytes = burst_bytes
         self._tick_bytes = tick_bytes
         self._max_peers = max_peers
@@ -29,10 +29,10 @@ class Allowances:
         self._taken = {peer: taken for peer, taken in left if taken > 0}
 
     def take(self, peer: int, size: int) -> bool:
-        """Take ``size`` bytes for ``peer``; ``False`` if its bucket is empty or too many buckets are not full.
+        """Take ``size`` bytes from the bucket of ``peer``. Returns whether an answer of this size may be sent.
 
-        The last answer may be larger than the rest of the bucket. So every answer is sent after a few ticks, however
-        large it is.
+        It may not if the bucket is empty, or if it is full and ``max_peers`` others are below full. An answer may be
+        larger than what the bucket holds; later ticks refill the difference. So no answer is too large to be sent.
         """
         taken = self._taken.get(peer, 0)
         if taken >= self._burst_bytes or (not taken and len(self._taken) >= self._max_peers):

@@ -1,7 +1,6 @@
-"""Certificates: the store of those that an engine holds, and their verification.
+"""Certificates: the store of an engine's verified certificates, and functions that verify certificates.
 
-:class:`CertificateStore` keeps the certificates that were verified, the current view and the newest final block, which
-follow from them. The functions verify certificates.
+:class:`CertificateStore` also keeps the current view and the newest final block, which follow from its certificates.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class CheckedSignatures(Protocol):
     """The verified signatures of one view (:class:`consensus.tally.VoteTally`)."""
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
-        """Whether exactly this vote was verified before."""
+        """Whether this signature of ``signer``, on a vote of this kind and subject, was verified before."""
 
 
 class CertificateStore:
@@ -71,7 +70,7 @@ class CertificateStore:
             self.skips[view] = certificate
 
     def finalize(self, finalization: Certificate) -> None:
-        """Make the block of a finalization, which was added before, the newest final block."""
+        """Make the block of a finalization the newest final block. The finalization must have been added before."""
         self.final = Parent(finalization.view, finalization.digest)
         self.notarizations.pop(finalization.view, None)
 
@@ -91,7 +90,7 @@ class CertificateStore:
         return None if notarization is None else Parent(view, notarization.digest)
 
     def of_block(self, view: View) -> Certificate | None:
-        """The finalization or notarization of ``view`` if it is retained; the root has none."""
+        """The finalization of ``view``, else its notarization; ``None`` if neither is retained."""
         return self.finalizations.get(view) or self.notarizations.get(view)
 
     def of_view(self, view: View) -> list[AnyCertificate]:
@@ -107,7 +106,7 @@ class CertificateStore:
         return next(iter(self.of_view(view)), None)
 
     def opening(self) -> AnyCertificate | None:
-        """A certificate that ended the view before the current one."""
+        """A certificate that ended the previous view and so opened the current one; ``None`` if none is retained."""
         return self.best_of(View(self.view - 1))
 
     def newest_finalization(self) -> Certificate | None:
@@ -115,7 +114,10 @@ class CertificateStore:
         return self.finalizations.get(self.final.view)
 
     def timeout_certificate(self, votes: Sequence[Vote]) -> TimeoutCertificate:
-        """The certificate of a quorum of verified timeout votes, with that of the highest block that they name."""
+        """Build a timeout certificate of a quorum of verified timeout votes.
+
+        It includes the certificate of the block of the highest view that the votes name.
+        """
         high = self.of_block(max(vote.parent_view for vote in votes))
         signed = {vote.signer: (vote.parent_view, vote.signature) for vote in votes}
         return TimeoutCertificate.of(votes[0].view, high, signed)
@@ -147,7 +149,7 @@ def verify_timeout_certificate(
     final_view: View,
     checked: CheckedSignatures | None = None,
 ) -> bool:
-    """Whether a quorum of distinct validators timed out, and the block of the highest of their high views is certified.
+    """Whether a timeout certificate has valid votes of a quorum, and the block of its high view is certified.
 
     A certificate without ``high`` is valid only if its high view is at most ``final_view``, the caller's newest final
     view. Signatures that ``checked`` (of the same view) has verified before are not verified again.
@@ -200,5 +202,5 @@ _OF_BLOCKS: Final = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
 
 
 def _is_quorum(signers: Collection[ValidatorIndex], committee: Committee) -> bool:
-    """Whether these are a quorum of the committee."""
+    """Whether all signers are members of the committee, and enough for a quorum."""
     return committee.quorum <= len(signers) and all(signer in committee for signer in signers)

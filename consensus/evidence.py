@@ -17,7 +17,7 @@ from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
 MAX_FORGERS: Final = 2 * MAX_VALIDATORS
-"""Peers (with observers) that are remembered for an invalid certificate. Beyond it, the oldest entry is dropped."""
+"""Number of peers (with observers) remembered for an invalid certificate. Beyond it, the oldest entry is dropped."""
 
 _CONTRADICTED_ACROSS_VIEWS: Final = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
 
@@ -35,9 +35,10 @@ class Accountability:
         """Peers that sent an invalid certificate, with our view at that time; the newest last."""
 
     def admit(self, round_: Round, vote: Vote, *, checked: bool | None = None) -> bool:
-        """Keep a vote unless its signer has another one of its kind; report contradictions. Whether it was kept.
+        """Keep a peer's vote, and report votes of its signer that contradict it. Returns whether the vote was kept.
 
-        ``checked``: whether the signature is valid; ``None`` if that is unknown.
+        It is not kept if its signature is invalid, or if the signer has a kept vote of this kind and view with a valid
+        signature. ``checked``: whether the signature of ``vote`` is valid; ``None`` if that is unknown.
         """
         if checked is False:
             self._reject(vote.signer, BAD_SIGNATURE)
@@ -104,7 +105,7 @@ class Accountability:
         return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
 
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
-        """Whether a peer's certificate is valid; if so, its votes are compared with the kept ones.
+        """Whether a peer's certificate is valid. If so, report its signers whose kept votes contradict it.
 
         After an invalid certificate, the peer's certificates are ignored for ``distrusted_views``. A certificate with a
         single bad signature costs as much to verify as a valid one, and honest peers pass on only those that they have
@@ -129,7 +130,7 @@ class Accountability:
         self._forgers[forger] = self._certificates.view
 
     def holds(self, certificate: AnyCertificate) -> bool:
-        """Whether a quorum signed the certificate; signatures that the round has verified are not verified again."""
+        """Whether the certificate is valid. Signatures that were verified in its round are not verified again."""
         round_ = self._rounds.get(certificate.view)
         tally = None if round_ is None else round_.tally
         validators, namespace = self._member.validators, self._member.namespace
@@ -138,7 +139,7 @@ class Accountability:
         return verify_timeout_certificate(certificate, validators, namespace, self._certificates.final.view, tally)
 
     def compare(self, votes: Iterable[Vote]) -> None:
-        """Report signers of a valid certificate, made of ``votes``, whose kept votes contradict it."""
+        """Report each signer whose kept votes contradict its vote in ``votes``, the votes of a valid certificate."""
         for vote in votes:
             for rival in self.rivals(vote):
                 if self.confirm(rival):

@@ -1,4 +1,4 @@
-"""HotStuff in two phases: votes go to one collector. A block takes two message delays, finality five.
+"""HotStuff in two phases: votes go to one collector. A block takes two message delays and is final after five.
 
 Of ``n`` validators up to ``f = (n - 1) // 3`` may be byzantine; a quorum is ``n - f``. Time is cut into views. A view
 has one leader, which proposes one block. A block is *certified* when a quorum voted to notarize it, and final when a
@@ -90,7 +90,10 @@ from consensus.voting import Ancestry, VotingEngine
 
 
 class HotStuff(VotingEngine):
-    """The engine of one validator or observer. Rules: the module docstring; use: :mod:`consensus.interface`."""
+    """The HotStuff engine of one validator or observer, with the interface of :mod:`consensus.interface`.
+
+    The module docstring has the rules.
+    """
 
     _gives_up: ClassVar[VoteKind] = VoteKind.TIMEOUT
     _finality_lag: ClassVar[int] = 2
@@ -102,11 +105,11 @@ class HotStuff(VotingEngine):
     # --- proposing and verifying ------------------------------------------------------------------------------------
 
     def _best_parent(self, view: View) -> Ancestry:
-        """Our high block: the certificate that opened the view justifies building on it."""
+        """The parent of our proposal: our high block. The certificate that opened the view justifies it."""
         return Ancestry(self._high)
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-        """Whether the parent is certified and no final block can lie between it and the proposal."""
+        """The proposal's parent if it is justified (rule 3), else the views whose certificates are missing for that."""
         known, before, parent_view = self.certificates, View(proposal.view - 1), proposal.parent_view
         if parent_view < known.final.view:
             return Ancestry()
@@ -121,7 +124,7 @@ class HotStuff(VotingEngine):
     # --- votes to time out and to finalize --------------------------------------------------------------------------
 
     def _give_up(self, round_: Round) -> None:
-        """Time out: never again finalize this view or an earlier one, and name our high block (rule 4)."""
+        """Vote to time out of the view, if allowed (rule 4). We then never vote to finalize it or an earlier view."""
         if not round_.may_vote or VoteKind.TIMEOUT in round_.own or VoteKind.FINALIZE in round_.own:
             return
         if self._member.abstain_through > self._high.view:
@@ -131,7 +134,7 @@ class HotStuff(VotingEngine):
         self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
-        """Vote to finalize this block: from now on no timeout of ours names a lower one (rule 5)."""
+        """Vote to finalize the notarized block, unless we timed out in its view or a later one (rule 5)."""
         view = notarization.view
         floor = max(self.final_view, self._rounds.floor(), self._timed_out)
         if not self._member.may_vote(view) or view <= floor:
@@ -144,7 +147,7 @@ class HotStuff(VotingEngine):
     # --- to whom votes are sent -------------------------------------------------------------------------------------
 
     def _send(self, outgoing: Outgoing) -> None:
-        """Broadcast proposals and timeouts; send other votes to the leader that needs them next."""
+        """Send a durable vote: broadcast it if it is a timeout or in a proposal, else send it to its collector."""
         vote, message = outgoing.vote, outgoing.message
         if isinstance(message, Proposal):
             for certificate in self._justification(message):
@@ -185,7 +188,7 @@ class HotStuff(VotingEngine):
             self._on_timeout_certificate(sender, message)
 
     def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
-        """Count the vote if we hold a certificate of its high block, or else if it carries one."""
+        """Count a peer's timeout vote, if its high block is certified: by our certificates or the message's."""
         vote, high = timeout.vote, timeout.high
         if not is_well_formed(timeout):
             self._effects.append(Rejected(sender, MALFORMED))
@@ -216,7 +219,7 @@ class HotStuff(VotingEngine):
             self._accept(certificate)
 
     def _is_news(self, certificate: TimeoutCertificate) -> bool:
-        """Whether it is the first of its view, or permits more parents than the one that we hold."""
+        """Whether a timeout certificate is our first of its view, or permits more parents than the one that we hold."""
         held = self.certificates.skips.get(certificate.view)
         return held is None or (certificate.view == self.view - 1 and not self._permits(held, certificate.high_view))
 

@@ -40,24 +40,23 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class TimerKind(Enum):
-    """The event whose absence a consensus timer notices."""
+    """The purpose of a consensus timer."""
 
     LEADER = "leader"
-    """The leader's proposal for the view."""
+    """Limits the wait for the leader's proposal for the view."""
     ADVANCE = "advance"
-    """A certificate that ends the view."""
+    """Limits the wait for a certificate that ends the view."""
     REBROADCAST = "rebroadcast"
-    """The end of the view; until then our messages are repeated."""
+    """Expires every ``rebroadcast_ms`` until the view ends. Messages that may be lost are then repeated."""
     ALLOWANCE = "allowance"
-    """No event: the timer expires every ``rebroadcast_ms`` independently of the views, and has view 0. After each
-    expiry peers may be answered again."""
+    """Expires every ``rebroadcast_ms``, whatever the view, and refills the peers' allowances. Its view is 0."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin, after the engine's constructor has replayed the journal."""
+    """The first event: the engine begins. Its constructor has replayed the journal before."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ class BlockProposed(msgspec.Struct, frozen=True):
 
 
 class BlockVerified(msgspec.Struct, frozen=True):
-    """The answer to :class:`Verify`."""
+    """The answer to :class:`Verify`: whether the block is valid."""
 
     view: View
     digest: Digest
@@ -102,7 +101,7 @@ Event = Start | Received | TimerExpired | BlockProposed | BlockVerified | Durabl
 
 
 class Broadcast(msgspec.Struct, frozen=True):
-    """Send to every other validator. The engine counts its own votes itself."""
+    """Send a message to every other validator. The sender does not get it: the engine counts its own votes itself."""
 
     message: Message
 
@@ -144,7 +143,7 @@ class Verify(msgspec.Struct, frozen=True):
 
     @property
     def proposer(self) -> ValidatorIndex:
-        """The leader."""
+        """The leader that proposed the block: the signer of ``vote``."""
         return self.vote.signer
 
 
@@ -231,8 +230,8 @@ DUPLICATE: Final = "duplicate"
 STALE: Final = "stale"
 
 HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED, FLOOD)
-"""Reasons that honest peers cause as well, by lost, repeated or late messages, or by requests of one that is far
-behind. No peer should be scored for them."""
+"""Reasons for which messages of honest peers are dropped too: messages are lost, repeated or late, and a peer that is
+far behind sends many requests. No peer should be scored for them."""
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -243,28 +242,29 @@ class VotingConfig:
     """Timeouts and bounds of one engine. Validators may differ in them."""
 
     leader_timeout_ms: int = 2_000
-    """Time from entering a view to its leader's proposal: two message delays and the time to build and execute a
-    block."""
+    """Longest wait for the leader's proposal after a view was entered. It has to cover two message delays and the time
+    to build and execute a block."""
     advance_timeout_ms: int = 3_000
-    """Time from entering a view to its certificate."""
+    """Longest wait for a certificate that ends the view after the view was entered."""
     rebroadcast_ms: int = 500
     view_window: int = 16
-    """Views ahead of the current one for which votes are kept."""
+    """Number of views ahead of the current one for which votes are kept."""
     proposal_window: int = 4
-    """Views ahead of the current one for which a proposal, with its body, is kept."""
+    """Number of views ahead of the current one for which a proposal, with its body, is kept."""
     retained_views: int = 64
     """Certificates are kept for this many views behind the newest final one; votes for this many behind the current
     one."""
     evidence_views: int = 8
-    """Views behind the newest final one whose votes are kept to find contradictions."""
+    """Number of views behind the newest final one whose votes are kept to find contradictions."""
     final_views: int = 16
-    """Finalizations after which longer timeouts shrink. A step that comes too early costs as many views as growing
-    back."""
+    """Number of finalizations after which lengthened timeouts are halved. Halving them too early costs the failed views
+    that it takes to double them again."""
     distrusted_views: int = 64
-    """Views for which a peer's certificates are ignored after it sent an invalid one."""
+    """Number of views for which a peer's certificates are ignored after it sent an invalid one."""
     max_body_bytes: int = 1024 * 1024
     skip_views: int = 0
-    """Simplex: after this many views without a vote of a leader its views are nullified at once; 0: never."""
+    """Simplex only: number of views without a vote of a leader after which the views that it leads are nullified at
+    once. 0 disables this."""
 
     def __post_init__(self) -> None:
         times = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms")

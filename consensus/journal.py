@@ -43,11 +43,11 @@ from consensus.types import ConsensusError, Token, View
 
 JOURNAL_VERSION: Final = 2
 MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
-"""Upper bound of a record's size: a timeout certificate of the largest validator set, with the certificate within."""
+"""Upper bound of a record's size: a timeout certificate of the largest validator set, and the certificate in it."""
 
 
 class Pace(msgspec.Struct, frozen=True, array_like=True, tag=32, forbid_unknown_fields=True):
-    """The factor of the validator's timeouts, as a record."""
+    """A journal record of the factor by which the validator's timeouts are multiplied."""
 
     factor: Annotated[int, msgspec.Meta(ge=1, le=MAX_FACTOR)]
 
@@ -69,7 +69,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(encoded: bytes) -> Record:
-    """The record that :func:`encode_record` made ``encoded`` of; raises :class:`JournalError` for any other bytes."""
+    """Decode a record. Raises :class:`JournalError` for bytes that :func:`encode_record` does not make."""
     if not 1 < len(encoded) <= MAX_RECORD_BYTES:
         raise JournalError(f"journal record of {len(encoded)} bytes")
     if encoded[0] != JOURNAL_VERSION:
@@ -87,7 +87,7 @@ def decode_record(encoded: bytes) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """An own vote that is being written to disk, and the message that carries it afterwards."""
+    """A vote of this validator that is being written to disk, and the message with which it is sent once durable."""
 
     token: Token
     vote: Vote
@@ -95,14 +95,14 @@ class Outgoing:
 
 
 class VoteJournal:
-    """Own votes, and the records that are not durable yet. Only durable votes are sent."""
+    """The writer of the journal: keeps our votes, and the records not durable yet. Only durable votes are sent."""
 
     def __init__(self) -> None:
         self.own: dict[View, dict[VoteKind, Vote]] = {}
-        """Own votes above the newest final view."""
+        """Our votes in the views above the newest final one, by view and kind."""
         self.unsynced: list[Outgoing] = []
         self.records: list[bytes] = []
-        """Records of the event that is being handled."""
+        """Encoded records of the event that is being handled, until :meth:`flush`."""
         self.factor = 1
         """The newest factor of the timeouts in the journal."""
         self._body: bytes | None = None
@@ -119,7 +119,10 @@ class VoteJournal:
             self.records.append(encode_record(Pace(factor)))
 
     def cast(self, own: dict[VoteKind, Vote], vote: Vote, message: Message, body: bytes | None = None) -> None:
-        """Add our vote to ``own``, those of its view, and record it. ``message`` is sent when it is durable."""
+        """Record our vote, and add it to ``own``, our votes of its view.
+
+        ``message``, which carries the vote, is sent when the vote is durable. ``body`` becomes durable with it.
+        """
         own[vote.kind] = vote
         self.own[vote.view] = own
         self.records.append(encode_record(vote))
@@ -147,15 +150,15 @@ class VoteJournal:
         return synced
 
     def prune(self, final_view: View) -> None:
-        """Forget own votes of final views: no rule casts votes there."""
+        """Forget our votes in final views, where no rule casts votes any more."""
         for view in [view for view in self.own if view <= final_view]:
             del self.own[view]
 
     def snapshot(self, certificates: CertificateStore) -> tuple[bytes, ...]:
-        """The records that replace the whole journal: the newest finalization, the pace, then the views above.
+        """The records that replace the whole journal: the newest finalization, the pace, then those of each later view.
 
-        In each view the certificates follow the own votes that need none, and precede the finalize vote, which is based
-        on the notarization.
+        The order within a view: our votes that need no certificate, the certificates, then our finalize vote, which is
+        based on the notarization.
         """
         finalization = certificates.newest_finalization()
         records: list[Record] = [] if finalization is None else [finalization]
@@ -175,13 +178,13 @@ class Recovered(NamedTuple):
     votes: list[Vote]
     """Own votes in the order of the journal."""
     factor: int
-    """Factor of the timeouts."""
+    """The newest factor of the timeouts; 1 if none was recorded."""
 
 
 def recover(journal: Iterable[bytes], certificates: CertificateStore) -> Recovered:
-    """Restore the certificates of a journal, the view that follows from them, and the newest final block.
+    """Load a journal's certificates into the given store, and return the journal's votes and factor.
 
-    Raises :class:`JournalError`.
+    The store's current view and newest final block follow from the certificates. Raises :class:`JournalError`.
     """
     votes: list[Vote] = []
     factor = 1
@@ -206,7 +209,7 @@ def recover(journal: Iterable[bytes], certificates: CertificateStore) -> Recover
 
 
 def _finalizes(certificate: AnyCertificate, root: Parent) -> bool:
-    """Whether it is the root's finalization. It opened our first view, and peers may need it to catch up."""
+    """Whether the certificate finalizes the root. It opened our first view, and peers may need it to catch up."""
     return (
         isinstance(certificate, Certificate)
         and certificate.kind == VoteKind.FINALIZE

@@ -35,7 +35,7 @@ from consensus.types import (
 
 
 class Signer(Protocol):
-    """Signs for one key."""
+    """A private key: signs messages that its public key verifies."""
 
     @property
     def public_key(self) -> PublicKey:
@@ -134,7 +134,7 @@ class Committee:
 
     @property
     def quorum(self) -> int:
-        """Votes that make a certificate."""
+        """Number of votes that make a certificate."""
         return self._quorum
 
     @cached_property

@@ -21,34 +21,34 @@ from consensus.types import ConsensusError, Digest, ValidatorIndex, View
 
 ELECTION_CONTEXT: Final = "stampede/consensus/leader/1"
 ANNOUNCERS: Final = 3
-"""The leaders of this many next views broadcast the certificates of a view that they make."""
+"""Number of views after a view whose leaders broadcast the certificates that they make of it."""
 
 DRAWN_IN_A_ROW: Final = 3
-"""Failed views in a row that are tolerated with drawn leaders, as a multiple of those with leaders in turn."""
+"""Factor by which random elections tolerate more consecutive failed views than elections in turn."""
 LONGEST_DRAWN: Final = 24
 
 
 class LeaderElection(Protocol):
-    """Names the only validator that may propose in a view."""
+    """A rule that names the one validator that may propose in a view."""
 
     def leader(self, view: View) -> ValidatorIndex:
         """The leader of ``view``; a pure function."""
 
     def longest_row(self, view: View) -> int:
-        """The most consecutive views that faulty leaders and chance may fail between finalizations, near ``view``."""
+        """The most consecutive failed views near ``view`` that faulty leaders and chance explain, if links are fast."""
 
 
 def longest_row_in_turn(faults: int) -> int:
-    """The most consecutive views that this many faulty leaders and chance may fail if members lead in turn.
+    """The most consecutive views that may fail because of ``faults`` faulty leaders and chance, if members take turns.
 
-    A faulty leader fails two views at most: its own and, in HotStuff, the one before. One more is chance.
+    A faulty leader makes two views fail at most: its own and, in HotStuff, the one before. One more may fail by chance.
     """
     return 2 * faults + 1
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin:
-    """The members of the committee lead in the order of their indices."""
+    """An election in which the members of the committee lead in turn, in the order of their indices."""
 
     validators: ValidatorSet
 
@@ -62,7 +62,7 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class PseudoRandom:
-    """A hash of the chain's name and the view draws the leader, so every validator can verify it.
+    """An election in which a hash of the chain's name and the view draws the leader, so every validator can verify it.
 
     The hash is BLAKE3 in its key derivation mode, over the namespace and the view (8 bytes, big-endian); its first
     eight bytes, as a big-endian number modulo the committee's size, are the member's position.
@@ -77,7 +77,11 @@ class PseudoRandom:
         return members[int.from_bytes(drawn, "big") % len(members)]
 
     def longest_row(self, view: View) -> int:
-        """Faulty leaders may be drawn again, hence the factor. Long rows are rare, however many validators."""
+        """The bound of :meth:`LeaderElection.longest_row` for drawn leaders.
+
+        A faulty leader may be drawn repeatedly, so it is higher than in turn, by :data:`DRAWN_IN_A_ROW`. Long rows are
+        rare, however many validators there are, so it is at most :data:`LONGEST_DRAWN`.
+        """
         faults = self.validators.committee(view).faults_withstood
         return min(DRAWN_IN_A_ROW * 2 * faults + 1, LONGEST_DRAWN)
 
@@ -91,7 +95,7 @@ ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {
 
 @dataclass(slots=True)
 class Member:
-    """The engine's own validator or observer. Raises :class:`ConsensusError` for fields that do not fit."""
+    """The validator or observer that an engine runs for. Raises :class:`ConsensusError` for inconsistent fields."""
 
     validators: ValidatorSet
     index: ValidatorIndex | None
@@ -116,7 +120,7 @@ class Member:
             raise ConsensusError(f"the signer's key is not that of validator {index}")
 
     def announces(self, view: View) -> bool:
-        """Whether we broadcast the certificates of ``view`` that we make: the leaders of the next views do."""
+        """Whether we broadcast the certificates of ``view`` that we make: whether we lead one of the next views."""
         leader, me = self.election.leader, self.index
         return any(leader(View(view + ahead)) == me for ahead in range(1, ANNOUNCERS + 1))
 
@@ -126,17 +130,17 @@ class Member:
         return me is not None and view > self.abstain_through and me in self.validators.committee(view)
 
     def sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
-        """Our vote; only if :meth:`may_vote`."""
+        """Make and sign our vote. The caller must have checked :meth:`may_vote`."""
         assert self.index is not None
         assert self.signer is not None
         message = vote_signing_bytes(self.namespace, kind, view, parent_view, digest)
         return Vote(kind, view, parent_view, digest, self.index, self.signer.sign(message))
 
     def peers_after(self, leader: ValidatorIndex, places: int, view: View) -> tuple[ValidatorIndex, ...]:
-        """``f + 1`` members of the view's committee, in its order, from ``places`` after the leader on.
+        """The next ``f + 1`` members of the view's committee after the leader, skipping the first ``places``.
 
-        At least one of them is honest. We are left out. A caller that increments ``places`` asks all peers equally
-        often.
+        The committee is taken as a ring, without this validator. At least one of the peers is honest. A caller that
+        increments ``places`` asks all peers equally often.
         """
         committee = self.validators.committee(view)
         behind = bisect_right(committee.members, leader)

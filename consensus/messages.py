@@ -127,7 +127,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_un
     def of(
         cls, kind: VoteKind, view: View, parent_view: View, digest: Digest, signed: Mapping[ValidatorIndex, Signature]
     ) -> Certificate:
-        """The certificate of these signatures, by signer, of one statement."""
+        """Build the certificate of one statement from its signatures, which are given by signer."""
         signers = sorted(signed)
         return cls(kind, view, parent_view, digest, bitmap_of(signers), b"".join(map(signed.__getitem__, signers)))
 
@@ -137,7 +137,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_un
         return dict(zip(signers_in(self.signers), _cut(self.signatures), strict=True))
 
     def votes(self) -> tuple[Vote, ...]:
-        """The votes that it was made of."""
+        """The votes that the certificate consists of."""
         return tuple(
             Vote(self.kind, self.view, self.parent_view, self.digest, signer, signature)
             for signer, signature in self.signed.items()
@@ -167,14 +167,14 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
     def of(
         cls, view: View, high: Certificate | None, signed: Mapping[ValidatorIndex, tuple[View, Signature]]
     ) -> TimeoutCertificate:
-        """The certificate of these high views and signatures, by signer."""
+        """Build the timeout certificate of a view from the high view and signature of each signer."""
         signers = sorted(signed)
         high_views = tuple(signed[signer][0] for signer in signers)
         return cls(view, high, bitmap_of(signers), high_views, b"".join(signed[signer][1] for signer in signers))
 
     @property
     def kind(self) -> VoteKind:
-        """The kind of its votes."""
+        """The kind of the certificate's votes."""
         return VoteKind.TIMEOUT
 
     @property
@@ -190,7 +190,7 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
         )
 
     def votes(self) -> tuple[Vote, ...]:
-        """The votes that it was made of."""
+        """The votes that the certificate consists of."""
         return tuple(
             Vote(VoteKind.TIMEOUT, self.view, high_view, NO_DIGEST, signer, signature)
             for signer, (high_view, signature) in self.signed.items()
@@ -234,14 +234,17 @@ class NullifyAndFinalize(msgspec.Struct, frozen=True, array_like=True, tag=18, f
 
 
 class ConflictingTimeout(msgspec.Struct, frozen=True, array_like=True, tag=19, forbid_unknown_fields=True):
-    """Two timeout votes of one signer in one view with two high views; the lower first."""
+    """Two timeout votes of one signer in one view with two high views; the vote with the lower one first."""
 
     first: Vote
     second: Vote
 
 
 class FinalizeAndTimeout(msgspec.Struct, frozen=True, array_like=True, tag=20, forbid_unknown_fields=True):
-    """A finalize vote and a timeout vote of one signer, of the same view or a later one, whose high view is lower."""
+    """A finalize vote, and a timeout vote of its signer in the same view or a later one.
+
+    The high view of the timeout vote is below the finalized view.
+    """
 
     first: Vote
     second: Vote
@@ -264,7 +267,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(encoded: bytes) -> Message:
-    """The message whose :func:`encode` is ``encoded``; raises :class:`MessageError` for any other bytes."""
+    """Decode a message. Raises :class:`MessageError` for bytes that are not the canonical encoding of a message."""
     if len(encoded) > MAX_MESSAGE_BYTES:
         raise MessageError(f"message of {len(encoded)} bytes exceeds {MAX_MESSAGE_BYTES}")
     try:
@@ -489,7 +492,10 @@ def conflict(one: Vote, other: Vote) -> Evidence | None:
 
 
 def _conflict_of_views(one: Vote, other: Vote) -> Evidence | None:
-    """A validator that finalized a view keeps its block: its timeouts of later views name that view or a higher one."""
+    """Evidence that a finalize vote and a later timeout vote of one signer contradict each other; ``None`` if not.
+
+    A validator that finalized a view must name that view or a higher one in its timeout votes of later views.
+    """
     first, second = (one, other) if one.view < other.view else (other, one)
     if (first.kind, second.kind) == (VoteKind.FINALIZE, VoteKind.TIMEOUT) and second.parent_view < first.view:
         return FinalizeAndTimeout(first, second)

@@ -30,22 +30,22 @@ from consensus.types import View
 
 MAX_FACTOR: Final = 16
 MAX_PATIENCE: Final = 16
-"""The most finalizations until a step back, as a multiple of the fewest. A network that needs longer timeouts pays
-little for a step back once in that many blocks."""
+"""Upper bound of the finalizations after which timeouts are halved, as a multiple of the configured number. A network
+that needs the longer timeouts loses little if they are halved once in that many blocks."""
 SAMPLES: Final = 9
-"""Views that ended with a block, of which the median counts. Five slow ones lengthen the interval, five fast ones
-shorten it."""
+"""Number of views that ended with a block whose median duration is the block time. Five slow ones lengthen the
+interval, five fast ones shorten it."""
 FIRST_PATIENT_VIEW: Final = 8
-"""In this view all validators delay their first repetition by a tick. It is early, so that a large network learns its
-block time in its first views."""
+"""The first patient view: all validators delay their first repetition in it by a tick. It is early, so that a large
+network learns its block time in its first views."""
 PATIENT_VIEWS: Final = 32
-"""Views from one patient view to the next. Each costs a tick if messages are lost."""
+"""Number of views from one patient view to the next. Each patient view costs a tick if messages are lost."""
 BLOCK_TIMES: Final = 2
-"""Block times from one repetition to the next. A shorter interval repeats messages that are still in transit."""
+"""Number of block times between two repetitions. A shorter interval repeats messages that are still in transit."""
 
 
 class Pacing:
-    """The factor of one engine's timeouts."""
+    """Adapts one engine's timeouts to its network: keeps the factor by which they are multiplied."""
 
     def __init__(self, final_views: int) -> None:
         """``final_views``: as in :class:`~consensus.interface.VotingConfig`."""
@@ -58,30 +58,30 @@ class Pacing:
         self._took_part = False
         """Whether we waited, or cast a vote other than to finalize, since the last finalization that counted."""
         self._failed = 0
-        """Views that failed since the last finalization."""
+        """Number of views that failed since the last finalization."""
         self._final = 0
-        """Finalizations counted since the last step."""
+        """Number of finalizations counted since the factor was last doubled, or due to be halved."""
         self.final_views = self._least_final_views = final_views
-        """Finalizations until the next step back."""
+        """Number of finalizations after which the factor is halved."""
         self._stepped_back = False
-        """Whether the last step halved the timeouts."""
+        """Whether the last change of the factor halved it."""
 
     def enter_view(self, view: View) -> None:
-        """Another view begins."""
+        """Note that another view begins."""
         self.has_waited = self._gave_up = False
         self.repetition.enter_view(view)
 
     def waited(self) -> None:
-        """A timer of this view expired."""
+        """Note that a timer of this view expired."""
         self.has_waited = self._took_part = True
 
     def voted(self, gives_up: bool) -> None:
-        """We cast a vote other than one to finalize. ``gives_up``: it gives this view up."""
+        """Note that we cast a vote, other than one to finalize. ``gives_up``: whether the vote gives this view up."""
         self._took_part = True
         self._gave_up |= gives_up
 
     def left(self, given_up: bool, longest_row: int) -> None:
-        """A certificate ended the view.
+        """Note that a certificate ended the view. Doubles the factor if too many views have failed.
 
         ``given_up``: the certificate gives the view up. ``longest_row``: views that may fail between two finalizations
         in any network, because of faulty leaders or chance.
@@ -97,7 +97,7 @@ class Pacing:
                 self.final_views = min(2 * self.final_views, MAX_PATIENCE * self._least_final_views)
 
     def finalized(self) -> None:
-        """A finalization became known."""
+        """Note that a finalization became known. Halves the factor after enough of them."""
         self._failed = 0
         if not self._took_part:
             return
@@ -112,31 +112,31 @@ class Pacing:
 
 
 class Repetition:
-    """When one engine repeats messages that may be lost. The unit of time is the tick, one ``rebroadcast_ms``."""
+    """Decides when an engine repeats messages that may be lost. The unit of time is a tick, one ``rebroadcast_ms``."""
 
     def __init__(self) -> None:
         self.ticks = 0
-        """Ticks in this view."""
+        """Number of ticks so far in this view."""
         self._is_patient = False
         """Whether this view delays its first repetition by a tick."""
         self._interval = 1
-        """Ticks from one repetition to the next, unless the leader timeout is shorter."""
+        """Number of ticks from one repetition to the next, unless the leader timeout is shorter."""
         self._first = 0
         """The tick of the first repetition in this view, or 0."""
         self._last = 0
         """The tick of the last repetition in this view, or 0."""
         self._taken = deque([0] * SAMPLES, maxlen=SAMPLES)
-        """Ticks of the newest views that ended with a block."""
+        """The number of ticks of each of the newest views that ended with a block."""
         self._unclear = 0
-        """Views since the last patient one that their first repetition may have ended."""
+        """Number of views since the last patient one that may have ended because of their first repetition."""
 
     def enter_view(self, view: View) -> None:
-        """Another view begins."""
+        """Count ticks and repetitions from 0, for a view that begins."""
         self.ticks = self._first = self._last = 0
         self._is_patient = view % PATIENT_VIEWS == FIRST_PATIENT_VIEW
 
     def tick(self, longest: int) -> bool:
-        """Count a tick; whether to repeat now. ``longest``: ticks of the leader timeout, which bounds the interval."""
+        """Count a tick. Returns whether to repeat messages now. ``longest``: upper bound of the interval, in ticks."""
         self.ticks += 1
         interval = self._interval + (self._is_patient and not self._first)
         if self.ticks - self._last < min(interval, longest):
@@ -146,9 +146,9 @@ class Repetition:
         return True
 
     def made_block(self) -> None:
-        """The view ended with a block.
+        """Note that the view ended with a block, and adapt the interval to the block time.
 
-        A view that ended within a tick of its first repetition is unclear: it may have ended because of it or not. A
+        A view that ended within a tick of its first repetition is unclear: the repetition may have ended it or not. A
         patient view, which repeats a tick later, decides: unless it is unclear as well, its ticks count for the unclear
         views before it.
         """

@@ -8,6 +8,6 @@ from consensus.hotstuff import HotStuff
 from consensus.simplex import Simplex
 
 EngineType = type[Simplex] | type[HotStuff]
-"""All engines are constructed with the same arguments (:class:`consensus.voting.VotingEngine`)."""
+"""The class of a consensus engine. All are constructed with the arguments of :class:`consensus.voting.VotingEngine`."""
 
 PROTOCOLS: Final[dict[str, EngineType]] = {"simplex": Simplex, "hotstuff": HotStuff}

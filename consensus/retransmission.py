@@ -44,14 +44,14 @@ from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
 BURST_CERTIFICATES: Final = MAX_REQUESTED_VIEWS
-"""Certificates that a peer may be sent at once: the answer to the largest request."""
+"""Number of certificates that a peer with a full allowance may be sent at once: the answer to the largest request."""
 TICK_CERTIFICATES: Final = 8
-"""Certificates that each tick adds: twice as many as a peer that is stuck needs to catch up."""
+"""Number of certificates that a tick adds to a peer's allowance: twice as many as a stuck peer needs to catch up."""
 ASKED_AT_A_TIME: Final = 3
-"""Peers that a validator without a vote in its view asks at a repetition. Each may answer with certificates as long as
-a quorum of signatures; if all peers answered, slow views would cause a flood."""
+"""Number of peers that a validator without a vote in its view asks at a repetition. Each may answer with certificates
+as long as a quorum of signatures; if all peers answered, slow views would cause a flood."""
 MAX_ANSWERED_PEERS: Final = 2 * MAX_VALIDATORS
-"""Peers (with observers) whose allowances may be below full at a time."""
+"""Number of peers (with observers) whose allowances may be below full at a time."""
 
 
 class Retransmission:
@@ -66,7 +66,7 @@ class Retransmission:
         finality_lag: int,
         effects: list[Effect],
     ) -> None:
-        """``finality_lag``: views behind the current one whose finalize votes may still be in transit."""
+        """``finality_lag``: number of views behind the current one whose finalize votes may still be in transit."""
         self._member = member
         self._certificates = certificates
         self._rounds = rounds
@@ -74,7 +74,7 @@ class Retransmission:
         self._finality_lag = finality_lag
         self._effects = effects
         self._attempt = 0
-        """Repetitions in this view."""
+        """Number of repetitions so far in this view."""
         self.announced: set[tuple[VoteKind, View]] = set()
         """Recent certificates that we made and broadcast."""
         size = certificate_bytes(len(member.validators))
@@ -85,17 +85,17 @@ class Retransmission:
         """Members that were sent our proposal again within the current leader timeout."""
 
     def enter_view(self) -> None:
-        """The view changed."""
+        """Reset the counts of a view, since another one begins."""
         self._attempt = 0
         self._reproposed.clear()
 
     def tick(self) -> None:
-        """The allowance timer expired: peers may be answered again."""
+        """Refill the peers' allowances, since the allowance timer expired. Each certificate may be sent again."""
         self._answered.clear()
         self._allowances.tick()
 
     def renew_proposals(self) -> None:
-        """A leader timeout passed: members may be sent our proposal again."""
+        """Let members be sent our proposal again, since a leader timeout passed."""
         self._reproposed.clear()
 
     def prune(self) -> None:
@@ -104,7 +104,7 @@ class Retransmission:
         self.announced = {(kind, view) for kind, view in self.announced if view >= recent}
 
     def announce(self, certificate: AnyCertificate) -> None:
-        """Broadcast a certificate that we made, if we announce its view (:meth:`consensus.leader.Member.announces`)."""
+        """Broadcast a certificate that we made, if :meth:`consensus.leader.Member.announces` says so for its view."""
         if self._member.announces(certificate.view):
             self._effects.append(Broadcast(certificate))
             self.announced.add((certificate.kind, certificate.view))
@@ -138,7 +138,7 @@ class Retransmission:
             self._effects.append(SendTo(peer, proposal))
 
     def _stands(self, round_: Round, proposal: Proposal) -> bool:
-        """Whether the proposal is our own, durable, and its view not given up by us."""
+        """Whether the proposal is our own and durable, and we have not given its view up."""
         gave_up = VoteKind.NULLIFY in round_.own or VoteKind.TIMEOUT in round_.own
         return round_.is_ours and not gave_up and proposal.vote in self.open_votes()
 
@@ -201,7 +201,7 @@ class Retransmission:
 
 
 def certificate_bytes(validators: int) -> int:
-    """About the size of the largest certificate of a set this large; a timeout certificate may have twice as many."""
+    """Approximate bytes of a certificate signed by all validators. A timeout certificate may have twice as many."""
     return SIGNATURE_BYTES * (validators + 1)
 
 

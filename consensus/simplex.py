@@ -1,4 +1,4 @@
-"""Simplex: a quorum agrees on a chain of blocks. A block takes two message delays, finality three.
+"""Simplex: a quorum agrees on a chain of blocks. A block takes two message delays and is final after three.
 
 Of ``n`` validators up to ``f = (n - 1) // 3`` may be byzantine; a quorum is ``n - f``. Time is cut into views. A view
 has one leader, and ends for a validator when it holds a certificate of the view: a quorum of equal votes.
@@ -56,7 +56,10 @@ from consensus.voting import Ancestry, VotingEngine, to_request
 
 
 class Simplex(VotingEngine):
-    """The engine of one validator or observer. Rules: the module docstring; use: :mod:`consensus.interface`."""
+    """The Simplex engine of one validator or observer, with the interface of :mod:`consensus.interface`.
+
+    The module docstring has the rules.
+    """
 
     _gives_up: ClassVar[VoteKind] = VoteKind.NULLIFY
     _finality_lag: ClassVar[int] = 1
@@ -66,7 +69,10 @@ class Simplex(VotingEngine):
     # --- ancestry -----------------------------------------------------------------------------------------------
 
     def _best_parent(self, view: View) -> Ancestry:
-        """The highest notarized or final block below ``view``, if every view between is nullified."""
+        """The highest notarized or final block below ``view``, if every view between is nullified.
+
+        Else the highest views between that lack a nullification.
+        """
         missing: list[View] = []
         below = View(view - 1)
         while (parent := self.certificates.block(below)) is None:  # ends at the final view, if not before
@@ -92,13 +98,16 @@ class Simplex(VotingEngine):
     # --- votes to nullify and to finalize ---------------------------------------------------------------------------
 
     def _give_up(self, round_: Round) -> None:
-        """Nullify the view (rule 3)."""
+        """Vote to nullify the view, unless we voted to nullify or finalize it before (rule 4)."""
         if round_.may_vote and VoteKind.NULLIFY not in round_.own and VoteKind.FINALIZE not in round_.own:
             vote = self._member.sign(VoteKind.NULLIFY, round_.view, NO_PARENT, NO_DIGEST)
             self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
-        """Finalize the block, unless its view is nullified or its leader equivocated (rule 5)."""
+        """Vote to finalize the block (rule 5).
+
+        We do not if its view is nullified, if we voted to nullify it, or if its leader equivocated.
+        """
         view = notarization.view
         if not self._member.may_vote(view) or view <= max(self.final_view, self._rounds.floor()):
             return
@@ -132,7 +141,7 @@ class Simplex(VotingEngine):
             self._give_up(round_)
 
     def _is_silent(self, leader: ValidatorIndex) -> bool:
-        """Whether, of the last ``skip_views`` views, votes of a quorum came but none of the leader."""
+        """Whether a leader is silent: in the last ``skip_views`` views, a quorum sent votes and the leader none."""
         last_heard, me, skip_views = self._rounds.last_heard, self._member.index, self._config.skip_views
         since = self.view - skip_views
         committee = self._member.validators.committee(self.view)

@@ -66,7 +66,7 @@ class VoteTally:
         return [kept[signer] for kept in self._kept if signer in kept]
 
     def add(self, vote: Vote, *, checked: bool = False) -> None:
-        """Keep ``vote``, whose signer has no other one of its kind. ``checked``: its signature is known to be valid."""
+        """Keep a vote, the first of its kind by its signer. ``checked``: whether its signature is known to be valid."""
         self._kept[vote.kind][vote.signer] = vote
         subject = (vote.parent_view, vote.digest)
         self._groups[vote.kind].setdefault(subject, {})[vote.signer] = vote
@@ -100,7 +100,7 @@ class VoteTally:
         return tuple(kept[signer] for signer in signers), forgers
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
-        """Whether exactly this vote was verified before."""
+        """Whether this signature of ``signer``, on a vote of this kind and subject, was verified before."""
         kept = self._kept[kind].get(signer)
         return (
             kept is not None
@@ -167,9 +167,9 @@ class Round:
     building_on: Parent | None = None
     """The parent with which ``Propose`` was emitted."""
     equivocated: bool = False
-    """Whether the leader contradicted itself."""
+    """Whether the leader voted for two blocks of the view."""
     requested: tuple[View, ...] = ()
-    """Missing certificates in the last request."""
+    """The views whose missing certificates were requested last."""
     reported: set[tuple[type, ValidatorIndex]] = field(default_factory=set)
 
     @property
@@ -213,7 +213,7 @@ class Rounds(dict[View, Round]):
         return round_
 
     def floor(self) -> View:
-        """Votes for this view and below are neither kept nor cast."""
+        """The highest view for which votes are neither kept nor cast any more; the same holds for all views below."""
         known, config = self._certificates, self.config
         behind_final = known.final.view - config.evidence_views
         behind_current = known.view - 1 - config.retained_views
@@ -226,12 +226,12 @@ class Rounds(dict[View, Round]):
             del self[view]
 
     def keep(self, round_: Round, vote: Vote, *, checked: bool) -> None:
-        """Keep a peer's vote, whose signer has no other one of its kind."""
+        """Keep a peer's vote, the first of its kind by its signer."""
         round_.tally.add(vote, checked=checked)
         self.hear(vote)
 
     def hear(self, vote: Vote) -> None:
-        """Note that the signer is not silent, even if it is so far behind or ahead that its vote is not kept."""
+        """Note the view in which a vote's signer was heard, even if the vote is too far behind or ahead to be kept."""
         view = min(vote.view, View(self._certificates.view + self.config.view_window))
         self.last_heard[vote.signer] = max(view, self.last_heard[vote.signer])
 

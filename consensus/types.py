@@ -23,16 +23,16 @@ Signature = NewType("Signature", bytes)
 """Signature, 64 bytes."""
 
 Token = NewType("Token", int)
-"""Number of one durable append; the answer :class:`~consensus.interface.Durable` carries it."""
+"""Number of one append to the journal; :class:`~consensus.interface.Durable` names it when the append is durable."""
 
 DIGEST_BYTES: Final = 32
 GENESIS_VIEW: Final = View(0)
 FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
-"""The only view that no certificate opens."""
+"""The first view after the genesis view; no certificate opens it."""
 
 
 class ConsensusError(Exception):
-    """Root of the expected failures of this package. Bugs raise other types and are not caught."""
+    """Base class of the expected failures of this package. Bugs raise other types and are not caught."""
 
 
 def fault_bound(validators: int) -> int:
@@ -41,5 +41,5 @@ def fault_bound(validators: int) -> int:
 
 
 def quorum(validators: int) -> int:
-    """Votes that make a certificate: ``n - f``, which is ``2f + 1`` at ``n = 3f + 1``."""
+    """Number of votes that make a certificate: ``n - f``, which is ``2f + 1`` at ``n = 3f + 1``."""
     return validators - fault_bound(validators)

@@ -83,20 +83,23 @@ class Sizes(NamedTuple):
     """Sizes of an engine's collections."""
 
     rounds: int
-    """Views with votes or a proposal."""
+    """Number of views with votes or a proposal."""
     votes: int
-    """Votes of the view with the most votes."""
+    """Number of votes in the view with the most votes."""
     proposals: int
-    """Proposals, which are kept with their bodies."""
+    """Number of proposals, which are kept with their bodies."""
     own: int
-    """Views with own votes."""
+    """Number of views with votes of this validator."""
     certificates: int
     """Size of the largest certificate collection; announced certificates count as a collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """Whether our certificates justify a proposal's parent: ``parent`` if so, else the views that lack certificates."""
+    """Whether our certificates justify a proposal's parent.
+
+    ``parent`` is the parent if they do; else ``missing`` has the views whose certificates would justify it.
+    """
 
     parent: Parent | None = None
     missing: tuple[View, ...] = ()
@@ -108,12 +111,12 @@ class Ancestry:
 
 
 class VotingEngine(ABC):
-    """The engine of one validator or observer, without the rules of its protocol."""
+    """Base class of the engines of all protocols. An engine runs consensus for one validator or observer."""
 
     _gives_up: ClassVar[VoteKind]
     """The kind of vote that gives a view up. An honest validator does not both give up and finalize a view."""
     _finality_lag: ClassVar[int]
-    """Views behind the current one whose finalize votes may still be in transit."""
+    """Number of views behind the current one whose finalize votes may still be in transit."""
 
     def __init__(
         self,
@@ -176,11 +179,11 @@ class VotingEngine(ABC):
         """Cast the vote to finalize the block, if that is allowed."""
 
     def _send(self, outgoing: Outgoing) -> None:
-        """Send an own vote, which is durable."""
+        """Send the message of a vote of ours that is durable. Unless overridden, it is broadcast."""
         self._effects.append(Broadcast(outgoing.message))
 
     def _on_timeout(self, sender: ValidatorIndex, message: Timeout | TimeoutCertificate) -> None:
-        """Reject it: only protocols whose views end by timeouts override this."""
+        """Reject a peer's timeout message. Protocols whose views end by timeouts override this."""
         self._effects.append(Rejected(sender, FOREIGN))
 
     # --- what others may ask --------------------------------------------------------------------------------------
@@ -327,9 +330,9 @@ class VotingEngine(ABC):
     # --- proposing and verifying ----------------------------------------------------------------------------------
 
     def _proceed(self, round_: Round) -> None:
-        """Ask for a block, or for verification of the leader's, if its ancestry is justified; else request that.
+        """Ask the driver to build our block or to verify the leader's, if its parent is justified.
 
-        Give the view up if no certificate can justify the leader's block.
+        Else request the certificates that are missing. Give the view up if none can justify the leader's block.
         """
         if round_.is_to_propose:
             ancestry = self._best_parent(round_.view)
@@ -393,7 +396,7 @@ class VotingEngine(ABC):
             self._proceed(round_)
 
     def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
-        """Vote for the proposal of the view, or give the view up."""
+        """Vote for the proposal of the view if its block is valid, else give the view up."""
         round_ = self._rounds.get(view)
         if round_ is None or view != self.view or not round_.verifying:
             return
@@ -428,7 +431,7 @@ class VotingEngine(ABC):
             self._retransmission.help(sender, vote.view)
 
     def _count(self, vote: Vote) -> None:
-        """Check whether ``vote``, which is kept, completes a certificate."""
+        """Make and accept the certificate that ``vote``, which is kept, completes; nothing if it completes none."""
         known = self.certificates
         round_ = self._rounds.get(vote.view)
         if round_ is None or vote.view <= known.final.view or vote.view in known.by_kind[vote.kind]:
@@ -528,7 +531,7 @@ class VotingEngine(ABC):
 
 
 def allowance_timer(config: VotingConfig) -> StartTimer:
-    """The timer of the next allowance tick."""
+    """The effect that starts the timer of the next allowance tick."""
     return StartTimer(TimerKind.ALLOWANCE, GENESIS_VIEW, config.rebroadcast_ms)
 
 

@@ -1,1 +1,1 @@
-"""Parts of a chain: blocks, transactions, receipts, records of state, messages, the genesis."""
+"""The data types of the chain: blocks, transactions, receipts, records of the state, peer messages and the genesis."""

@@ -19,7 +19,10 @@ MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """The header, which validators vote on. Basefees are those in force during the block (big-endian bytes)."""
+    """The header of a block. Validators vote on its hash.
+
+    The basefees are those in force during the block, as big-endian bytes.
+    """
 
     chain_id: str
     height: int
@@ -42,14 +45,14 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """A header and the signed transactions, in order."""
+    """A block: its header and its signed transactions, in order."""
 
     header: Header
     transactions: tuple[bytes, ...]
 
 
 def header_hash(header: Header) -> Hash:
-    """The block's identity, which is the digest in consensus."""
+    """The hash of a header. It identifies the block, and is the digest that consensus votes on."""
     return tagged_hash(b"header", encode(header))
 
 
@@ -62,10 +65,11 @@ def transaction_hashes(block: Block) -> list[Hash]:
 
 
 def decode_block(body: bytes) -> Block | None:
-    """The block of a body; ``None`` if it is too large, malformed, not canonical, or has other transactions.
+    """Decode an encoded block. ``None`` if it is too large, malformed or not canonical, or its transactions do not
+    match the header's ``transactions_root``.
 
-    A digest covers only the header. The transactions are checked against the header's ``transactions_root`` here, so a
-    digest has one body: a peer cannot spoil a valid block by sending its header with other transactions.
+    A digest covers only the header. The check of the transactions ensures that only one body fits a digest: a peer
+    cannot spoil a valid block by sending its header with other transactions.
     """
     if len(body) > MAX_BLOCK_BYTES:
         return None
@@ -80,8 +84,10 @@ def decode_block(body: bytes) -> Block | None:
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """A protocol event or an actor's ``emit``. ``fields`` are in the order that SPEC gives, integers as decimal
-    text."""
+    """An event of the protocol, or one that an actor added with ``emit``.
+
+    ``fields`` are in the order that SPEC gives. Integers are decimal text.
+    """
 
     name: str
     actor: bytes
@@ -97,7 +103,10 @@ class Movement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scheduled(msgspec.Struct, frozen=True, array_like=True):
-    """A new timer, with everything that its priority depends on. ``None``: the caller left the field open (SPEC §4)."""
+    """A timer that was scheduled, with everything that its priority depends on.
+
+    A field is ``None`` if the caller left it open (SPEC §4).
+    """
 
     timer_id: bytes
     actor: bytes
@@ -121,8 +130,8 @@ class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
 
 
 class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
-    """Another actor's program bids from now on (SPEC §9): for ``timer``, or, if no timer is named, for the timers of
-    the running actor."""
+    """A change of the gas bidding agent of a timer, or of all timers of the running actor if ``timer_id`` is empty
+    (SPEC §9)."""
 
     timer_id: bytes
     agent: bytes
@@ -149,13 +158,13 @@ class Effects(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """``burned + tip == fee``; the sender paid the fee, the proposer got the tip."""
+    """The receipt of one transaction. The sender paid ``burned + tip``, and the proposer got the tip."""
 
     transaction_hash: bytes
     sender: bytes
     ok: bool
     error: str
-    """Empty if ``ok``."""
+    """Name of the error; empty if ``ok``."""
     cycles: int
     cells: int
     burned: bytes
@@ -184,7 +193,7 @@ class FireReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """A timer that ended without a fire. ``reason`` is ``expired`` or ``insufficient_funds``."""
+    """The receipt of a timer that ended without a fire. ``reason`` is ``expired`` or ``insufficient_funds``."""
 
     timer_id: bytes
     reason: str
@@ -208,7 +217,7 @@ class QueryReceipt(OmitsEmptyLast, frozen=True, array_like=True):
 
 
 class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """One message that ran; its sender had paid for it."""
+    """The receipt of one message that ran. Its sender paid for the run in advance."""
 
     to: bytes
     sender: bytes
@@ -221,7 +230,7 @@ class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """One callback that ran; the actor that requested the job had paid for it."""
+    """The receipt of one job's callback that ran. The actor that requested the job paid for it in advance."""
 
     job_id: bytes
     actor: bytes
@@ -232,7 +241,7 @@ class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
     cells: int
     effects: Effects
     unsettled: Event | None
-    """``JobNotConsumed``, if it reverted or did not consume the job's results."""
+    """The event ``JobNotConsumed`` if the callback reverted or did not consume the job's results, else ``None``."""
 
 
 class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):
@@ -253,7 +262,10 @@ class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):
 
 
 def receipts_root(receipts: BlockReceipts) -> Hash:
-    """Root over the summary and the receipts, in order. A block without callbacks leaves their list out."""
+    """The Merkle root over a block's receipts: its summary, then each list of receipts.
+
+    The list of callbacks is left out if it is empty.
+    """
     summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
     lists: tuple[tuple[object, ...], ...]
     lists = (receipts.transactions, receipts.fires, receipts.destroyed, receipts.queries, receipts.messages)

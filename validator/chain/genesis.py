@@ -1,6 +1,6 @@
-"""The genesis file: the start of the chain (SPEC §17's ``G``, with a chain id and the validators' keys).
+"""The content of the genesis file: SPEC §17's ``G``, with a chain id and the validators' keys.
 
-Every validator builds the same height-0 state and block from it; the first block names that block as its parent.
+Every validator builds the state and the block of height 0 from it. The first block names that block as its parent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GenesisActor:
 
 @dataclass(frozen=True, slots=True)
 class GenesisEpoch:
-    """Validators that vote and lead from a consensus view on."""
+    """A committee: the validators that vote and lead from view ``first_view`` on."""
 
     first_view: int
     members: tuple[int, ...]
@@ -51,28 +51,30 @@ class GenesisEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """Everything that the first block builds upon. Balances in the smallest CBY unit."""
+    """The content of the genesis file. Balances are in the smallest CBY unit."""
 
     chain_id: str
     validators: tuple[bytes, ...]
-    """Public keys (32 bytes each), in index order; an index's account is the address of its key."""
+    """The validators' public keys (32 bytes each), in the order of their indices. A validator's account is the address
+    of its key."""
     policy: Policy = Policy.CIP1
     parameters: Parameters = field(default_factory=Parameters)
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()
     runners: tuple[Address, ...] = ()
-    """Runners that may answer jobs from the start (SPEC §14)."""
+    """Runners that are registered in the genesis state, so may submit results of jobs (SPEC §14)."""
     epochs: tuple[GenesisEpoch, ...] = ()
-    """Changes of the committee, views ascending. Before the first change, or without changes, it has all validators."""
+    """Changes of the committee, in ascending order of their views. Before the first change, all validators belong to
+    the committee."""
     preset: str | None = None
     """Name of the preset that the parameters came from, for readers; ``parameters`` holds all values."""
 
     def policy_at(self, height: int) -> Policy:
-        """The policy by which a block runs: before the activation of ``cip1`` it is ``fifo`` (SPEC §13)."""
+        """The scheduling policy of the block at a height. It is ``fifo`` until ``cip1`` is activated (SPEC §13)."""
         is_before = self.policy is Policy.CIP1 and height <= self.parameters.activation_height
         return Policy.FIFO if is_before else self.policy
 
     def runs_auction(self, height: int) -> bool:
-        """Whether a block runs SPEC's auction; before activation and under ``fifo`` it runs first in, first out."""
+        """Whether the block at a height runs SPEC's auction. Otherwise its timers fire first in, first out."""
         return self.policy_at(height) is Policy.CIP1

@@ -1,6 +1,7 @@
-"""Messages between validators other than those of consensus: gossiped transactions, blocks, and snapshots.
+"""Messages between validators, and their wire form: gossiped transactions, blocks, snapshots and views.
 
-One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages travel inside it in their own encoding.
+Every message is sent in one envelope, in canonical MessagePack: ``[tag, …fields]``. A message of the consensus engine
+is carried inside a :class:`ConsensusMessage`, in the engine's encoding.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_NONCE_BYTES: Final = 32
 
 
 class ConsensusMessage(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A message of the consensus engine."""
+    """Carries a message of the consensus engine, in the engine's encoding."""
 
     payload: bytes
 
@@ -48,14 +49,18 @@ class BlockResponse(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class FinalBlocksRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Asks for final blocks from a height on."""
+    """Requests at most ``most`` final blocks from height ``first`` on."""
 
     first: int
     most: int
 
 
 class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Consecutive final blocks, the headers from the last of them to a finalized block, and its finalization."""
+    """The response to a :class:`FinalBlocksRequest`: consecutive final blocks, and the proof that they are final.
+
+    ``links`` are the headers after the last block, up to a block with a finalization. ``certificate`` is that
+    finalization.
+    """
 
     bodies: tuple[bytes, ...]
     links: tuple[Header, ...]
@@ -69,12 +74,14 @@ class BlocksPruned(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Asks which snapshot of the state a peer offers."""
+    """Requests the offer of a peer's snapshot of the state, a :class:`SnapshotOffer`."""
 
 
 class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A final block, links and certificate that prove its finality (:mod:`validator.storage.finality_proof`), and the
-    manifest of its state."""
+    """Offers the snapshot of a final block's state: the block, the proof that it is final, and the manifest.
+
+    ``links`` and ``certificate`` are the proof (:mod:`validator.storage.finality_proof`).
+    """
 
     body: bytes
     receipts: bytes
@@ -92,8 +99,10 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """A piece of a chunk, :data:`MAX_PIECE_BYTES` long unless it is the last one
-    (:mod:`validator.node.joining.pieces`)."""
+    """The response to a :class:`ChunkRequest`: one piece of a chunk (:mod:`validator.node.joining.pieces`).
+
+    Every piece except the last one has :data:`MAX_PIECE_BYTES`.
+    """
 
     height: int
     chunk: int
@@ -108,11 +117,14 @@ class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Asks a peer for its current view."""
 
     nonce: bytes
-    """Nonce of this join, so that no answer to an earlier join counts."""
+    """Nonce of the joining validator's present attempt. Responses to an earlier attempt do not count."""
 
 
 class ViewReport(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """The certificate that opened the sender's current view; empty in the first view, which no certificate opened."""
+    """The response to a :class:`ViewRequest`: the certificate that opened the sender's current view.
+
+    It is empty in the first view, which no certificate opens.
+    """
 
     nonce: bytes
     certificate: bytes
@@ -140,7 +152,8 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENVELOPE_HEAD: Final = b"\x91"
-"""Head of an array of one: the message, which begins with a byte for its length and one for its tag."""
+"""First byte of every envelope: a MessagePack array of one item. The item is the message; its first two bytes are its
+length and its tag."""
 _JOIN_TAGS: Final = frozenset((b"\x08", b"\x0a", b"\x0c"))
 """Tags of snapshot offers, chunk responses and view reports."""
 
@@ -151,7 +164,7 @@ def encode_message(message: PeerMessage) -> bytes:
 
 
 def decode_message(payload: bytes) -> PeerMessage:
-    """The message of a wire form. Raises :class:`~validator.primitives.codec.CodecError`."""
+    """Decode a message from its wire form. Raises :class:`~validator.primitives.codec.CodecError`."""
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CodecError(f"message of {len(payload)} bytes, expected at most {MAX_MESSAGE_BYTES}")
     return decode(payload, _Envelope).message
@@ -168,11 +181,11 @@ def is_of_consensus(payload: bytes) -> bool:
 
 
 Reading = PeerMessage | EngineMessage
-"""The message in a payload; a message of the consensus engine is without its envelope."""
+"""The result of :func:`read_message`: a peer message, or a decoded message of the consensus engine."""
 
 
 def read_message(payload: bytes) -> Reading:
-    """The message of a payload, without envelopes. Raises :class:`~validator.primitives.codec.CodecError`."""
+    """Decode a payload, including a consensus message in it. Raises :class:`~validator.primitives.codec.CodecError`."""
     message = decode_message(payload)
     if not isinstance(message, ConsensusMessage):
         return message

@@ -25,15 +25,15 @@ class Source(NamedTuple):
 
 
 class TimerEnd(NamedTuple):
-    """The end of a timer."""
+    """How a timer ended."""
 
     state: str
     """``fired``, ``reverted`` (it fired, and its handler failed), ``cancelled``, or the reason why it was destroyed."""
     source: Source
     fire: FireReceipt | None
-    """Receipt of the fire; ``None`` if it did not fire."""
+    """Receipt of the fire; ``None`` if the timer did not fire."""
     event: Event | None
-    """Event of the destruction; ``None`` if it was not destroyed."""
+    """Event of the destruction; ``None`` if the timer was not destroyed."""
 
 
 def events_of(receipts: BlockReceipts) -> Iterator[tuple[Source, Event]]:
@@ -44,7 +44,7 @@ def events_of(receipts: BlockReceipts) -> Iterator[tuple[Source, Event]]:
 
 
 def ended_timers(receipts: BlockReceipts) -> Iterator[tuple[TimerId, TimerEnd]]:
-    """Every timer that ended in the block, and how; in order."""
+    """Every timer that ended in the block, and how it ended: first cancelled, then destroyed, then fired timers."""
     for source, effects, _ in _parts(receipts):
         for change in effects.timer_changes:
             if isinstance(change, Cancelled):
@@ -73,17 +73,17 @@ def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Eve
 
 
 class Burned(NamedTuple):
-    """Amounts burned, by price, in the smallest CBY unit."""
+    """Amounts that a block burned, in the smallest CBY unit, by the price at which they were burned."""
 
     cycle: int = 0
-    """Burned at the cycle's basefee: transactions, fires, and agents' queries."""
+    """Burned at the basefee per cycle, by transactions, fires and queries of agents."""
     cell: int = 0
     """Burned at the cell's basefee."""
     lane_timer: int = 0
     """Burned at the timer lane's price, by fires."""
 
     def plus(self, other: Burned) -> Burned:
-        """The sum, price by price."""
+        """The sum of both, separately for each price."""
         return Burned(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
@@ -91,7 +91,10 @@ NOTHING_BURNED: Final = Burned()
 
 
 def burned(header: Header, receipts: BlockReceipts) -> Burned:
-    """Amounts that a block burned. A receipt has only the sum: what is not for cycles and cells is the lane's."""
+    """The amounts that a block burned, by price.
+
+    A receipt has only their sum. The amounts for cycles and cells are computed, and the rest is for the timer lane.
+    """
     paying: list[TransactionReceipt | FireReceipt] = [*receipts.transactions, *receipts.fires]
     cycle = sum(receipt.cycles for receipt in paying) * unpack(header.basefee_cycle)
     cell = sum(receipt.cells for receipt in paying) * unpack(header.basefee_cell)

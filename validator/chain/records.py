@@ -70,8 +70,9 @@ GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
 LONGEST_INLINE_PAYLOAD: Final = 1_024
-"""The longest payload, in bytes, in a timer's own record. That record is read and written whenever the timer changes,
-at one price for any length, so a longer payload has a separate record."""
+"""Maximum size, in bytes, of a payload that is stored inside the timer's record. A longer payload has a separate
+record, because the timer's record is read and written at each change of the timer, at a price that does not depend on
+its length."""
 PYTHON_CODE: Final = "python:"
 PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
@@ -86,8 +87,10 @@ class Account(NamedTuple):
 
 
 class BiddingAgent(NamedTuple):
-    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid; ``python`` is the
-    actor's own ``get_gas_bid``."""
+    """An actor's own gas bidding agent (SPEC §9).
+
+    The code ``builtin:fixed`` always gives the same bid. The code ``python`` calls the actor's ``get_gas_bid``.
+    """
 
     code: str
     max_fee_per_cycle: int
@@ -95,13 +98,13 @@ class BiddingAgent(NamedTuple):
 
 
 class Naming(NamedTuple):
-    """The bidder that an actor named for its timers (SPEC §9, ``set_bidding_agent``)."""
+    """The gas bidding agent that an actor named for its timers (SPEC §9, ``set_bidding_agent``)."""
 
     agent: Address | None
     """Address of a contract; ``None`` if the actor reverted to its own agent."""
     answered_since: int = 0
-    """The block since which a kept answer of any agent has priced the max fee of the actor's timers; 0 if none does. As
-    of the last block with an auction."""
+    """Height of the block since which agents' kept answers have set the max fee of the actor's timers without a break,
+    as of the last block with an auction; 0 if no kept answer sets it."""
 
 
 class Actor(NamedTuple):
@@ -113,30 +116,36 @@ class Actor(NamedTuple):
     schedule_nonce: int = 0
     live_timers: int = 0
     mailbox_bytes: int = 0
-    """Payload bytes of its waiting messages."""
+    """Total size of the payloads of the actor's queued messages."""
     agent: BiddingAgent | None = None
-    """The actor's own agent."""
+    """The actor's own gas bidding agent; ``None`` if it has none."""
     naming: Naming | None = None
-    """The bidder it named; ``None`` if it never called ``set_bidding_agent``."""
+    """The gas bidding agent that the actor named; ``None`` if it never called ``set_bidding_agent``."""
 
 
 class KeptAnswer(NamedTuple):
-    """An agent's last valid answer for one actor's timers, per cycle. A fee is ``None`` if the agent left it open; both
-    are ``None`` without an answer."""
+    """The last valid answer of a gas bidding agent for one actor's timers.
+
+    A fee is ``None`` if the agent left it open. Both fees are ``None`` if there was no answer.
+    """
 
     max_fee_per_cycle: int | None = None
     max_priority_fee_per_cycle: int | None = None
     since: int = 0
-    """The block since which answers have had a max fee without a break; 0 if there is none."""
+    """Height of the block since which every answer has had a max fee; 0 if the last answer had none."""
 
 
 class BidMemory(NamedTuple):
-    """The chain's memory of the queries that an actor paid for. A height is 0 if the event never happened."""
+    """The record of the past queries of an actor's gas bidding agent.
+
+    It has the heights of the last query and of the last unpaid query, each 0 if there was none, and the last answer.
+    """
 
     queried_height: int = 0
     unpaid_height: int = 0
     answered_since: int = 0
-    """Part of the :class:`KeptAnswer` of the actor's own agent, with the next two fields."""
+    """The field ``since`` of the kept answer of the actor's own agent. The next two fields are the fees of that answer
+    (:class:`KeptAnswer`)."""
     max_fee_per_cycle: int | None = None
     max_priority_fee_per_cycle: int | None = None
 
@@ -146,7 +155,7 @@ class BidMemory(NamedTuple):
         return KeptAnswer(self.max_fee_per_cycle, self.max_priority_fee_per_cycle, self.answered_since)
 
     def keeping(self, answer: KeptAnswer) -> BidMemory:
-        """A copy with another answer of the actor's own agent."""
+        """A copy in which ``answer`` is the last answer of the actor's own agent."""
         return BidMemory(
             self.queried_height,
             self.unpaid_height,
@@ -170,7 +179,7 @@ class QueuedMessage(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """A pending timer (SPEC §4). ``None``: the caller left the field open."""
+    """The record of a pending timer (SPEC §4). A price or limit is ``None`` if the caller left it open."""
 
     timer_id: TimerId
     actor: Address
@@ -178,7 +187,7 @@ class Timer(NamedTuple):
     sequence: int
     handler: str
     payload: bytes | None
-    """Payload; ``None`` if it is long and has a separate record."""
+    """The payload; ``None`` if it is longer than :data:`LONGEST_INLINE_PAYLOAD` and has a separate record."""
     fee_payer: Address
     gas_limit: int | None
     expires_at: int
@@ -188,7 +197,7 @@ class Timer(NamedTuple):
     default_max_fee: int | None
     scheduled_at: int
     bidding_agent: Address | None = None
-    """The contract that bids for this timer, whichever bidder the actor names."""
+    """The contract that bids for this timer. It overrides the agent that the actor named."""
 
     @property
     def key(self) -> bytes:
@@ -196,7 +205,7 @@ class Timer(NamedTuple):
         return TIMER + self.timer_id
 
     def due_height(self, height: int) -> int:
-        """The height at which it is next due, as of the end of block ``height``."""
+        """The height at which the timer is next due, as of the end of block ``height``."""
         return max(self.trigger_height, height + 1)
 
 
@@ -229,31 +238,34 @@ class Job(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A job with complete results whose callback waits."""
+    """A queued callback of a job whose results are complete."""
 
     job_id: Hash
     height: int
-    """The block that completed it."""
+    """Height of the block that completed the job's results."""
 
 
 class JobEnd(NamedTuple):
-    """The end of a job's lifetime."""
+    """A queue entry: the height at which a job's lifetime ends."""
 
     job_id: Hash
     height: int
 
 
 class ActorJobs(NamedTuple):
-    """An actor's jobs."""
+    """Counters of the jobs that an actor requested."""
 
     nonce: int = 0
-    """Number of jobs that it requested so far."""
+    """Number of jobs that the actor has requested so far."""
     unsettled: int = 0
-    """Number of its jobs that are neither consumed nor removed."""
+    """Number of the actor's jobs that are neither consumed nor removed."""
 
 
 class JobCounters(NamedTuple):
-    """Item numbers of the two queues; items below ``first`` were removed."""
+    """The first and the next item number of two queues: waiting callbacks, and ends of jobs.
+
+    Items with lower numbers than the first one were removed.
+    """
 
     first_completion: int = 0
     next_completion: int = 0
@@ -267,7 +279,7 @@ class Globals(NamedTuple):
     next_sequence: int
     next_message: int
     first_message: int
-    """Number of the message that runs next; earlier ones were removed."""
+    """Number of the queued message that runs next. Messages with lower numbers were removed."""
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
@@ -316,13 +328,13 @@ def _named_key(plain: bytes, hashed: bytes, address: bytes, key: str) -> bytes:
 
 
 def long_storage_value(key: str, value: bytes) -> bytes:
-    """The value under the hashed key of a storage entry: the key's length, the key, the value."""
+    """The state value of a storage entry whose key is hashed: the key's length, the key, the entry's value."""
     raw = key.encode()
     return len(raw).to_bytes(4, "big") + raw + value
 
 
 def long_storage_entry(stored: bytes) -> tuple[bytes, bytes]:
-    """The key and the value of such an entry."""
+    """The key and the value of a storage entry that :func:`long_storage_value` encoded."""
     end = 4 + int.from_bytes(stored[:4], "big")
     return stored[4:end], stored[end:]
 
@@ -357,7 +369,7 @@ def code_key(digest: bytes) -> bytes:
 
 
 def python_code(source: str) -> tuple[str, bytes]:
-    """The code of an actor that runs this program, and the key of the program's record."""
+    """The ``code`` of an actor that runs a Python program, and the state key of the program's source."""
     digest = tagged_hash(b"program", source.encode())
     return PYTHON_CODE + digest.hex(), code_key(digest)
 
@@ -411,7 +423,10 @@ def _pack_optional(value: int | None) -> bytes | None:
 
 
 def _written(last: Any) -> tuple[Any, ...]:
-    """The last item of a record, left out if it is ``None``: so records from before the item existed are unchanged."""
+    """The last item of a record's encoding, as a tuple; an empty tuple for ``None``.
+
+    So the encoding of a record without the item is the one from before the item was added.
+    """
     return () if last is None else (last,)
 
 
@@ -473,7 +488,7 @@ def _decode_message(data: bytes) -> QueuedMessage:
 
 
 def _encode_timer(record: Timer) -> bytes:
-    """The record without the id, which is in the key, and without the default payer and handler."""
+    """Encode a timer without its id, which is in the key, and without a payer or handler that is the default."""
     _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent = record
     named = None if handler == DEFAULT_HANDLER else handler
     paying = None if payer == actor else payer
@@ -483,7 +498,7 @@ def _encode_timer(record: Timer) -> bytes:
 
 
 def _decode_timer(data: bytes) -> Timer:
-    """A timer without its id, which is in the key."""
+    """Decode a timer from a record's value. Its id stays empty, since only the key has it."""
     (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
     handler, payer = DEFAULT_HANDLER if named is None else named, actor if paying is None else paying
     fees: Any = map(_unpack_optional, packed[:4])
@@ -503,7 +518,7 @@ def _decode_job(data: bytes) -> Job:
 
 
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    """The decoder of a kind of records whose items need no conversion."""
+    """Make the decoder of a record class whose fields need no conversion."""
     return lambda data: kind._make(msgspec.msgpack.decode(data))
 
 
@@ -548,11 +563,11 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
 
 
 def encode_record(key: bytes, record: Any) -> bytes:
-    """A record's value under its key."""
+    """Encode a record as the state value under a key. The key's first byte determines the kind of record."""
     return _CODECS[key[:1]][0](record)
 
 
 def decode_record(key: bytes, value: bytes) -> Any:
-    """The record under a key, decoded from its value."""
+    """Decode the record from the state value under a key. The key's first byte determines the kind of record."""
     record = _CODECS[key[:1]][1](value)
     return record._replace(timer_id=TimerId(key[1:])) if key[:1] == TIMER else record

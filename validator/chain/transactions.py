@@ -46,11 +46,15 @@ SCRIPT_CODE: Final = "builtin:script"
 
 
 PRICE_BUMP_PERCENT: Final = 10
-"""The least raise of the price, in per cent, for a transaction to replace a waiting one with its nonce."""
+"""The minimum increase of the fee, in per cent, with which a transaction replaces one of the same nonce in a
+mempool."""
 
 
 class TransactionError(ValidatorError):
-    """A transaction is malformed or badly signed. One line; ``reason`` is the mempool's word for it."""
+    """A transaction is malformed, badly signed or for another chain.
+
+    The message is one line. ``reason`` is the mempool's code for the refusal.
+    """
 
     def __init__(self, line: str, reason: str = "malformed") -> None:
         super().__init__(line)
@@ -61,20 +65,20 @@ class TransactionError(ValidatorError):
 
 
 class Transfer(msgspec.Struct, frozen=True, array_like=True, tag="transfer"):
-    """Move ``value`` to an account."""
+    """The action of a transaction that moves its ``value`` to an account."""
 
     to: bytes
 
 
 class Deploy(msgspec.Struct, frozen=True, array_like=True, tag="deploy"):
-    """Create an actor, endowed with ``value``."""
+    """The action of a transaction that creates an actor. The transaction's ``value`` is paid to the actor."""
 
     code: str
     """``builtin:script``, or a Python program's source."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
-    """Run an actor's handler."""
+    """The action of a transaction that runs an actor's handler."""
 
     to: bytes
     handler: str
@@ -82,20 +86,20 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
 
 
 class CancelTimer(msgspec.Struct, frozen=True, array_like=True, tag=48):
-    """``SYS_CANCEL_TIMER``: remove any actor's timer."""
+    """The system instruction ``SYS_CANCEL_TIMER``, which removes a timer of any actor."""
 
     timer_id: bytes
 
 
 class UpdateTimerConfig(msgspec.Struct, frozen=True, array_like=True, tag=49):
-    """``SYS_UPDATE_TIMER_CONFIG``: change governed parameters from the next block on."""
+    """The system instruction ``SYS_UPDATE_TIMER_CONFIG``, which changes governed parameters from the next block on."""
 
     config: str
-    """A JSON object of ``LIKE_THIS`` names and values."""
+    """The changes: a JSON object of parameters' ``LIKE_THIS`` names and new values."""
 
 
 class ExtendTimer(msgspec.Struct, frozen=True, array_like=True, tag=50):
-    """``SYS_EXTEND_TIMER``: extend the expiry of any actor's timer."""
+    """The system instruction ``SYS_EXTEND_TIMER``, which extends the expiry of a timer of any actor."""
 
     timer_id: bytes
     new_expires_at: int
@@ -105,7 +109,10 @@ Instruction = CancelTimer | UpdateTimerConfig | ExtendTimer
 
 
 class System(msgspec.Struct, frozen=True, array_like=True, tag="system"):
-    """A system instruction (SPEC §12), allowed for the genesis's ``system_deployers``."""
+    """The action of a transaction that carries a system instruction (SPEC §12).
+
+    Only the ``system_deployers`` of the genesis may send it.
+    """
 
     instruction: Instruction
 
@@ -114,7 +121,7 @@ Action = Transfer | Deploy | Call | System
 
 
 class TransactionBody(msgspec.Struct, frozen=True, array_like=True):
-    """The signed part. Prices and amounts are big-endian bytes without leading zeros."""
+    """The part of a transaction that is signed. Prices and amounts are big-endian bytes without leading zeros."""
 
     chain_id: str
     nonce: int
@@ -129,7 +136,7 @@ class TransactionBody(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SignedTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """The wire form."""
+    """The wire form of a transaction: the sender's public key, the signature, and the encoded body."""
 
     public_key: bytes
     signature: bytes
@@ -169,7 +176,7 @@ def transaction_hash(wire: bytes) -> Hash:
 
 
 def unsigned_hash(transaction: Transaction) -> Hash:
-    """A hash for a transaction that is never signed, on chains without consensus."""
+    """The hash of an unsigned transaction, over its sender and nonce. Chains without consensus use it."""
     return tagged_hash(b"transaction", transaction.sender + transaction.nonce.to_bytes(8, "big"))
 
 
@@ -180,7 +187,7 @@ def sign(key: SigningKey, chain_id: str, transaction: Transaction) -> bytes:
 
 
 def signed_message(chain_id: str, transaction: Transaction) -> bytes:
-    """The signed message: the domain and the encoded body."""
+    """The bytes that a transaction's signature covers: the domain and the encoded body."""
     return SIGNING_DOMAIN + encode(
         TransactionBody(
             chain_id=chain_id,
@@ -198,7 +205,7 @@ def signed_message(chain_id: str, transaction: Transaction) -> bytes:
 
 
 def wire_form(public_key: bytes, message: bytes, signature: bytes) -> bytes:
-    """The wire form of a transaction, from its :func:`signed_message`."""
+    """The wire form of a transaction, from its :func:`signed_message` and the signature over that."""
     return encode(SignedTransaction(public_key, signature, message[len(SIGNING_DOMAIN) :]))
 
 
@@ -220,7 +227,7 @@ def parse(wire: bytes, chain_id: str) -> Transaction:
 
 
 _well_signed: SizedCache[bool] = SizedCache(REMEMBERED_SIGNATURES)
-"""Transactions with valid signatures, by their hashes, which cover the signatures."""
+"""Cache of the hashes of transactions with valid signatures. A transaction's hash also covers its signature."""
 
 
 def _check_signature(digest: Hash, signed: SignedTransaction) -> None:
@@ -250,7 +257,7 @@ def _from_body(sender: Address, body: TransactionBody) -> Transaction:
 
 
 def check_shape(transaction: Transaction) -> None:
-    """Check the rules of "well-formed" that types do not cover. Raises :class:`TransactionError`."""
+    """Check that a transaction is well-formed, apart from its fields' types. Raises :class:`TransactionError`."""
     for name in ("nonce", "gas_limit", "cells_limit"):
         number: int = getattr(transaction, name)
         if not 0 <= number < U64_LIMIT:
@@ -275,7 +282,10 @@ def check_shape(transaction: Transaction) -> None:
 
 
 def code_problem(code: str) -> str | None:
-    """Why no actor can have this code, judged without reading a program; ``None`` if one may."""
+    """Why an actor cannot have this code; ``None`` if nothing is wrong.
+
+    A program's length and characters are checked, but the program is not parsed.
+    """
     if code.startswith(BUILTIN) and code != SCRIPT_CODE:
         return f"{code[:64]!r} is unknown; known: {SCRIPT_CODE}, or a Python program's source"
     if not 1 <= len(code) <= MAX_SOURCE_BYTES or not code.isascii():
@@ -284,7 +294,7 @@ def code_problem(code: str) -> str | None:
 
 
 def least_replacement_fee(fee: int) -> int:
-    """The least fee per cycle that replaces ``fee`` in a mempool; always higher."""
+    """The least fee per cycle with which a transaction replaces one with this fee in a mempool. It is always higher."""
     return fee + max(1, -(-fee * PRICE_BUMP_PERCENT // 100))
 
 

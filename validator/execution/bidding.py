@@ -44,7 +44,7 @@ from validator.state.working_set import World
 
 MIN_QUERY_CYCLES: Final = 100
 UNPAID_QUERY_CYCLES: Final = 100
-"""Cycles of the block's budget that an unpaid query uses."""
+"""Cycles of the block's budget that are used up by a query for which the actor cannot pay."""
 
 
 class Bid(NamedTuple):
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class BidCandidate(NamedTuple):
-    """A timer that may be asked about; sorts in the order of asking within a rank."""
+    """A timer about which an agent may be asked. Candidates of one rank are asked about in sorted order."""
 
     queried_height: int
     timer_id: bytes
@@ -73,8 +73,8 @@ class BidCandidate(NamedTuple):
 class BiddingRound:
     """The queries of one block.
 
-    Three groups: the block (``world`` to ``counts_all``), the results for the phase and the receipts (``receipts`` to
-    ``defaulted``), and the round's own bookkeeping.
+    The fields are in three groups: the block (``world`` to ``counts_all``), the results for the phase and the receipts
+    (``receipts`` to ``defaulted``), and the round's own bookkeeping.
     """
 
     world: World
@@ -83,7 +83,7 @@ class BiddingRound:
     prices: LanePrices
     vm: Vm
     counts_all: bool
-    """Whether to count the candidates that are not admitted; costs a look at each."""
+    """Whether to count all candidates that are not queried, which costs a look at each."""
     receipts: list[QueryReceipt] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     spent: int = 0
@@ -92,16 +92,16 @@ class BiddingRound:
     not_admitted: int = 0
     """Number of candidates that were not queried, if all are counted."""
     since: dict[Party, int] = field(default_factory=dict)
-    """Parties for which it changed in this block, with the block since which a kept answer prices their timers' max
-    fee; 0 if none does now."""
+    """The block since which a kept answer prices the max fees of a party's timers, or 0 if none does now. Only for
+    parties for which this changed in this block."""
     defaulted: list[bytes] = field(default_factory=list)
-    """Timers whose max fee the default agent prices despite any kept answer: those whose query failed, and those of
-    parties whose kept answer just lost its max fee."""
+    """Ids of timers whose max fee the default agent prices, whatever answers are kept. These are the timers whose query
+    gave no max fee, and those of parties whose kept answer just lost its max fee."""
     _results: dict[bytes, Bid | None] = field(default_factory=dict)
     _unpaid: set[Address] = field(default_factory=set)
     _balances: dict[Address, int] = field(default_factory=dict)
-    """Balances, before the first query, of the actors that are asked. One snapshot suffices, since only queries change
-    them."""
+    """Balances, before the first query, of the actors whose agents are asked. Each is noted at the actor's first query,
+    since only its queries change it."""
     _renamed: dict[Address, Actor] = field(default_factory=dict)
     """Actors that named another agent in this block, with their current records."""
     _answered: set[tuple[Address, Address]] = field(default_factory=set)
@@ -131,7 +131,7 @@ class BiddingRound:
 
     @property
     def apart(self) -> list[bytes]:
-        """Timers that are not priced as the index prices their parties."""
+        """Ids of the timers that are not priced as the index prices their parties."""
         timers = {timer_id: self._timer(timer_id) for timer_id in self._results}
         odd = (key for key, bid in self._results.items() if bid != self._last_answer(party_of(timers[key])))
         return list(dict.fromkeys((*odd, *self.defaulted)))
@@ -139,7 +139,11 @@ class BiddingRound:
     # --- candidates -------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> Iterator[BidCandidate]:
-        """The timers that may be asked about: by rank among their actor's, then least recently asked first, then id."""
+        """The timers about which agents may be asked, in the order of asking.
+
+        First comes one timer of each actor, then a second one of each, and so on. Within such a rank, the actor that
+        was asked least recently comes first, then the lowest timer id.
+        """
         actors = sorted(self.index.open.asked | self._renamed.keys())
         waiting = {actor: self._of(actor) for actor in actors if not self._is_paused(actor)}
         heights = {actor: self._memory(actor).queried_height for actor in waiting}
@@ -178,7 +182,7 @@ class BiddingRound:
         return self.spent + parameters.gba_max_cycles <= parameters.gba_budget_cycles
 
     def query(self, candidate: BidCandidate) -> None:
-        """Ask about one timer, and charge for it."""
+        """Ask the agent about one timer, and charge the timer's actor for it."""
         actor, height = candidate.actor, self.terms.height
         timer = self._timer(candidate.timer_id)
         agent = self._agent_of(party_of(timer))
@@ -204,7 +208,7 @@ class BiddingRound:
         self._note(candidate, agent, "failed" if answer.bid is None else "ok", used, answer.bid)
 
     def _ask(self, timer: Timer, agent: Address) -> Answer:
-        """Ask an agent, over its own storage. ``builtin:fixed`` always answers the same, for 100 cycles."""
+        """Run an agent's ``get_gas_bid`` for a timer. ``builtin:fixed`` always answers the same, for 100 cycles."""
         contract = timer.actor if agent == OWN else agent
         record = self.world.actor(contract)
         assert record is not None, "an agent is an actor"
@@ -257,7 +261,7 @@ class BiddingRound:
     # --- who prices from now on ---------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Record, after all queries, since when kept answers have priced max fees, if that changed."""
+        """Record, after all queries, where kept answers started or stopped to price max fees in this block."""
         actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.parties.unsettled})
         repriced = [Party(actor) for actor in actors]
         for actor, agent in sorted(self._answered):
@@ -273,7 +277,7 @@ class BiddingRound:
         self.index.parties.expect({party: self._kept_for(party) for party in repriced})
 
     def _is_kept_for(self, party: Party, agent: Address) -> bool:
-        """Whether an agent's kept answer alone determines since when it prices a party's timers."""
+        """Whether ``agent`` bids for a party, and its kept answer, not a naming, records since when it prices."""
         record = self.world.actor(party.actor)
         assert record is not None, "a party is an actor's"
         return agent_of(party, record) == agent and (party.named != OWN or record.naming is None)
@@ -289,19 +293,19 @@ class BiddingRound:
             self.world.put_actor(actor, record._replace(naming=naming))
 
     def _left(self, parties: Iterable[Party]) -> list[bytes]:
-        """The parties' due timers with an open max fee that the default agent never priced."""
+        """Ids of the parties' due timers with an open max fee that the default agent has never priced."""
         ids = self.index.unsupplied(parties)
         return [timer_id for timer_id in ids if not self.world.is_removed(timer_key(timer_id))]
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _agent_of(self, party: Party) -> Address | None:
-        """The bidder of a party; ``None`` if only the default agent bids."""
+        """The agent that bids for a party; ``None`` if only the default agent bids."""
         record = self._renamed.get(party.actor)
         return self.index.parties.agent_of(party) if record is None else agent_of(party, record)
 
     def _last_answer(self, party: Party) -> Bid | None:
-        """The kept answer's bid for a party."""
+        """The kept answer's bid for a party; ``None`` if it has no fee."""
         max_fee, priority, _ = self._kept_for(party)
         return None if max_fee is None and priority is None else Bid(max_fee, priority)
 

@@ -47,7 +47,8 @@ def parameters_in_force(world: World, genesis: Parameters) -> Parameters:
 def update_config(world: World, genesis: Parameters, text: str) -> None:
     """Change governed parameters from the next block on. ``text`` is a JSON object of names and values.
 
-    Raises ``ConfigInvalid`` and then changes nothing. Earlier changes of the same block count.
+    Raises ``ConfigInvalid`` and then changes nothing. The values are checked together with earlier changes of the
+    same block.
     """
     current = parameters_in_force(world, genesis)
     config = _parse(text)
@@ -61,7 +62,7 @@ def update_config(world: World, genesis: Parameters, text: str) -> None:
 
 
 def cancel_timer(world: World, timer_id: bytes) -> Timer | None:
-    """Remove any actor's timer; an unknown id changes nothing."""
+    """Remove and return a timer of any actor. Returns ``None`` for an unknown id, and changes nothing."""
     timer = world.timer(timer_id)
     if timer is not None:
         world.remove_timers([timer])

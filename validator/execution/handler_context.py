@@ -31,8 +31,8 @@ from validator.state.working_set import World
 class HandlerContext:
     """One run of a handler of ``actor``, called by ``sender``.
 
-    Three groups: the block and the call (``world`` to ``terms``), allowances and payments (``allowance`` to
-    ``cycles_prepaid``), and the five lists of :class:`Effects`.
+    The fields are in three groups: the block and the call (``world`` to ``terms``), allowances and payments
+    (``allowance`` to ``cycles_prepaid``), and the five lists of :class:`Effects`.
     """
 
     world: World
@@ -173,7 +173,7 @@ class HandlerContext:
         return scheduling.is_own(self.world, self.actor, timer_id)
 
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
-        """Queue a message and pay for its run in full (SPEC §14); ``None`` reserves the maximum."""
+        """Queue a message and pay for its run in full (SPEC §14). ``None`` reserves the most cycles or cells."""
         parameters = self.terms.parameters
         cycles = parameters.message_cycles if cycles is None else cycles
         cells = parameters.message_cells if cells is None else cells
@@ -204,7 +204,7 @@ class HandlerContext:
         return job_id
 
     def consume_result(self, job_id: bytes) -> None:
-        """Settle a job in its callback; succeeds once (SPEC §14)."""
+        """Settle a job and mark it as consumed, in its callback. Succeeds once (SPEC §14)."""
         self._pay(costs.CONSUME_RESULT_CYCLES)
         jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
         self.report("JobConsumed", ("job_id", job_id.hex()))
@@ -215,7 +215,7 @@ class HandlerContext:
 
 
 def _scheduled(timer: Timer) -> Scheduled:
-    """A new timer in the form of receipts."""
+    """The entry of a new timer in a receipt."""
     prices = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap)
     return Scheduled(
         timer.timer_id,

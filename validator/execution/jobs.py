@@ -42,16 +42,16 @@ from validator.state.working_set import World
 
 JOB_LIFETIME_BLOCKS: Final = 3_600
 JOBS_PER_ACTOR: Final = 64
-"""Limit of an actor's jobs that are neither consumed nor removed."""
+"""Maximum number of an actor's jobs that are neither consumed nor removed."""
 MAX_RESULTS_NEEDED: Final = 16
 MAX_JOB_PAYLOAD_BYTES: Final = 65_536
 MAX_RESULT_BYTES: Final = 8_192
 CALLBACKS_PER_BLOCK: Final = 256
-"""Limit of callbacks in a block. Results can be withheld for long and all completed at once: without the limit, a lane
-of cheap callbacks would then read gigabytes."""
+"""Maximum number of callbacks in a block. Results can be withheld for long and all completed at once: without the
+limit, a lane of cheap callbacks would then read gigabytes."""
 JOBS_ENDED_PER_BLOCK: Final = 128
-"""Limit of jobs removed in a block; the rest follows in the next one. A job past its end accepts no results, even while
-its records remain."""
+"""Maximum number of jobs removed in a block; the rest follows in the next one. A job past its end accepts no results,
+even while its records remain."""
 
 
 class Waiting(NamedTuple):
@@ -118,7 +118,7 @@ def queue_callback(world: World, job_id: Hash, height: int) -> None:
 
 
 def first_waiting(world: World, height: int) -> Waiting | None:
-    """The job whose callback runs next: the first one that was complete before this block."""
+    """The job whose callback runs next: the first one completed before this block. ``None`` if there is none."""
     counters = counters_of(world)
     if counters.first_completion == counters.next_completion:
         return None
@@ -145,7 +145,7 @@ def callback_payload(world: World, waiting: Waiting) -> bytes:
 
 
 def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes, height: int) -> None:
-    """Settle a job, in its own callback only.
+    """Settle a job and mark it as consumed. This is allowed only in the job's callback.
 
     Raises ``NotFound``, ``NotOwner``, ``AlreadyConsumed`` or ``JobNotReady``.
     """
@@ -174,7 +174,7 @@ def end_callback(world: World, job_id: Hash, height: int) -> bool:
 
 
 def _settle(world: World, job_id: bytes, job: Job) -> None:
-    """Free everything that a job holds except its own record."""
+    """Remove a job's results, and no longer count the job as unsettled. The job's record remains."""
     for runner in job.runners:
         world.put(job_result_key(job_id, runner), None)
     mine = actor_jobs(world, job.actor)

@@ -18,19 +18,19 @@ class Offer(NamedTuple):
 
 
 class LaneUsage(NamedTuple):
-    """The timer lane's part of a block, by which the next block is priced."""
+    """The use of the timer lane in a block, from which the next block's prices follow."""
 
     cycles: int
     fires: Sequence[tuple[int, int]]
-    """Tip per cycle and cycles used, by fire."""
+    """``(tip per cycle, cycles used)`` of each fire."""
 
 
 class LaneRules(ABC):
-    """The rules of one policy. They have no state, and look at no block but by their arguments (SPEC §13)."""
+    """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13)."""
 
     __slots__ = ()
     takes_bids: ClassVar[bool]
-    """Whether a legacy ``bid`` is an error; otherwise it is ignored, and an event says so."""
+    """Whether a legacy ``bid`` in a request is an error. If not, it is ignored, and an event says so."""
     counts_fires: ClassVar[bool]
     """Whether fires count for the fairness window."""
 
@@ -40,7 +40,7 @@ class LaneRules(ABC):
 
     @abstractmethod
     def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
-        """Price of a lane cycle in addition to a cycle's (SPEC §7)."""
+        """The price of a cycle in the timer lane, in addition to the cycle's basefee (SPEC §7)."""
 
     @abstractmethod
     def admit(self, offer: Offer, lane_price: int) -> Offer:
@@ -48,7 +48,7 @@ class LaneRules(ABC):
 
     @abstractmethod
     def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
-        """The lane's next basefee; ``basefee_cycle`` is the cycle's next one."""
+        """The timer lane's basefee in the next block. ``basefee_cycle`` is the cycle's basefee in the next block."""
 
     @abstractmethod
     def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:

@@ -17,7 +17,7 @@ from validator.state.working_set import World
 MIN_MESSAGE_CYCLES: Final = 2_000
 MESSAGES_PER_TRANSACTION: Final = 1_024
 MESSAGES_PER_DEFERRED_RUN: Final = 2
-"""Messages that one timer fire or message may send."""
+"""Maximum number of messages and job requests of one timer fire, callback or message."""
 
 
 def within_limits(cycles: int, cells: int, parameters: Parameters) -> bool:

@@ -48,7 +48,7 @@ class SchedulingTerms:
 
 @dataclass(slots=True)
 class Allowance:
-    """The amount that the timers of one transaction may cost its sender."""
+    """The amount that the timers of one transaction may still cost its sender."""
 
     sender: Address
     left: int
@@ -63,7 +63,7 @@ class Accepted:
 
 
 def timer_id_of(actor: bytes, height: int, payload: bytes, schedule_nonce: int) -> TimerId:
-    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``."""
+    """A timer's id: ``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``."""
     return TimerId(keccak256(actor + height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
 
 
@@ -138,7 +138,10 @@ def _require_agent(world: World, address: Address) -> None:
 
 
 def _bids(world: World, record: Actor) -> bool:
-    """Whether a Python program has a ``get_gas_bid``. The record tells, unless the genesis set another agent."""
+    """Whether a Python program has a ``get_gas_bid``.
+
+    The actor's record tells, unless the genesis set another agent; then the program is inspected.
+    """
     if record.agent is None or record.agent.code == PYTHON_AGENT:
         return record.agent is not None
     return compiled_as(record.code, lambda: world.source(record.code)).bids

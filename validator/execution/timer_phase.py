@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class LaneUse:
-    """The phase's use of its lane and its proceeds so far."""
+    """The cycles and cells that a timer phase has used so far, and the amounts that it has burned and tipped."""
 
     cycles: int = 0
     cells: int = 0
@@ -53,10 +53,10 @@ class LaneUse:
 
 @dataclass(slots=True)
 class TimerPhase(ABC):
-    """One block's timer phase. ``run`` performs it; the receipts are its result. Policies are derived from it."""
+    """One block's timer phase. ``run`` performs it; the receipts are its result. Each policy has a subclass."""
 
     rules: ClassVar[LaneRules]
-    """The policy's rules outside of the phase."""
+    """The policy's rules outside of the timer phase."""
     asks_agents: ClassVar[bool]
     """Whether agents are asked to price timers (SPEC §9)."""
     passes_over: ClassVar[bool]
@@ -71,12 +71,12 @@ class TimerPhase(ABC):
     fairness: FairnessWeights
     vm: Vm
     explains: bool = False
-    """Whether to explain why each remaining timer was carried; costs a look at each."""
+    """Whether to explain why each remaining timer was carried over, which costs a look at each."""
     use: LaneUse = field(default_factory=LaneUse)
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     carried: dict[bytes, str] = field(default_factory=dict)
-    """Reason why each remaining timer was carried, by timer id, if asked for; in no receipt and under no root."""
+    """The reason why each remaining timer was carried over, by timer id, if ``explains``. Receipts do not have it."""
     events: list[Event] = field(default_factory=list)
     """Every event of the phase, in order."""
     bidding: BiddingRound = field(init=False)
@@ -84,7 +84,7 @@ class TimerPhase(ABC):
     supplied_max_fee: int = 0
     """The max fee that the default agent supplied in this block, to timers without one (SPEC §9)."""
     _unpaid_removals: set[bytes] = field(default_factory=set)
-    """Timers that were due for destruction when the garbage collection budget was used up."""
+    """Ids of timers that were to be destroyed when the garbage collection budget was used up."""
 
     def __post_init__(self) -> None:
         self.bidding = self.bidding_class(self.world, self.index, self.terms, self.prices, self.vm, self.explains)
@@ -101,16 +101,16 @@ class TimerPhase(ABC):
 
     @abstractmethod
     def candidates(self) -> Iterator[Candidate]:
-        """The due timers that take part, in the order of their turns. They are priced when it returns."""
+        """The due timers that take part, in the order in which they may fire. When this returns, they are priced."""
 
     @abstractmethod
     def is_priced_out(self, timer: Timer) -> bool:
-        """Whether the timer takes no part because of what it offers."""
+        """Whether the timer takes no part because the fees that it offers are too low."""
 
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Destroy timers past their expiry, within the garbage collection budget without step 6's share."""
+        """Destroy timers past their expiry, within the garbage collection budget less what :meth:`scan` may need."""
         p, pool = self.terms.parameters, self.index.pool
         if not pool.live:
             return
@@ -129,7 +129,7 @@ class TimerPhase(ABC):
             self.events.extend(self.bidding.events)
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
-        """Fire, destroy or carry one at a time, in order."""
+        """Fire, destroy or carry over the candidates one at a time, in order, up to the limits of lane and scan."""
         p, use = self.terms.parameters, self.use
         looked_at = 0
         for candidate in candidates:
@@ -146,7 +146,10 @@ class TimerPhase(ABC):
                 looked_at += 1
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
-        """Process a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
+        """Fire a timer that fits into the lane, or destroy it if its payer cannot pay.
+
+        Returns whether it was destroyed. A destroyed timer does not count towards the scan limit.
+        """
         timer, p = self._timer(candidate.timer_id), self.terms.parameters
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
@@ -169,7 +172,7 @@ class TimerPhase(ABC):
         return True
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
-        """Remove, charge, run and settle (SPEC §10)."""
+        """Fire a timer: remove it, charge its payer, run its handler and refund the rest (SPEC §10)."""
         p = self.terms.parameters
         # An extension by a handler of this phase is lost with the timer; its other fields cannot have changed.
         brought_along = self.world.payload_of(timer)
@@ -231,7 +234,7 @@ class TimerPhase(ABC):
         return candidate.gas_limit * per_cycle + self.terms.parameters.max_cells_per_fire * self.prices.basefee_cell
 
     def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
-        """End timers without a fire, charged to the garbage collection."""
+        """Remove timers without firing them. The cycles are charged to the garbage collection budget."""
         self.world.remove_timers(timers)
         self.use.gc_cycles += self.terms.parameters.gc_cycles_per_removal * len(timers)
         self.destroyed.extend(

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 
 class TimerName(NamedTuple):
-    """Names a timer; starting a running one restarts it."""
+    """The name of a timer. If a timer with this name runs, starting it again restarts it."""
 
     owner: str
-    """``leader``, ``advance``, ``rebroadcast``, ``allowance`` (consensus), ``sync`` or ``propose`` (node)."""
+    """The timer's purpose: ``leader``, ``advance``, ``rebroadcast``, ``allowance`` (consensus), ``sync``, ``propose``
+    (node) or ``join`` (joining)."""
     number: int = 0
-    """The view, for consensus timers except that of the allowance."""
+    """The view, for consensus timers except the allowance timer; else 0."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ Event = Started | Message | Timeout | Submit | Completed | Synced
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send to one peer, or to all of them if ``recipient`` is ``None``."""
+    """Send a message's bytes to one peer, or to all peers if ``recipient`` is ``None``."""
 
     recipient: int | None
     payload: bytes
@@ -110,7 +111,7 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class ReplaceJournal(msgspec.Struct, frozen=True):
-    """Atomically replace the journal's content. It covers all appends emitted before; there is no answer."""
+    """Atomically replace the journal's content, including all appends emitted before. There is no answer."""
 
     data: bytes
 
@@ -136,7 +137,7 @@ class TransactionRefused(msgspec.Struct, frozen=True):
     transaction_hash: Hash
     reason: str
     peer: int | None
-    """The peer that gossiped it; ``None`` for a client's."""
+    """The peer that gossiped the transaction; ``None`` if a client submitted it."""
 
 
 class TransactionDropped(msgspec.Struct, frozen=True):
@@ -165,12 +166,12 @@ class BlockFinal(msgspec.Struct, frozen=True):
     destroyed: int
     pending_timers: int
     backlog: int
-    """Live timers whose trigger height has passed."""
+    """Number of live timers that are due."""
     basefee_cycle: int
     basefee_lane_timer: int
     lane_cycles: int
     reorg_depth: int = 0
-    """Executed blocks of another branch that this one displaced."""
+    """Number of executed blocks of another branch that this block displaced."""
     burned: Burned = NOTHING_BURNED
 
 

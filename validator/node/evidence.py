@@ -27,7 +27,7 @@ from validator.primitives.codec import CodecError, decode, encode
 from validator.primitives.types import Hash
 
 MAX_EVIDENCE_BYTES: Final = 512 * 1024
-"""Size limit: longer evidence would have to be kept and shown, and is not reported."""
+"""Size limit of reported evidence, which has to be kept and shown. Longer evidence is not reported."""
 INVALID_BLOCK: Final = "InvalidBlock"
 """Name of this kind of evidence."""
 
@@ -60,7 +60,7 @@ def decode_misconduct(encoded: bytes) -> InvalidBlock:
 def base_digest(evidence: InvalidBlock) -> Hash | None:
     """The final block that the evidence builds on; ``None`` if its first body is not a block.
 
-    With it no header's height has to be believed.
+    By this digest a verifier finds the block without trusting the height in any header.
     """
     first = decode_block(evidence.bodies[0])
     return None if first is None else Hash(first.header.parent_hash)
@@ -100,6 +100,6 @@ def verify_misconduct(evidence: InvalidBlock, executor: Executor, validators: Va
 
 
 def _is_vote_for(vote: Vote, block: Block, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether it is a signed vote to notarize the block."""
+    """Whether ``vote`` is a validly signed vote to notarize the block."""
     is_meant = vote.kind == VoteKind.NOTARIZE and Hash(vote.digest) == header_hash(block.header)
     return is_meant and verify_vote(vote, validators, namespace)

@@ -18,15 +18,15 @@ class PoolLimits:
     max_transactions: int = 20_000
     max_bytes: int = 64 * 1024 * 1024
     max_nonces: int = 256
-    """Nonces, from the account's on, that a sender may use; so this many of its transactions can wait."""
+    """Number of nonces, from the account's on, that a sender may use. So this many of its transactions can wait."""
     near_nonces: int = 16
-    """A sender's first nonces. Transactions with these can evict others from a full pool; those with later ones are
-    evicted first."""
+    """Number of a sender's nonces, from the account's on, whose transactions can evict others from a full pool. Those
+    with later nonces are evicted first."""
     max_sender_bytes: int = 4 * 1024 * 1024
     max_evictions: int = 16
-    """Evictions, for one newcomer, of transactions that could run in the next block."""
+    """Maximum number of transactions, of those that could run in the next block, that are evicted for one newcomer."""
     max_idle_senders: int = 20_000
-    """Senders without a waiting transaction whose accounts are remembered."""
+    """Maximum number of senders without a waiting transaction whose accounts are remembered."""
     max_blocks_refused: int = 16
     """Number of final blocks for which a refused sender comes after the others."""
     max_blocks_waiting: int = 128
@@ -38,13 +38,13 @@ class BlockLimits:
     """The limits of :mod:`validator.node.blocks`."""
 
     max_held_blocks: int = 1_024
-    """Blocks held above the final one; :mod:`validator.node.blocks.block_tree` names the exceptions."""
+    """Maximum number of blocks held above the final one. :mod:`validator.node.blocks.block_tree` names exceptions."""
     max_held_bytes: int = 256 * 1024 * 1024
-    """Total size of their bodies."""
+    """Maximum total size in bytes of the bodies of the held blocks."""
     max_proven_ahead: int = 2 * MAX_BLOCKS_ASKED
-    """Blocks that are proved final and wait for execution, beyond which no more are requested."""
+    """Once this many blocks are proved final and wait for execution, no more are requested."""
     journal_blocks: int = 64
-    """Final blocks between two replacements of the journal."""
+    """Number of final blocks between two replacements of the journal."""
 
 
 DEFAULT_POOL_LIMITS: Final = PoolLimits()

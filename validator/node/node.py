@@ -62,7 +62,7 @@ class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
     voting: VotingConfig
-    """HotStuff ignores the settings that only Simplex has."""
+    """Settings of the consensus engine. HotStuff ignores those that only Simplex has."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""
     election: str = "round-robin"
@@ -77,7 +77,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """The identity of a node."""
+    """The validator that a node runs for: its index and signer, with the validator set and the genesis."""
 
     index: int
     signer: Signer
@@ -103,7 +103,7 @@ class FinalPoint:
 
 
 class Node:
-    """One validator's node."""
+    """One validator's node: :meth:`handle` takes an event and returns effects (:mod:`validator.node.events`)."""
 
     mempool_class: ClassVar[type[Mempool]] = Mempool
     offers_class: ClassVar[type[Offers]] = Offers
@@ -398,7 +398,7 @@ class Node:
             self._catch_up.ask(is_block_awaited=self._is_block_awaited)
 
     def _resume_after_blocks(self) -> None:
-        """Blocks arrived: resume what waited for them."""
+        """Resume executing, finalizing, building and requesting, after missing blocks arrived."""
         for digest in self._verification.awaited:
             self._execute_line(digest)
         self._try_finalize()
@@ -424,7 +424,7 @@ class Node:
 
 
 def _root_records(start: FinalPoint) -> tuple[bytes, ...]:
-    """The finalization of the block that a chain begins with, in the form of the journal."""
+    """The finalization of the block that a node starts from, as a journal record; empty if it has none."""
     if not start.certificate:
         return ()
     certificate = decode_consensus(start.certificate)

@@ -23,9 +23,9 @@ from validator.node.outbox import Outbox
 from validator.primitives.types import HASH_BYTES, Hash
 
 BURST_BYTES: Final = 4 * MAX_BLOCK_BYTES
-"""Bytes that one peer may be sent at once, by digest."""
+"""Bytes of a peer's full allowance: what it may be sent at once in blocks by digest and single certificates."""
 TICK_BYTES: Final = MAX_BLOCK_BYTES
-"""Bytes that a tick of consensus adds: a block of any size."""
+"""Bytes that a tick of consensus adds to a peer's allowance: enough for a block of any size."""
 
 Request = (
     messages.BlockRequest
@@ -38,7 +38,7 @@ Request = (
 
 @dataclass(slots=True)
 class PeerService:
-    """The answers of one node."""
+    """Answers the requests of one node's peers."""
 
     engine: VotingEngine
     tree: BlockTree

@@ -27,7 +27,7 @@ REMEMBERED_SIGNATURES: Final = 1 << 15
 
 
 class SharedReader:
-    """The reader of one driver; its validators do not hold it."""
+    """Decodes and caches messages for all validators of one driver. The driver calls it, not the validators."""
 
     def __init__(self, remembered_bytes: int = REMEMBERED_BYTES) -> None:
         self._most = remembered_bytes
@@ -35,7 +35,7 @@ class SharedReader:
         self._bytes = 0
 
     def read(self, payload: bytes) -> Reading | None:
-        """The message in a payload; ``None`` if it cannot be decoded, which the recipient then finds itself."""
+        """The message in a payload; ``None`` if it cannot be decoded. The recipient then finds that out itself."""
         known = self._read.get(payload)
         if known is not None:
             return known
@@ -50,7 +50,7 @@ class SharedReader:
 
 
 class RememberingScheme:
-    """A scheme that caches recently verified signatures, the oldest dropped first."""
+    """A signature scheme that caches recently verified signatures, the oldest dropped first."""
 
     def __init__(self, scheme: SignatureScheme) -> None:
         self.name = scheme.name

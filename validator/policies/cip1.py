@@ -21,7 +21,10 @@ from validator.scheduler.rows import WORD_BITS, WORD_MASK, timer_id_of_row
 
 
 class Cip1Rules(LaneRules):
-    """A fee limit must reach the lane price; a priority above the rest is clamped to it (SPEC §4)."""
+    """The rules of ``cip1`` (SPEC §4): a fee limit must reach the lane price.
+
+    A priority above the difference between fee limit and lane price is clamped to it.
+    """
 
     __slots__ = ()
     takes_bids: ClassVar[bool] = True
@@ -53,7 +56,10 @@ class Cip1Rules(LaneRules):
 
 
 class Cip1Phase(TimerPhase):
-    """Timers bid, by themselves or by agents. Those whose fee limit reaches the lane price fire by score."""
+    """The timer phase of ``cip1``: timers bid, by themselves or by agents, and fire by score.
+
+    A timer takes part if its fee limit reaches the lane price.
+    """
 
     __slots__ = ()
     rules: ClassVar[LaneRules] = Cip1Rules()
@@ -106,7 +112,10 @@ class Cip1Phase(TimerPhase):
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
-        """``(tip, score)`` of the timers not priced as the index prices their parties; ``None`` below the gate."""
+        """``(tip, score)`` by position of the timers that are not priced as the index prices their parties.
+
+        ``None`` for those whose max fee is below the lane price.
+        """
         apart: dict[int, tuple[int, int] | None] = {}
         for timer_id in self.bidding.apart:
             timer = self._timer(timer_id)
@@ -120,7 +129,7 @@ class Cip1Phase(TimerPhase):
         return apart
 
     def _order(self, position: int, score: int) -> tuple[int, bytes, int]:
-        """The sort key of candidates."""
+        """The sort key of a candidate: score descending, then the tie-break."""
         if self.terms.parameters.tie_break is TieBreak.AGED:
             return -score, b"", position
         return -score, timer_id_of_row(self.index.pool.rows[position]), 0

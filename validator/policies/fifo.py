@@ -12,7 +12,7 @@ from validator.primitives.params import Parameters
 
 
 class FifoRules(LaneRules):
-    """Without fees, agents and fairness: fee fields are stored and not looked at."""
+    """The rules of ``fifo``, which has no lane fee, agents or fairness: fee fields are stored but ignored."""
 
     __slots__ = ()
     takes_bids: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class FifoRules(LaneRules):
 
 
 class FifoPhase(TimerPhase):
-    """The first timer that does not fit ends the phase."""
+    """The timer phase of ``fifo``: timers fire in the order of triggers. The first that does not fit ends the phase."""
 
     __slots__ = ()
     rules: ClassVar[LaneRules] = FifoRules()

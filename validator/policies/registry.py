@@ -1,4 +1,4 @@
-"""The policies by name, and the one that is in force at a height."""
+"""The timer phases of all policies, by policy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ PHASES: Final[Phases] = {Policy.CIP1: Cip1Phase, Policy.FIFO: FifoPhase}
 
 
 def phases_with(part: type[Any], phases: Phases = PHASES) -> Phases:
-    """All policies' phases, changed as ``part`` changes the class of phases that it is derived from.
+    """The timer phase of each policy, with the class ``part`` mixed in.
 
-    A class that is derived from :class:`TimerPhase` changes all of them; one that is derived from a policy's phase
-    changes that one alone.
+    If ``part`` is derived from a policy's phase, it is mixed into that phase alone, else into all phases.
     """
     own = {policy for policy, phase in PHASES.items() if issubclass(part, phase)}
     return {

@@ -9,10 +9,9 @@ Kept = TypeVar("Kept")
 
 
 class SizedCache(Generic[Kept]):
-    """Keeps the most recently used values by name; their sizes add up to at most ``most``.
+    """A cache of values by name. It evicts the least recently used values when the sizes add up to more than ``most``.
 
-    Validators of one process may share a cache between threads: each statement changes one thing, so the worst effect
-    of a race is a miss.
+    Threads may share a cache without a lock. The worst effect of a race is that a value is not found.
     """
 
     def __init__(self, most: int) -> None:
@@ -24,11 +23,11 @@ class SizedCache(Generic[Kept]):
         return len(self._entries)
 
     def names(self) -> list[str]:
-        """The names of the entries, in the order of their use."""
+        """The names of the entries, least recently used first."""
         return list(self._entries)
 
     def get(self, name: str) -> Kept | None:
-        """Get a value, which counts as a use."""
+        """The value with this name, or ``None``. The call marks it as the most recently used."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return None
@@ -36,7 +35,7 @@ class SizedCache(Generic[Kept]):
         return entry[1]
 
     def put(self, name: str, value: Kept, size: int) -> None:
-        """Store a value, and evict others if there is no room. The newest one stays whatever its size."""
+        """Store a value, and evict others if the cache is full. A value larger than the cache is stored too, alone."""
         self._drop(self._entries.pop(name, None))
         self._entries[name] = (size, value)
         self.used += size

@@ -29,9 +29,9 @@ class CodecError(ValidatorError):
 
 
 class OmitsEmptyLast(msgspec.Struct, frozen=True, array_like=True):
-    """A struct whose last field, a list or bytes, is not written if it is empty.
+    """Base of structs whose last field, a list or bytes, is left out of the encoding if it is empty.
 
-    Only for structs that are encoded alone or in a list of another such struct.
+    Such a struct may be encoded only at the top level, or in a list field of another :class:`OmitsEmptyLast`.
     """
 
 
@@ -50,7 +50,7 @@ def _as_written(value: object) -> object:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """The value of type ``kind`` that ``data`` is the canonical encoding of. Raises :class:`CodecError`."""
+    """Decode a value of type ``kind``. Raises :class:`CodecError` unless ``data`` is its canonical encoding."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
@@ -69,7 +69,7 @@ def pack_uint(value: int) -> bytes:
 
 
 def unpack_uint(data: bytes, limit: int) -> int:
-    """The integer of :func:`pack_uint`, which must be below ``limit``. Raises :class:`CodecError`."""
+    """Decode an integer that :func:`pack_uint` encoded. Raises :class:`CodecError` unless it is below ``limit``."""
     if data[:1] == b"\0":
         raise CodecError("no canonical integer: leading zero byte")
     if len(data) > 32:
@@ -81,12 +81,15 @@ def unpack_uint(data: bytes, limit: int) -> int:
 
 
 def keccak256(data: bytes) -> Hash:
-    """Keccak-256 as in Ethereum, for addresses and timer ids."""
+    """The Keccak-256 hash of ``data``, as in Ethereum. Addresses and timer ids are derived with it."""
     return Hash(keccak.new(digest_bits=256, data=data).digest())
 
 
 def tagged_hash(tag: bytes, data: bytes) -> Hash:
-    """BLAKE3 over a one-byte-length-prefixed tag and the data, so that hashes of different kinds never collide."""
+    """The BLAKE3 hash of the tag's length (one byte), the tag and the data.
+
+    Each kind of data has a separate tag, so hashes of different kinds never collide.
+    """
     return Hash(blake3(_prefix(tag) + data).digest())
 
 
@@ -95,7 +98,11 @@ def _prefix(tag: bytes) -> bytes:
 
 
 def merkle_root(tag: bytes, contents: Sequence[bytes]) -> Hash:
-    """Root over a list. Contents and nodes have separate tags, an odd node moves up, the root covers the length."""
+    """The Merkle root of a list of byte strings.
+
+    Leaves, inner nodes and the root are hashed with separate tags derived from ``tag``. The last node of a level with
+    an odd number of nodes moves up unchanged. The root also covers the length of the list.
+    """
     leaf, node = _prefix(tag + b"/leaf"), _prefix(tag + b"/node")
     level = [blake3(leaf + content).digest() for content in contents]
     while len(level) > 1:

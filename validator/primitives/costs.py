@@ -1,6 +1,7 @@
-"""Costs of host calls (SPEC §2), in cycles. Cells follow from the sizes of the arguments.
+"""Costs of host calls (SPEC §2), in cycles. The costs in cells depend only on the sizes of the arguments.
 
-At the end are the costs of a runner contract call, without its transaction's base and payload.
+The last constants are the costs of calls of the runner contract. They do not include the base cost and the payload cost
+of the transaction.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ EXTEND_TIMER_CYCLES: Final = 500
 TRANSFER_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
 NAME_BYTES_INCLUDED: Final = 32
-"""Bytes of a handler's or an event's name that a call's price includes; Python actors pay a cycle for each further
-byte."""
+"""Number of bytes of a handler's or an event's name that the price of a host call includes. Python actors pay one cycle
+for each further byte."""
 READ_CONTEXT_CYCLES: Final = 5
 PENDING_CYCLES: Final = KV_GET_CYCLES
 """Cost of asking whether a timer is pending, which reads state like ``kv_get``."""
@@ -32,6 +33,7 @@ REQUEST_JOB_CYCLES: Final = 500
 CONSUME_RESULT_CYCLES: Final = 200
 
 SUBMIT_RESULT_CYCLES: Final = 1_000
-"""Cost of writing a result and the job's record; the last result also queues the callback."""
+"""Cost of submitting a job's result: writing the result and the job's record, and queueing the callback after the last
+result."""
 REGISTER_RUNNER_CYCLES: Final = 500
 UNREGISTER_RUNNER_CYCLES: Final = 500

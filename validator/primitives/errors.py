@@ -1,4 +1,4 @@
-"""Failures of a handler's run (SPEC §2, §4). The names are those that receipts show.
+"""Exceptions for failures of a handler's run (SPEC §2, §4). Receipts show their names.
 
 A :class:`Rejection` is a refused host call, which the program may catch; every other :class:`HandlerFailure` ends the
 handler. Neither is a bug of the validator: bugs raise other types and stop it.
@@ -16,7 +16,7 @@ class HandlerFailure(Exception):
 
 
 class Rejection(HandlerFailure):
-    """A host call was refused: an error of SPEC §4, ``InsufficientBalance``, ``NotFound`` …"""
+    """A host call was refused. ``name`` is an error of SPEC §4, such as ``InsufficientBalance`` or ``NotFound``."""
 
 
 class OutOfCycles(HandlerFailure):

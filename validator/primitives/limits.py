@@ -28,12 +28,12 @@ MAX_INTEGER_DIGITS: Final = 78
 
 INTEGER_BITS: Final = 256
 INTEGER_LIMIT: Final = 2**INTEGER_BITS
-"""All integers are strictly between this and its negative."""
+"""Bound of all integers: every integer is strictly between this number and its negative."""
 DICT_KEY_LIMIT: Final = 2**60
-"""Integers that may be keys are strictly between this and its negative: each of them hashes to itself."""
+"""Bound of integers as dict keys: they are strictly between this number and its negative. Each of them is its hash."""
 MAX_KEY_TEXT: Final = 256
-"""Characters or bytes of a dict's key. A lookup compares the whole key with an equal one, without a charge, so no dict
-holds a longer key, and a longer one equals none."""
+"""Maximum number of characters or bytes of a dict's key. A dict lookup compares keys in full without a charge, so their
+length is bounded. No dict holds a longer key, and a lookup of one finds nothing."""
 MAX_TEXT: Final = 1 << 20
 """Characters or bytes of one value."""
 MAX_ELEMENTS: Final = 1 << 20
@@ -42,7 +42,8 @@ MAX_COMPARED_DEPTH: Final = 64
 """Levels of nested values that a comparison follows."""
 MAX_CALL_DEPTH: Final = 64
 MAX_LOADED_CYCLES: Final = 500_000
-"""Total loading price of the most recently used programs, which a block need not pay for again."""
+"""Maximum total loading price of the most recently used programs of a block. The block need not pay for loading them
+again."""
 MAX_TASKS: Final = 1_000
 """Unfinished tasks of one handler."""
 
@@ -51,6 +52,7 @@ MAX_TASKS: Final = 1_000
 MAX_VALUE_DEPTH: Final = 32
 MAX_VALUE_BYTES: Final = 1 << 20
 MAX_STORAGE_KEY: Final = 1_024
-"""Characters of a storage key. Longer texts are not checked as names either, which have the host's bound."""
+"""Maximum number of characters of a storage key, and of a name passed to a host call. The host then checks the name
+against its smaller limit."""
 MAX_ERROR_TEXT: Final = 100
 """Characters of an error's text that a receipt shows."""

@@ -1,4 +1,4 @@
-"""Metering of one handler's run: the charge precedes the work, cycles precede cells (SPEC §2)."""
+"""Metering of one handler's run (SPEC §2). A charge is made before the work, and cycles are charged before cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ class Meter:
         self.cells_used = 0
 
     def charge(self, cycles: int, cells: int = 0) -> None:
-        """Charge a call. :class:`OutOfCycles` uses up the limit; :class:`OutOfCells` leaves the cycles charged."""
+        """Charge cycles, then cells.
+
+        Raises :class:`OutOfCycles` if the cycles exceed their limit; all remaining cycles are used up then. Raises
+        :class:`OutOfCells` if the cells exceed their limit; the cycles stay charged then.
+        """
         if self.cycles_used + cycles > self.cycles_limit:
             self.cycles_used = self.cycles_limit
             raise OutOfCycles

@@ -17,11 +17,14 @@ ORDINARY_MAXIMUM: Final = 10**9
 
 
 class ParameterError(ValidatorError):
-    """A parameter is unknown, of the wrong type or out of range. The message names it and the valid values."""
+    """A parameter is unknown, of the wrong type, out of range or in conflict with another one.
+
+    The message names the parameter and what is expected.
+    """
 
 
 class UnknownParameter(ParameterError):
-    """No parameter has this name."""
+    """A name is given that no parameter has."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name}: unknown parameter")
@@ -36,7 +39,7 @@ class TieBreak(StrEnum):
 
 
 class P50Weight(StrEnum):
-    """The weights of the median tip (SPEC §9)."""
+    """How fires are weighted in the median tip (SPEC §9): equally, or by their cycles."""
 
     FIRES = "fires"
     CYCLES = "cycles"
@@ -44,7 +47,10 @@ class P50Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Every parameter of SPEC §16, in lower case. Cycles, cells, blocks and prices are integers."""
+    """The chain's parameters: every parameter of SPEC §16, its name in lower case.
+
+    Cycles, cells, blocks and prices are integers.
+    """
 
     lane_timer_cycles: int = 2_000_000
     timer_gc_cycles: int = 5_000_000
@@ -95,7 +101,7 @@ class Parameters:
 
     @staticmethod
     def from_names(given: Mapping[str, Any], preset: str | None = None) -> Parameters:
-        """Parameters from ``LIKE_THIS`` names; explicit values override the preset.
+        """Make parameters from values by ``LIKE_THIS`` names. They override the preset, which overrides the defaults.
 
         Raises :class:`ParameterError`, whose message begins with the parameter's name.
         """
@@ -153,13 +159,16 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "MIN_BASEFEE": (1, PRICE_LIMIT - 1),
     "MAX_BASEFEE": (1, PRICE_LIMIT - 1),
 }
-"""Ranges other than ``1 … 10**9``."""
+"""The least and the greatest value of each integer parameter whose range is not ``1 … 10**9``."""
 
 _TIER_RANGE: Final = (0, 1_000)
 
 
 def parse_value(name: str, value: Any) -> Any:
-    """One parameter's value from JSON, checked without the other parameters. Integers may be decimal strings."""
+    """Convert one parameter's JSON value to its Python value. Integers may be decimal strings.
+
+    Rules that relate it to other parameters are not checked. Raises :class:`ParameterError`.
+    """
     match _field_of(name):
         case "tie_break":
             return _choice(name, value, TieBreak)

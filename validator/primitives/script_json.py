@@ -1,4 +1,4 @@
-"""Strict JSON for ``builtin:script`` payloads (SPEC §2), identical on every Python version.
+"""A strict JSON parser for ``builtin:script`` payloads (SPEC §2), with the same results on every Python version.
 
 Refused anywhere in the text: duplicate keys, lone surrogates, numbers with fraction, exponent or ``-0``, ``NaN`` and
 ``Infinity``, and nesting over 64 levels with the outermost list as level 1.
@@ -16,7 +16,8 @@ from validator.primitives.errors import BadScript
 
 MAX_NESTING: Final = 64
 MAX_INTEGER_DIGITS: Final = 640
-"""Digits that every supported Python converts, independently of its environment (``PYTHONINTMAXSTRDIGITS``)."""
+"""Maximum number of characters of an integer. Every supported Python converts this many digits, whatever its setting
+(``PYTHONINTMAXSTRDIGITS``)."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _OPENING: Final = np.frombuffer(b"[{", np.uint8)
@@ -40,7 +41,10 @@ def parse(payload: bytes) -> Any:
 
 
 def _check_nesting(payload: bytes) -> None:
-    """Bound the depth before the parser recurses; brackets inside strings do not count."""
+    """Raise :class:`BadScript` if a payload is nested too deeply. It runs before the recursive parser.
+
+    Brackets inside strings do not count.
+    """
     if payload.count(b"[") + payload.count(b"{") <= MAX_NESTING:
         return
     rest = np.frombuffer(_STRINGS.sub(b"", payload), np.uint8)
@@ -77,7 +81,10 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
 
 
 def _check_text(value: Any) -> None:
-    """Refuse lone surrogates. Only escapes can produce them; UTF-8 decoding refuses raw ones."""
+    """Raise :class:`BadScript` if a text in a parsed JSON value has a lone surrogate.
+
+    Only JSON escapes can produce one: the UTF-8 decoding of the payload refuses raw surrogates.
+    """
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -93,5 +100,5 @@ def _check_text(value: Any) -> None:
 
 
 def canonical_text(value: Any) -> str:
-    """A list payload as text: separators ``,`` and ``:``, no spaces, ASCII escapes, keys in the order given."""
+    """A JSON value as text: separators ``,`` and ``:``, no spaces, ASCII escapes, keys in the order given."""
     return _ENCODER.encode(value)

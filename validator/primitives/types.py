@@ -1,4 +1,4 @@
-"""Sized, named types of the chain, and the root of its expected failures."""
+"""The chain's basic types with their sizes, and the base class of the validator's expected errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Address = NewType("Address", bytes)
 """Account or actor address, 20 bytes."""
 
 Hash = NewType("Hash", bytes)
-"""32 bytes: a transaction, header, root or timer id."""
+"""A hash of 32 bytes, such as that of a transaction or a header, a Merkle root, or a timer id."""
 
 TimerId = NewType("TimerId", bytes)
 """Identity of a timer, 32 bytes (SPEC §4)."""
@@ -35,25 +35,27 @@ MAX_NAME_BYTES: Final = 256
 """The longest name of a handler or an event, in bytes of UTF-8 (:func:`is_name`)."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
-"""Characters that ``bytes.fromhex`` accepts, except for white space, which it skips and which is refused here."""
+"""The hex digits of both cases. ``bytes.fromhex`` also accepts white space, so texts are checked against this set
+first."""
 HASH_BYTES: Final = 32
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
-"""Origin of work that no transaction started; also the parent hash of the genesis block."""
+"""The hash of zero bytes only. It is the origin of work that no transaction started, and the parent hash of the genesis
+block."""
 
 RESERVED_ADDRESSES: Final = 16
-"""Addresses ``0x00…00`` to ``0x00…0f`` belong to the system (SPEC §1)."""
+"""Number of addresses that belong to the system: ``0x00…00`` to ``0x00…0f`` (SPEC §1)."""
 
 SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
 """The system account that holds governed parameters (SPEC §1)."""
 
 
 RUNNER_CONTRACT_ADDRESS: Final = Address(bytes(19) + b"\x0a")
-"""The account that runners call with the results of jobs, and that is the sender of callbacks (SPEC §14)."""
+"""The system account to which runners submit the results of jobs. It is the sender of callbacks (SPEC §14)."""
 
 
 class ValidatorError(Exception):
-    """Root of the expected failures of this package: one clear line each."""
+    """Base class of the validator's expected errors. The message is one line."""
 
 
 def is_reserved(address: bytes) -> bool:
@@ -62,14 +64,14 @@ def is_reserved(address: bytes) -> bool:
 
 
 def address_text(address: bytes) -> str:
-    """``0x…`` in lower-case hex."""
+    """An address as text: ``0x`` and lower-case hex digits."""
     return "0x" + address.hex()
 
 
 def is_name(text: str, *, may_be_empty: bool = False) -> bool:
-    """Whether a text may name a handler or an event.
+    """Whether a text is a valid name of a handler or an event: 1 (or 0) to :data:`MAX_NAME_BYTES` bytes of UTF-8.
 
-    Names in receipts and state cost no cells, so this bound keeps them small.
+    The limit keeps names small, because names in receipts and state cost no cells.
     """
     if len(text) > MAX_NAME_BYTES:
         return False
@@ -80,12 +82,15 @@ def is_name(text: str, *, may_be_empty: bool = False) -> bool:
 
 
 def parse_timer_id(text: str) -> bytes:
-    """The id of 64 hex digits; for any other text the empty id, which no timer has (SPEC §4: ``NotFound``)."""
+    """The timer id that a text of 64 hex digits gives. Any other text gives empty bytes.
+
+    No timer has the empty id, so using it fails with ``NotFound`` (SPEC §4).
+    """
     return bytes.fromhex(text) if len(text) == 2 * HASH_BYTES and HEX_DIGITS.issuperset(text) else b""
 
 
 def parse_address(text: str) -> Address:
-    """The address of ``0x…``. Raises :class:`ValueError` unless 40 hex digits follow ``0x``."""
+    """The address that a text gives. Raises :class:`ValueError` unless it is ``0x`` and 40 hex digits."""
     digits = text[2:]
     if text[:2] not in ("0x", "0X") or len(digits) != 2 * ADDRESS_BYTES or not HEX_DIGITS.issuperset(digits):
         raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits")

@@ -1,4 +1,4 @@
-"""A new actor's code in state: the actor's record, and the program of a Python actor."""
+"""The deployment of an actor: the price of its code, the check of the code, and the records that go into the state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from validator.pvm.language.subset import ProgramError
 
 
 class Deployment(NamedTuple):
-    """A new actor's record, and the program to be stored under a key; no program for ``builtin:script``."""
+    """What a deployment puts into the state: the new actor's record, and a Python program's source under its key.
+
+    ``program_key`` is ``None`` for ``builtin:script``.
+    """
 
     actor: Actor
     program_key: bytes | None = None
@@ -21,12 +24,12 @@ class Deployment(NamedTuple):
 
 
 def byte_cycles(code: str) -> int:
-    """Cycles for the code, charged before it is read."""
+    """Cycles for deploying code, by its size. They are charged before the code is parsed."""
     return 0 if code == SCRIPT_CODE else programs.byte_cycles(code)
 
 
 def token_cycles(code: str) -> int:
-    """Further cycles for dense code."""
+    """Further cycles for deploying code that has more tokens than usual for its size."""
     return 0 if code == SCRIPT_CODE else programs.token_cycles(code)
 
 
@@ -36,7 +39,7 @@ def deploy_cycles(code: str) -> int:
 
 
 def refusal(code: str) -> str | None:
-    """The reason why no actor can have this code, in one line; ``None`` if one can."""
+    """Check and compile code. Returns the reason why an actor cannot have it, in one line; ``None`` if one can."""
     problem = code_problem(code)
     if problem is not None or code == SCRIPT_CODE:
         return problem

@@ -1,4 +1,4 @@
-"""From a payload to its handler, and from an actor's code to the function that runs it (SPEC §2, §4)."""
+"""Dispatch of a run: which handler a payload selects, and which function runs an actor's code (SPEC §2, §4)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _SPACE: Final = rb"[ \t\n\r]*+"
 _TWO_TEXTS: Final = re.compile(
     _SPACE.join([b"", rb"\{", _TEXT, b":", _TEXT, b",", _TEXT, b":", _TEXT, rb"\}", b""]), re.DOTALL
 )
-"""A JSON object of two texts by name, as far as a match shows without decoding the texts. Decoding a fire's payload is
-not charged for, so any other payload is skipped by one match."""
+"""Matches a JSON object with two members whose values are texts, without decoding the texts. Decoding the payload of a
+fire is free of charge, so every other payload is excluded by this one match."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
-    """The handler and payload of a fire; a payload of exactly ``_handler`` and ``_payload`` selects its handler."""
+    """The handler that a fire calls, and the payload that it passes.
+
+    A payload that is a JSON object of exactly ``_handler`` and ``_payload`` (in base64) replaces both.
+    """
     if not _TWO_TEXTS.fullmatch(payload):
         return handler, payload
     try:
@@ -43,9 +46,9 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
 
 
 def _decoded(text: str) -> bytes | None:
-    """The bytes of strict base64: the standard alphabet, padded to a multiple of four.
+    """Decode strict base64: the standard alphabet, padded to a multiple of four. ``None`` for any other text.
 
-    Python's own strict decoders differ between versions.
+    Python's own strict decoders are not used, since they differ between versions.
     """
     if len(text) % BASE64_GROUP or not text.isascii():
         return None

@@ -1,12 +1,12 @@
 """Python's cyclic garbage collector while a program runs or is compiled: it visits only the youngest objects.
 
-By default the collector repeatedly walks all live objects as the heap grows, which no program pays for: tuples that a
-handler kept made its cycles take up to ten times as long. Each young object is visited once, so the cost of collection
-is proportional to what the program created and paid for; most lists that contain themselves are freed there. Reference
-cycles that survive are freed before the next program runs, once the programs have been charged for enough cycles to
-make much garbage: the host's own thresholds count containers, and a few containers may hold gigabytes. They are not
-freed when a program ends, since the error of a failed program still holds its objects. Programs cannot observe any of
-this.
+By default the collector repeatedly walks all live objects as the heap grows, which no program pays for. A handler that
+kept many tuples ran up to ten times as long for the same charge. With this module each young object is visited once, so
+the cost of collection is proportional to what the program created and paid for. Most lists that contain themselves are
+freed by that. Reference cycles that survive are freed before the next program runs, once programs have been charged for
+enough cycles to make much garbage. Python's own thresholds do not suffice for that: they count containers, and a few
+containers may hold gigabytes. Garbage is not freed when a program ends, since the error of a failed program still holds
+its objects. Programs cannot observe any of this.
 
 The collector belongs to the process: if another thread has set it, it is left alone, and only a setting made here is
 reset. So two threads may enter and leave in any order, and the setting never remains.
@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Final
 
 YOUNG_ALONE: Final = (10_000, 2**31 - 1, 2**31 - 1)
-"""Thresholds: new containers before the youngest are visited; rounds before the older ones are (never)."""
+"""Thresholds of the collector: it visits the youngest objects after this many new containers, and older ones never."""
 CYCLES_PER_COLLECTION: Final = 200_000
-"""Cycles of programs after which garbage is collected. A charged cycle leaves about a hundred bytes at most: these
-programs leave about 20 MB, plus the garbage of the last one."""
+"""Number of cycles charged to programs after which garbage is collected before the next program runs. A cycle leaves
+about a hundred bytes of garbage at most, so this many leave about 20 MB, plus the garbage of the last program."""
 OLDER: Final = 1
-"""The generation of objects that survived the youngest."""
+"""Number of the collector's generation of objects that survived one visit. A collection visits it and the youngest."""
 
 _cycles = 0
 """Cycles that programs used since the last collection."""
@@ -44,7 +44,7 @@ def _free_what_was_left() -> None:
 
 
 class YoungAlone:
-    """Within this context, the collector visits only the youngest objects."""
+    """Context manager: while it is active, Python's garbage collector visits only the youngest objects."""
 
     __slots__ = ("_before",)
 

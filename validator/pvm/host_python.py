@@ -14,15 +14,19 @@ from functools import cache
 from typing import Final
 
 FRAMES_NEEDED: Final = 400
-"""Frames that must be available: a program takes 64 for its own calls and 130 for a comparison, compiling some more."""
+"""Number of call frames that must be available below Python's recursion limit. A program takes up to 64 for its calls
+and 130 for a comparison, and compiling takes some more."""
 
 
 class UnfitPython(Exception):
-    """Python was started so that it cannot run programs as others do; the message says how to start it."""
+    """This Python was started with options with which programs would run differently than on other validators.
+
+    The message says how to start it.
+    """
 
 
 def require_fit_python() -> None:
-    """Raise :class:`UnfitPython` if this Python would not run programs as others do."""
+    """Raise :class:`UnfitPython` if this Python would run programs differently than on other validators."""
     if _tells_bytes_from_texts():
         raise UnfitPython(
             "Python was started with -b, which makes a comparison of bytes with a text warn or fail: "

@@ -23,7 +23,8 @@ MAX_REMEMBERED_BYTES: Final = 512
 """Size limit of payloads whose parsed form is cached; larger ones are parsed at every run."""
 
 SENDER: Final = Address(b"sender")
-"""Placeholder for the sender of the run, whose address the payload does not know; compared by identity."""
+"""Placeholder in a parsed payload for the address of the run's sender, which is known only at the run. It is compared
+by identity."""
 
 
 def run(context: Host, payload: bytes) -> None:
@@ -42,7 +43,7 @@ def parse(payload: bytes) -> tuple[Operation, ...]:
 
 
 _remembered: Final = lru_cache(REMEMBERED_PAYLOADS)(parse)
-""":func:`parse` with a cache, because timers fire repeatedly with the same payload."""
+"""Cached version of :func:`parse`. Timers often fire with the same payload."""
 
 
 def _operation(item: Any) -> Operation:
@@ -154,7 +155,7 @@ def _schedule(arguments: Any) -> Operation:
 
 
 def _fee_payer(given: _Arguments) -> Address | None:
-    """``None`` for the actor itself, ``SENDER``, or an address."""
+    """The fee payer in the arguments: ``None`` for the actor itself, ``SENDER``, or an address."""
     text = given.optional_text("fee_payer")
     if text is None or text == "self":
         return None
@@ -173,7 +174,8 @@ def _extend(arguments: Any) -> Operation:
 
 
 def _timer_id(given: _Arguments) -> Callable[[Host], bytes]:
-    """A function that gives a timer's id: the given one, or the one saved under a storage key."""
+    """Make a function that gives a timer's id at the run: the argument ``id``, or the id under the storage key
+    ``saved``."""
     timer_id, saved = given.optional_text("id"), given.optional_text("saved")
     if timer_id is None and saved is not None:
         return lambda context: context.saved_timer(saved)
@@ -275,4 +277,4 @@ _OPERATIONS: Final[dict[str, tuple[int, Callable[..., Operation] | None]]] = {
     "cancel": (1, _cancel),
     "extend": (1, _extend),
 }
-"""The number of arguments of each operation, and their checks."""
+"""The operations by name: the number of arguments, and the function that checks them and makes the operation."""

@@ -13,7 +13,7 @@ from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
 from validator.primitives.types import Address
 
 OWN: Final = Address(b"")
-"""The actor's own agent; in a party, that its timers name no contract."""
+"""Address that identifies the actor's own agent. In a :class:`Party`: its timers name no contract."""
 
 
 class Party(NamedTuple):
@@ -29,9 +29,9 @@ def party_of(timer: Timer) -> Party:
 
 
 def agent_of(party: Party, record: Actor) -> Address | None:
-    """The agent that bids for a party, by its actor's record; ``None`` if only the default agent bids.
+    """The agent that bids for a party, by its actor's ``record``; ``None`` if only the default agent bids.
 
-    An actor that names itself means its own ``get_gas_bid``, if it has one.
+    If an actor or its timers name the actor itself, its own ``get_gas_bid`` bids, if it has one.
     """
     named = party.named
     if named == OWN:
@@ -43,7 +43,7 @@ def agent_of(party: Party, record: Actor) -> Address | None:
 
 
 def parties_of(actor: Address, agent: Address) -> tuple[Party, Party]:
-    """The parties of an actor that an agent may bid for: timers that name no contract, or the agent."""
+    """The two parties of an actor that ``agent`` may bid for: timers that name no contract, and timers that name it."""
     return Party(actor), Party(actor, actor if agent == OWN else agent)
 
 

@@ -27,7 +27,7 @@ from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
 
 MAX_REMOVED_IN_SMALL: Final = 8
-"""Number of removed timers in a bucket up to which a rewrite is not worth it."""
+"""Number of removed rows up to which a bucket is never rewritten."""
 
 NO_ROWS: Final[Rows] = np.zeros(0, ROW)
 
@@ -48,7 +48,7 @@ class Bucket:
         return len(self._data) // ROW.itemsize - len(self._removed or ())
 
     def add(self, packed: bytes, sequence: int) -> None:
-        """Add a row. A removed row returns; on another branch, another timer may have its sequence number."""
+        """Add a row. A removed row with its sequence number is replaced; it may be of another branch's timer."""
         if self._removed is not None and sequence in self._removed:
             self._removed.remove(sequence)
             self.change(packed, sequence)
@@ -56,7 +56,7 @@ class Bucket:
             self._data += packed
 
     def change(self, packed: bytes, sequence: int) -> None:
-        """Replace a row of the bucket."""
+        """Replace the row with this sequence number, which must exist."""
         if self._changed is None:
             self._changed = {}
         self._changed[sequence] = packed
@@ -82,7 +82,7 @@ class Bucket:
 
 
 def _positions(rows: Rows, sequences: Collection[int]) -> npt.NDArray[np.intp]:
-    """Positions of the rows with these sequence numbers, in rows ordered by them; all must exist."""
+    """Positions of the rows with these sequence numbers, which must exist. ``rows`` are in their order."""
     return np.searchsorted(rows["sequence"], np.fromiter(sequences, np.uint64, len(sequences)))
 
 
@@ -143,7 +143,7 @@ class Calendar:
         self._epoch -= 1
 
     def forget_until(self, height: int) -> None:
-        """Drop heights up to this one; they will not be read again."""
+        """Drop the rows of this height and, if it is the last of an epoch, the epoch's part of the overflow tree."""
         self._buckets.pop(height, None)
         if (height + 1) % self._parameters.epoch_length == 0:
             self._overflow.drop(height // self._parameters.epoch_length)
@@ -180,7 +180,7 @@ class Calendar:
         )
 
     def _part_of(self, timer: Timer) -> int | None:
-        """The part of such a timer, that of its epoch; ``None`` if it is still in the tree."""
+        """The overflow tree's part with this far timer: its trigger's epoch, or ``None`` while beyond the horizon."""
         epoch = timer.trigger_height // self._parameters.epoch_length
         return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
 

@@ -10,28 +10,28 @@ from validator.primitives.types import Address
 
 
 class FairnessWeights(NamedTuple):
-    """The weights of one block. ``W(a) = weight(a) / divisor``, in ``[1, 2]``."""
+    """The fairness weights of actors in one block: ``W(a) = weight(a) / divisor``, in ``[1, 2]``."""
 
     recent: Mapping[Address, int]
-    """``r``: fires in the window by actor, without zeros."""
+    """``r``: number of fires in the window by actor, without zeros."""
     divisor: int
     """``D = max(2, M2)``, twice the median of the non-zero ``r``."""
 
     def weight(self, actor: Address) -> int:
-        """``2 * D - min(2 * r, D)``: from twice the divisor without fires to the divisor at the median."""
+        """An actor's weight, ``2 * D - min(2 * r, D)``: ``2 * D`` without fires, ``D`` from the median on."""
         return 2 * self.divisor - min(2 * self.recent.get(actor, 0), self.divisor)
 
 
 class FireCounts:
-    """Fires by actor over the recorded blocks, and the number of actors with each count, which makes medians cheap."""
+    """Number of fires by actor in the window. The number of actors with each count makes medians cheap."""
 
     def __init__(self) -> None:
         self.by_actor: dict[Address, int] = {}
-        """Actors without fires are absent."""
+        """Number of fires by actor. Actors without fires are absent."""
         self._actors_with: dict[int, int] = {}
 
     def count(self, fires: Fires, sign: int) -> None:
-        """Add or subtract a block's fires."""
+        """Add a block's fires to the counts, or subtract them. ``sign``: 1 or -1."""
         for actor, number in fires.counts:
             before = self.by_actor.get(actor, 0)
             after = before + sign * number
@@ -43,7 +43,7 @@ class FireCounts:
                 del self.by_actor[actor]
 
     def divisor(self) -> int:
-        """``D = max(2, M2)`` (SPEC §8)."""
+        """The divisor of the weights, ``D = max(2, M2)``; ``M2`` is twice the median of the counts (SPEC §8)."""
         total = len(self.by_actor)
         if not total:
             return 2

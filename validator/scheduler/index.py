@@ -50,14 +50,14 @@ from validator.state.working_set import Change
 
 
 class _Beginning(NamedTuple):
-    """The changes that beginning a block made, for undoing them."""
+    """The changes that :meth:`SchedulerIndex.begin` made for one block, by which they are undone."""
 
     appended: int
     dropped: tuple[Fires, ...]
 
 
 class SchedulerIndex:
-    """Live timers, fires in the window, and bids, of one state."""
+    """The scheduler's index of one state: its live timers, the fires in the window, agents and their bids."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._genesis = genesis
@@ -72,11 +72,11 @@ class SchedulerIndex:
         self._height = 0
         self._beginnings: list[_Beginning] = []
         self._staged: list[tuple[Timer | None, Timer | None]] | None = None
-        """Changes that the overflow tree applied ahead of the block's others."""
+        """Changes of timers that the overflow tree applied ahead of the block's other changes; ``None`` if none."""
 
     @classmethod
     def rebuild(cls, genesis: Genesis, view: View) -> Self:
-        """The index of a state, by scanning it."""
+        """Build the index of a state by scanning the state."""
         index = cls(genesis)
         index._height = view.height
         index.calendar.start_at(view.height)
@@ -92,7 +92,7 @@ class SchedulerIndex:
     # --- moving -----------------------------------------------------------------------------------------------------
 
     def begin(self, height: int, dropped: Sequence[Fires]) -> None:
-        """Prepare for the next block; ``dropped`` are the fires that leave the window with it."""
+        """Prepare for the next block. ``dropped``: the fires of the blocks that leave the window with it."""
         assert height == self._height + 1, "a block follows the one that the index was last at"
         if height % self._genesis.parameters.epoch_length == 0:
             self.calendar.enter(height // self._genesis.parameters.epoch_length)
@@ -106,7 +106,7 @@ class SchedulerIndex:
         self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
 
     def abandon(self) -> None:
-        """Undo :meth:`begin`, and everything since that was applied ahead of the block's changes."""
+        """Undo :meth:`begin`, and all changes that were applied since, ahead of :meth:`advance`."""
         if self._staged is not None:
             staged, self._staged = self._staged, None
             self._change_timers((after, before) for before, after in reversed(staged))
@@ -143,9 +143,10 @@ class SchedulerIndex:
     def overflow_root_after(
         self, changes: Iterable[tuple[Timer | None, Timer | None]], deployed: Mapping[Address, Actor]
     ) -> Hash | None:
-        """The overflow tree's root after the block's changes of timers, ``None`` if the tree is empty then.
+        """The overflow tree's root after the block's changes of timers; ``None`` if the tree is empty then.
 
-        The tree applies them, and the block's new actors, ahead of the other changes; :meth:`abandon` undoes that.
+        Applies those changes and the ``deployed`` actors ahead of the block's other changes. :meth:`abandon` undoes
+        them.
         """
         self._deployed = list(deployed)
         for address, actor in deployed.items():
@@ -160,12 +161,12 @@ class SchedulerIndex:
         return self.calendar.is_beyond(timer)
 
     def redo(self, height: int, changes: Sequence[Change]) -> None:
-        """Move to a child that was executed before."""
+        """Move to a child block that was executed before; ``changes`` are its changes."""
         self.begin_again(height, changes)
         self.advance(changes)
 
     def begin_again(self, height: int, changes: Sequence[Change]) -> None:
-        """Prepare for a child whose changes are known."""
+        """Prepare for a child block whose changes are known, since it was executed before."""
         dropped: list[Fires] = [
             change.before for change in changes if isinstance(change.before, Fires) and change.after is None
         ]
@@ -178,7 +179,7 @@ class SchedulerIndex:
         self.abandon()
 
     def settle(self, height: int) -> None:
-        """Blocks up to ``height`` are final: drop the data that only undoing them would need."""
+        """Drop the data that is needed only to undo blocks up to ``height``, which are final."""
         self._beginnings = self._beginnings[len(self._beginnings) - (self._height - height) :]
         self.calendar.forget_until(height)
         if self._height == height:
@@ -202,9 +203,9 @@ class SchedulerIndex:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def open_rows(self, actor: Address, with_own: bool) -> Iterator[np.void]:
-        """Rows of an actor's due timers with an open field, by ``(trigger_height, sequence)``.
+        """Rows of an actor's due timers that have an open fee field and name a contract as their agent.
 
-        Those that name a contract and, with ``with_own``, also those that name none.
+        With ``with_own``, also of those that name none. In the order of ``(trigger_height, sequence)``.
         """
         for trigger, sequence in self.open.places(actor, with_own):
             yield self.pool.rows[self.pool.position_of(trigger, sequence)]
@@ -215,7 +216,7 @@ class SchedulerIndex:
         return self.pool.unsupplied([numbers.number(party) for party in parties if party in numbers])
 
     def fire_heights_below(self, height: int) -> list[int]:
-        """The recorded blocks with fires below a height, ascending."""
+        """Heights below ``height`` of the blocks with recorded fires, ascending."""
         return self._fire_heights[: bisect_left(self._fire_heights, height)]
 
     def timers_rows(self) -> Rows:
@@ -242,7 +243,10 @@ class SchedulerIndex:
                     pass
 
     def _change_fires(self, height: int, before: Fires | None, after: Fires | None) -> None:
-        """Record a block's fires; :meth:`begin` and :meth:`abandon` count those that leave the window."""
+        """Apply a change of the fires recorded for a block.
+
+        The block's own fires are counted here. :meth:`begin` and :meth:`abandon` count those that leave the window.
+        """
         if after is None:
             del self._fire_heights[bisect_left(self._fire_heights, height)]
         else:

@@ -13,7 +13,7 @@ from validator.scheduler.parties import Parties
 from validator.scheduler.rows import HAS_AGENT, OPEN_MAX, OPEN_PRIORITY, Rows
 
 Place = tuple[int, int]
-"""``(trigger_height, sequence)``."""
+"""The place of a timer in the order of triggers: ``(trigger_height, sequence)``."""
 
 
 class OpenTimers:
@@ -21,18 +21,18 @@ class OpenTimers:
 
     def __init__(self, parties: Parties) -> None:
         self.asked: set[Address] = set()
-        """Actors that have such a timer with an agent."""
+        """Actors that have a due timer with an open fee field about which an agent can be asked."""
         self._parties = parties
         self._places: dict[tuple[Address, bool], list[Place]] = {}
-        """Ascending places, by actor and by whether the timers name a contract."""
+        """Ascending places of the timers, by actor and by whether the timers name a contract as their agent."""
 
     def places(self, actor: Address, with_own: bool) -> Iterator[Place]:
-        """Places of an actor's timers that name a contract and, ``with_own``, of those that name none; ascending."""
+        """Places of an actor's timers that name a contract and, if ``with_own``, of those that name none; ascending."""
         kinds = (True, False) if with_own else (True,)
         return merge(*(self._places.get((actor, names), ()) for names in kinds))
 
     def add(self, timer: Timer) -> None:
-        """Add a due timer that may come out of order. Timers with fixed fees are ignored."""
+        """Add a due timer at its place, which may be anywhere. Timers with fixed fees are ignored."""
         is_open = timer.max_fee_per_cycle is None or timer.max_priority_fee_per_cycle is None
         if is_open and timer.actor in self._parties.bidders:
             insort(self._places.setdefault(_key(party_of(timer)), []), (timer.trigger_height, timer.sequence))
@@ -49,14 +49,14 @@ class OpenTimers:
             self.refresh(timer.actor)
 
     def append(self, rows: Rows, height: int) -> None:
-        """Add rows that become due at a height, in order: after all present ones."""
+        """Add the timers that become due at ``height``. They follow all present ones, and ``rows`` are in order."""
         rows = _open_to_agents(rows)
         for number, sequence in zip(rows["actor"].tolist(), rows["sequence"].tolist(), strict=True):
             self._places.setdefault(_key(self._parties.numbers.party(number)), []).append((height, sequence))
         self._refresh_of(rows)
 
     def cut(self, rows: Rows, height: int) -> None:
-        """Undo :meth:`append`."""
+        """Undo :meth:`append` of these rows."""
         rows = _open_to_agents(rows)
         for key in {_key(self._parties.numbers.party(number)) for number in set(rows["actor"].tolist())}:
             places = self._places[key]
@@ -65,7 +65,7 @@ class OpenTimers:
         self._refresh_of(rows)
 
     def refresh(self, actor: Address) -> None:
-        """Check, after a change of an actor's timers or agent, whether an agent can be asked about any timer."""
+        """Update :attr:`asked` for an actor whose timers or agent have changed."""
         has_own = (actor, False) in self._places and self._parties.agent_of(Party(actor)) is not None
         (self.asked.add if has_own or (actor, True) in self._places else self.asked.discard)(actor)
 

@@ -32,9 +32,9 @@ SUMMARY: Final = np.dtype(
         ("agents", "<i8"),
     ]
 )
-"""Summary of a chunk's rows. ``live`` and the expiries cover all live rows; the rest covers the ``candidates``, whose
-gas is within the cap: the greatest fees, the least first word of an id, the number with an open field, and the number
-of those with an agent."""
+"""Summary of a chunk's rows. ``live`` and the expiries cover all live rows. The other fields cover the ``candidates``,
+the live rows whose gas is within the cap: their number, their greatest fees, the least first word of an id, the number
+with an open field (``open``), and the number of those with an agent (``agents``)."""
 
 PRICES: Final = np.dtype(
     [
@@ -53,8 +53,8 @@ PRICES: Final = np.dtype(
         ("bid_priority_high", "<u8"),
     ]
 )
-"""Prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for ids, 0
-for age), and the greatest values of the agents' bids."""
+"""Height and prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1
+for ids, 0 for age), and the greatest values of the agents' bids."""
 
 ACTOR: Final = np.dtype(
     [
@@ -104,7 +104,7 @@ def _minus(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
 
 @_compiled
 def _times(high: Any, low: Any, factor: Any) -> Any:
-    """A number of up to 97 bits times one of up to 31 bits, in two words."""
+    """The product of ``(high, low)``, a number of up to 97 bits, and a factor of up to 31 bits, as two words."""
     lower = (low & _LOW_HALF) * factor
     upper = (low >> _U32) * factor + (lower >> _U32)
     return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW_HALF)
@@ -112,14 +112,14 @@ def _times(high: Any, low: Any, factor: Any) -> Any:
 
 @_compiled
 def _weight(recent: Any, divisor: Any) -> Any:
-    """``2 * D - min(2 * r, D)`` (SPEC §8)."""
+    """An actor's fairness weight, ``2 * D - min(2 * r, D)`` (SPEC §8)."""
     twice = _U2 * recent
     return _U2 * divisor - (twice if twice < divisor else divisor)
 
 
 @_compiled
 def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None:
-    """Recompute a chunk's summary."""
+    """Recompute the summary of a chunk of rows. ``cap`` is the per-fire cap."""
     live, candidates, openings, agents = 0, 0, 0, 0
     least_expiry, greatest_expiry, least_id = ~_U0, _U0, ~_U0
     max_high, max_low, priority_high, priority_low = _U0, _U0, _U0, _U0
@@ -164,7 +164,10 @@ def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
 
 @_compiled
 def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
-    """Mark rows dead, and store their positions and former flags. Returns how many do not exist."""
+    """Mark the rows with these triggers and sequences dead. Returns the number of those that do not exist.
+
+    Stores the rows' positions and former flags in ``positions`` and ``flags``.
+    """
     missing = 0
     for i in range(len(triggers)):
         position = find(rows, count, triggers[i], sequences[i])
@@ -179,7 +182,7 @@ def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, f
 
 @_compiled
 def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any:
-    """The first live rows that have expired at ``height``, in order, up to the size of ``found``."""
+    """Store in ``found`` the positions of the first live rows that are expired at ``height``. Returns how many."""
     number = 0
     for chunk in range((count + CHUNK - 1) // CHUNK):
         if summary[chunk].live == 0 or summary[chunk].least_expiry >= height:
@@ -230,7 +233,7 @@ def _score(tip_high: Any, tip_low: Any, recent: Any, prices: Any) -> Any:
 def _comes_before(
     rows: Any, by_id: Any, high: Any, low: Any, at: Any, other_high: Any, other_low: Any, other: Any
 ) -> Any:
-    """Whether the row at ``at`` with the given score precedes another (SPEC §8)."""
+    """Whether the row at position ``at``, with score ``(high, low)``, precedes the one at ``other`` (SPEC §8)."""
     if high != other_high:
         return high > other_high
     if low != other_low:
@@ -262,7 +265,7 @@ def _heap_before(rows: Any, by_id: Any, found: Any, i: Any, j: Any) -> Any:
 
 @_compiled
 def _sink(rows: Any, by_id: Any, found: Any, i: Any, size: Any) -> None:
-    """Restore the heap, whose top is the last of the rows found."""
+    """Move the item ``i`` of the heap ``found`` down to its place. The top of the heap is the worst row found."""
     while True:
         child = 2 * i + 1
         if child >= size:
@@ -307,9 +310,10 @@ def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, 
 
 @_compiled
 def _bound(chunk: Any, prices: Any) -> Any:
-    """``(possible, high, low)``: whether a row of the chunk may pass the gate, and an upper bound of the scores.
+    """``(possible, high, low)``: whether a row of a chunk may pass the gate, and an upper bound of its rows' scores.
 
-    The bound is reached if one row has all greatest values and its actor has not fired recently.
+    ``chunk`` is the chunk's summary. The bound is reached if one row has all greatest values and its actor has no fires
+    in the fairness window.
     """
     if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
         return False, _U0, _U0
@@ -332,7 +336,10 @@ def _bound(chunk: Any, prices: Any) -> Any:
 
 @_compiled
 def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
-    """The chunks that may have results, from the highest bound down; equal bounds from the least id up."""
+    """Numbers of the chunks that may hold a row that passes the gate, by descending bound.
+
+    Equal bounds are in the order of the tie-break, least id or oldest first. Stores the chunks' bounds in ``bounds``.
+    """
     number = np.empty(chunks, np.int64)
     high, low = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
     least = np.empty(chunks, np.uint64)
@@ -350,7 +357,7 @@ def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
 
 @_compiled
 def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst: Any, by_id: Any) -> Any:
-    """Whether a chunk with this bound cannot have a row better than ``worst``, the last of the rows found."""
+    """Whether a chunk with the bound ``(high, low)`` has no row better than ``worst``, the worst of the rows found."""
     if high != worst.score_high or low != worst.score_low:
         return _is_less(high, low, worst.score_high, worst.score_low)
     if by_id == _U0:
@@ -360,9 +367,9 @@ def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst
 
 @_compiled
 def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: Any, found: Any) -> Any:
-    """The best rows that pass the gate, best first, up to the size of ``found``; returns how many.
+    """Store in ``found`` the best rows that pass the gate, best first, as many as fit. Returns how many.
 
-    Only rows after ``after[0]`` in the order count, unless its position is negative.
+    Only rows that follow ``after[0]`` in this order are considered, unless its position is negative.
     """
     size, room, by_id = 0, len(found), prices.by_id
     chunks = (count + CHUNK - 1) // CHUNK

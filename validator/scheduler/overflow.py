@@ -33,14 +33,14 @@ from validator.scheduler.rows import ROW, Rows
 NODE: Final = np.dtype(
     [("trigger", "<u8"), ("sequence", "<u8"), ("left", "<i4"), ("right", "<i4"), ("bit", "<i4"), ("stale", "<u4")]
 )
-"""A leaf's key, or for a branch a key that shares all bits before the branch's bit with everything below it. ``left``
-of a leaf is the index of its row."""
+"""A node of the tree. A leaf has its key in ``trigger`` and ``sequence``, and the index of its row in ``left``. A
+branch has the key of some leaf below it: all leaves below it share the bits before ``bit``."""
 NO_NODE: Final = -1
 LEAF: Final = 128
-"""Bit number of a leaf: after all bits of a key."""
+"""Value of ``bit`` in a leaf: the number of bits of a key."""
 MIN_CAPACITY: Final = 64
 GROWTH: Final = 16
-"""Divisor: arrays grow by this part of their size, since unused room costs memory with millions of timers."""
+"""Divisor: a full array grows by its size divided by this. With millions of timers, more unused room costs memory."""
 LONGEST_WALK: Final = 2 * (LEAF + 2)
 
 _LEAF_TAG: Final = b"stampede/overflow/leaf"
@@ -53,7 +53,11 @@ _compiled: Final = njit(cache=True, nogil=True)
 
 
 class OverflowTree:
-    """Rows by ``(trigger_height, sequence)``: the Merkleized tree, and the parts split off from it."""
+    """Packed rows of timers in the order of ``(trigger_height, sequence)``.
+
+    Rows are in the Merkleized tree or in a part, a separate tree that was split off from it for one epoch. In the
+    methods, the part ``None`` is the Merkleized tree.
+    """
 
     def __init__(self) -> None:
         self._nodes = np.zeros(MIN_CAPACITY, NODE)
@@ -62,14 +66,14 @@ class OverflowTree:
         self._free: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
         self._free_rows: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
         self._count = 0
-        """Number of all leaves."""
+        """Number of leaves, in all parts."""
         self._roots: dict[int | None, int] = {}
-        """Roots by part; ``None`` is the Merkleized tree."""
+        """Root nodes by part; ``None`` is the Merkleized tree."""
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def add(self, row: Rows, part: int | None = None) -> None:
-        """Add a row to a part, which must not have its key."""
+        """Add a row to a part. The part must not have a row with the same key."""
         leaf, branch, place = self._take_node(), self._take_node(), self._take_row()
         self._rows[place : place + 1] = row
         self._nodes[leaf] = (int(row["trigger"][0]), int(row["sequence"][0]), place, NO_NODE, LEAF, 1)
@@ -86,20 +90,20 @@ class OverflowTree:
         self._count -= 1
 
     def change(self, row: Rows, part: int | None = None) -> None:
-        """Replace a row of a part; the fields that its leaf's hash covers are unchanged."""
+        """Replace the row with the same key in a part. The timer's id, which the leaf's hash covers, is unchanged."""
         leaf = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
         assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
         place = self._row_of(leaf)
         self._rows[place : place + 1] = row
 
     def cut_off(self, part: int, below: int) -> None:
-        """Make a part of every row of the tree whose trigger height is below ``below``."""
+        """Move all rows of the Merkleized tree with a trigger height below ``below`` into a new part."""
         low, high, spare = _split(self._nodes, self._root_of(None), np.uint64(below))
         self._keep(part, low)
         self._keep(None, high, spare)
 
     def put_back(self, part: int) -> None:
-        """Undo :meth:`cut_off`."""
+        """Undo :meth:`cut_off`: move a part's rows back into the Merkleized tree."""
         joined, spare = _join(self._nodes, self._root_of(part), self._root_of(None), self._take_node())
         self._keep(None, joined, spare)
         self._keep(part, NO_NODE)
@@ -228,7 +232,10 @@ def _branch(nodes: Any, node: Any, bit: Any, left: Any, right: Any) -> None:
 
 @_compiled
 def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
-    """Insert a leaf, below a branch where its key leaves the tree. Returns the root and the spare node."""
+    """Insert a leaf into a tree. Returns the new root, and the node ``branch`` if it was not needed, else -1.
+
+    ``branch`` becomes the parent of the leaf and of the subtree from which its key first differs.
+    """
     if root == NO_NODE:
         return leaf, branch
     trigger, sequence = nodes[leaf].trigger, nodes[leaf].sequence
@@ -255,7 +262,10 @@ def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
 
 @_compiled
 def _delete(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
-    """Remove a leaf and the branch above it. Returns the root, the leaf or -1, and the branch or -1."""
+    """Remove the leaf with this key, and the branch above it. Returns the new root, the leaf and the branch.
+
+    The leaf is -1 if the tree does not have the key. The branch is -1 if no branch was removed.
+    """
     above, parent, at = NO_NODE, NO_NODE, root
     while at != NO_NODE and nodes[at].bit < LEAF:
         nodes[at].stale = 1
@@ -287,10 +297,12 @@ def _find(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
 
 @_compiled
 def _split(nodes: Any, root: Any, trigger: Any) -> Any:
-    """The trees of the keys below a trigger height and of the others; and the branch that is no longer used, or -1.
+    """Split a tree into the keys below a trigger height and the others.
 
-    Walks down to where the border leaves the tree, then up again: each branch on the way keeps one child unchanged, and
-    the remaining part of the other.
+    Returns the roots of both trees, and the branch that is no longer used; -1 for one that does not exist.
+
+    Walks down along the border, then up again: each branch on the way keeps one child unchanged, and the remaining part
+    of the other.
     """
     path = np.empty(LONGEST_WALK, np.int64)
     depth, at, zero = 0, root, np.uint64(0)
@@ -325,7 +337,10 @@ def _split(nodes: Any, root: Any, trigger: Any) -> Any:
 
 @_compiled
 def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
-    """Join two trees, where all keys of the first precede those of the second; also the spare node, or -1."""
+    """Join two trees. Returns the root, and the node ``branch`` if it was not needed, else -1.
+
+    All keys of the tree ``low`` must precede those of ``high``.
+    """
     if low == NO_NODE or high == NO_NODE:
         return (high if low == NO_NODE else low), branch
     root, parent, on_right = NO_NODE, NO_NODE, False
@@ -356,9 +371,10 @@ def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
 
 @_compiled
 def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any) -> Any:
-    """The nodes below a root, or those on the way to a trigger height; leaves in the order of their keys.
+    """Store in ``found`` the nodes of a tree, leaves in the order of their keys. Returns how many.
 
-    Returns how many. With ``None`` for ``trigger``, all of them.
+    ``leaves_only`` leaves out the branches. If ``trigger`` is not ``None``, only the leaves with this trigger height
+    and the branches on the way to them.
     """
     path = np.empty(LONGEST_WALK, np.int64)
     depth, number = 0, 0
@@ -382,7 +398,10 @@ def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any)
 
 @_compiled
 def _stale_nodes(nodes: Any, root: Any, found: Any) -> Any:
-    """The stale nodes, children before parents. All nodes below a fresh node are fresh."""
+    """Store in ``found`` the nodes with a stale hash, children before parents. Returns how many.
+
+    All nodes below a fresh node are fresh.
+    """
     path = np.empty(LONGEST_WALK, np.int64)
     path[0], depth, number = root, 1, 0
     while depth:

@@ -19,18 +19,21 @@ NOTHING_KEPT: Final = KeptAnswer()
 
 
 def is_changed(since: int, answer: KeptAnswer) -> bool:
-    """Whether an answer starts or stops to price max fees."""
+    """Whether an agent starts or stops to price max fees with a new answer.
+
+    ``since`` is the block since which its answers have priced them, or 0 if they did not.
+    """
     return (since > 0) != (answer.max_fee_per_cycle is not None)
 
 
 class Parties:
-    """Agents, their kept answers and recent fires, by party."""
+    """The agents that bid, their kept answers, and the fires of actors in the window, by party."""
 
     def __init__(self) -> None:
         self.fires = FireCounts()
         self.numbers = PartyNumbers()
         self.table = np.zeros(MIN_PARTIES, order.ACTOR)
-        """Rows by party number."""
+        """Recent fires and last bid of each party, by party number, in the form that the compiled loops read."""
         self.greatest_bid = (0, 0)
         """Upper bounds of ``(max_fee, priority)`` in the agents' last valid bids."""
         self.unsettled: set[Address] = set()
@@ -41,7 +44,7 @@ class Parties:
         self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
         """Kept answers by actor and agent."""
         self._expected: list[Party] = []
-        """Parties whose bids were changed ahead of the block's changes."""
+        """Parties whose bids :meth:`expect` changed ahead of the block's changes."""
 
     def agent_of(self, party: Party) -> Address | None:
         """The agent that bids for a party; ``None`` if only the default agent does."""
@@ -61,7 +64,7 @@ class Parties:
         return self.kept_for(party).since
 
     def number(self, party: Party) -> int:
-        """The party's number, which has a row in the table."""
+        """The party's number. A new party gets one, and a row in :attr:`table`."""
         known = len(self.numbers)
         number = self.numbers.number(party)
         if number >= len(self.table):
@@ -74,18 +77,18 @@ class Parties:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def count(self, fires: Fires, sign: int) -> None:
-        """Add or subtract a block's fires."""
+        """Add a block's fires to the counts, or subtract them. ``sign``: 1 or -1."""
         self.fires.count(fires, sign)
         for actor, _ in fires.counts:
             self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
 
     def keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
-        """Record the last valid answer of an actor's agent."""
+        """Record the last valid answer of an actor's agent; ``None`` removes it."""
         set_or_drop(self._kept, (actor, agent), answer)
         self._reprice(actor, parties_of(actor, agent))
 
     def change(self, address: Address, actor: Actor | None) -> bool:
-        """Record an actor's record. Returns whether another agent may bid for it now."""
+        """Store an actor's changed record. Returns whether another agent may bid for the actor now."""
         before = self.bidders.get(address)
         set_or_drop(self.bidders, address, actor if may_bid(actor) else None)
         if actor is not None and before is not None and before.naming == actor.naming:
@@ -94,14 +97,14 @@ class Parties:
         return True
 
     def expect(self, kept: Mapping[Party, KeptAnswer]) -> None:
-        """Price with these answers from now on; the block's changes will contain the same."""
+        """Use these answers as the parties' bids from now on. The block's changes will contain the same answers."""
         for party, answer in kept.items():
             if party in self.numbers:
                 self._set_bid(party, answer)
                 self._expected.append(party)
 
     def confirm(self) -> None:
-        """The block's changes follow, which contain the expected answers."""
+        """Forget what :meth:`withdraw` would undo, since the block's changes with the expected answers follow."""
         self._expected = []
 
     def withdraw(self) -> None:

@@ -9,11 +9,11 @@ from validator.primitives.params import P50Weight, Parameters
 from validator.primitives.types import PRICE_LIMIT
 
 BASEFEE_SLOPE: Final = 8
-"""Slope of EIP-1559, for the cycle's and the cell's basefee."""
+"""Slope of the cycle's and the cell's basefee, as in EIP-1559: a block with twice the target's use adds 1/8."""
 
 
 def next_basefee(basefee: int, used: int, target: int, slope: int, parameters: Parameters) -> int:
-    """The next block's basefee (SPEC §7): at most 12.5 % away, within ``MIN_BASEFEE`` and ``MAX_BASEFEE``."""
+    """The next block's basefee (SPEC §7): changed by at most 12.5 %, within ``MIN_BASEFEE`` and ``MAX_BASEFEE``."""
     distance = abs(used - target)
     step = basefee * min(8 * distance, slope * target) // (8 * slope * target)
     if used > target:
@@ -24,12 +24,15 @@ def next_basefee(basefee: int, used: int, target: int, slope: int, parameters: P
 
 
 def lane_price(basefee_lane: int, parameters: Parameters) -> int:
-    """The lane's price per cycle of a fire; fee fields are compared with it."""
+    """The timer lane's price per cycle, with which a timer's fee fields are compared."""
     return basefee_lane * parameters.lane_fee_multiplier_milli // 1_000
 
 
 def median_tip(fires: Sequence[tuple[int, int]], weight: P50Weight) -> int:
-    """``p50`` over ``(tip per cycle, cycles used)`` of the fires of a block; 0 if none fired (SPEC §9)."""
+    """The median tip per cycle, ``p50``, of a block's fires; 0 if none fired (SPEC §9).
+
+    ``fires`` has ``(tip per cycle, cycles used)`` of each fire.
+    """
     if not fires:
         return 0
     ascending = sorted(fires)
@@ -45,7 +48,7 @@ def median_tip(fires: Sequence[tuple[int, int]], weight: P50Weight) -> int:
 
 
 def default_bid(price: int, p50_tip: int, parameters: Parameters) -> tuple[int, int]:
-    """The default GBA's ``(max_fee, tip)`` at a lane price (SPEC §9); a fee is always below 2**96."""
+    """The default agent's bid, ``(max_fee, tip)``, at a lane price (SPEC §9). A fee is always below 2**96."""
     tip = p50_tip
     if parameters.default_tip_cap > 0:
         tip = min(tip, price // parameters.default_tip_cap)

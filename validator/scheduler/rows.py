@@ -37,15 +37,15 @@ ROW: Final = np.dtype(
         ("scheduled_at", "<u4"),
     ]
 )
-"""A packed row. ``gas_limit`` is 0 if it is open; ``actor`` is the number of a party."""
+"""A packed row. ``gas_limit`` is 0 if the timer has none; ``actor`` is the number of the timer's party."""
 
 Rows = npt.NDArray[np.void]
 
 OPEN_MAX: Final = 1
-"""Flag: no explicit ``max_fee_per_cycle``; the row's value is the default agent's, once supplied."""
+"""Flag: the timer has no explicit ``max_fee_per_cycle``. The row has the default agent's, once that is supplied."""
 OPEN_PRIORITY: Final = 2
 HAS_AGENT: Final = 4
-"""Flag: the actor has a gas bidding agent or may get one."""
+"""Flag: the timer's actor has a gas bidding agent or may get one."""
 SUPPLIED: Final = 8
 """Flag: the default agent has supplied ``max_fee_per_cycle``."""
 DEAD: Final = 16
@@ -71,7 +71,7 @@ class PartyNumbers:
         return len(self._parties)
 
     def number(self, party: Party) -> int:
-        """The party's number, a new one if necessary."""
+        """The number of a party; a new party gets the next one."""
         number = self._numbers.get(party)
         if number is None:
             number = self._numbers[party] = len(self._parties)
@@ -124,10 +124,10 @@ def pack_row(timer: Timer, party: int, has_agent: bool) -> bytes:
 
 
 def words_of(fee: int) -> tuple[int, int]:
-    """A fee as ``(low, high)``."""
+    """A fee as two words, ``(low, high)``."""
     return fee & WORD_MASK, fee >> WORD_BITS
 
 
 def timer_id_of_row(row: np.void) -> bytes:
-    """The timer's id."""
+    """The id of a row's timer."""
     return _WORDS.pack(*row.item()[:4])

@@ -15,7 +15,7 @@ NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
 
 
 class Supplies:
-    """Supplies by height, and the number of live rows that each has."""
+    """The max fees that the default agent supplied, by height, and the number of live rows that each supply prices."""
 
     def __init__(self, genesis: Genesis, parties: Parties) -> None:
         self._genesis = genesis
@@ -23,15 +23,15 @@ class Supplies:
         self.max_fees: dict[int, int] = {}
         """The supplied max fee, by the height of the supply."""
         self.standing: dict[int, int] = {}
-        """Number of live rows that have a supply, by the height of the supply."""
+        """Number of live rows that each supply prices, by the height of the supply."""
         self.first_height = genesis.parameters.activation_height + 1
         """The first block that prices timers."""
 
     def height_for(self, timer: Timer, now: int, since: Mapping[Party, int] = NO_CHANGES) -> int | None:
         """The height of the supply that prices a timer due at height ``now``; ``None`` if no supply does.
 
-        ``since`` has the parties whose :meth:`~validator.scheduler.parties.Parties.answered_since` changed in block
-        ``now``.
+        ``since`` has the new :meth:`~validator.scheduler.parties.Parties.answered_since` of each party for which it
+        changed in block ``now``.
         """
         if timer.max_fee_per_cycle is not None or timer.default_max_fee is not None:
             return None
@@ -45,7 +45,7 @@ class Supplies:
         return None if 0 < answered <= height else height
 
     def count(self, height: int, change: int) -> None:
-        """Count rows that got a supply, or rows that were removed."""
+        """Add ``change`` to the number of live rows that the supply of ``height`` prices."""
         number = self.standing.get(height, 0) + change
         if number:
             self.standing[height] = number

@@ -29,14 +29,14 @@ from validator.scheduler.rows import (
 
 MIN_CAPACITY: Final = CHUNK
 FIRST_BATCH: Final = 256
-"""Rows in the first batch of a search; each further batch is twice as large."""
+"""Number of rows in the first batch of a search. Each further batch is twice as large, up to a limit."""
 LARGEST_BATCH: Final = 4_096
 MIN_SWEPT: Final = 4 * CHUNK
 """Number of dead rows below which a sweep is not worth it."""
 
 
 class WaitingPool:
-    """Rows of due timers."""
+    """The packed rows of due timers, in the order of ``(trigger_height, sequence)``, with summaries of their chunks."""
 
     def __init__(self) -> None:
         self.rows: Rows = np.zeros(MIN_CAPACITY, ROW)
@@ -49,7 +49,7 @@ class WaitingPool:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def append(self, rows: Rows) -> None:
-        """Add rows after the last one, which they must follow in the order."""
+        """Add rows at the end. They must follow all present rows in the order."""
         self._reserve(self.count + len(rows))
         self.rows[self.count : self.count + len(rows)] = rows
         self._touch(self.count, self.count + len(rows))
@@ -66,7 +66,7 @@ class WaitingPool:
         return living
 
     def kill(self, places: Sequence[tuple[int, int]]) -> list[bool]:
-        """Kill the rows at these ``(trigger_height, sequence)``, whose timers ended.
+        """Mark the rows at these ``(trigger_height, sequence)`` as dead, since their timers ended.
 
         Returns for each whether the default agent had supplied its ``max_fee``.
         """
@@ -79,7 +79,7 @@ class WaitingPool:
         return ((flags & SUPPLIED) != 0).tolist()  # type: ignore[no-any-return]
 
     def put(self, row: Rows) -> None:
-        """Revive or change a row of the order: the given row is its new content."""
+        """Store a row in place of the live or dead row with the same key. A row that was swept is inserted again."""
         trigger, sequence = int(row["trigger"][0]), int(row["sequence"][0])
         position = self._lower_bound(trigger, sequence)
         if position == self.count or int(self.rows["sequence"][position]) != sequence:
@@ -93,7 +93,8 @@ class WaitingPool:
     def supply(self, first: int, max_fee: int, answered: npt.NDArray[np.bool_]) -> int:
         """Set the default agent's ``max_fee`` in the live rows that have none, from position ``first`` on.
 
-        Rows whose agent has answered with one (``answered``, by party number) are left out. Returns the number of rows.
+        Rows of a party whose agent has answered with a max fee (``answered``, by party number) are left out. Returns
+        the number of rows that were set.
         """
         if first == self.count:
             return 0
@@ -107,13 +108,13 @@ class WaitingPool:
         return int(chosen.sum())
 
     def agents_of_unsupplied(self, first: int) -> list[int]:
-        """Numbers of parties that may have an agent, in the rows from ``first`` on that :meth:`supply` may change."""
+        """Party numbers of the live rows, from position ``first`` on, that have no max fee and may have an agent."""
         part = self.rows[first : self.count]
         chosen = (part["flags"] & (OPEN_MAX | SUPPLIED | DEAD | HAS_AGENT)) == (OPEN_MAX | HAS_AGENT)
         return [int(number) for number in np.unique(part["actor"][chosen])]
 
     def withdraw_supplies(self) -> None:
-        """Undo all supplies of the default agent: nothing was supplied before the auction began."""
+        """Undo all supplies of the default agent, when the first block that prices timers is undone."""
         rows = self.rows[: self.count]
         chosen = (rows["flags"] & OPEN_MAX) != 0
         rows["flags"][chosen] &= ~np.uint32(SUPPLIED)
@@ -136,7 +137,7 @@ class WaitingPool:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def position_of(self, trigger: int, sequence: int) -> int:
-        """The position of a row, which must exist."""
+        """The position of the row with this key, which must exist."""
         position = self._lower_bound(trigger, sequence)
         assert position < self.count and int(self.rows["sequence"][position]) == sequence, "a due timer has a row"
         return position
@@ -200,7 +201,7 @@ class WaitingPool:
         return int(order.find(self.rows, self.count, np.uint64(trigger), np.uint64(sequence)))
 
     def _insert(self, position: int, row: Rows) -> None:
-        """Insert a row that was swept and returns: slow, but rare."""
+        """Insert a row that was swept and is needed again. This is slow, but rare."""
         self._reserve(self.count + 1)
         self.rows[position + 1 : self.count + 1] = self.rows[position : self.count].copy()
         self.rows[position : position + 1] = row

@@ -33,24 +33,25 @@ SECTION_HEAD: Final = struct.Struct(">QQQQ32sQII")
 
 @dataclass(frozen=True, slots=True)
 class SectionHead:
-    """The head of one block's part of the log."""
+    """The head of a section, which is one block's part of the log: the state after the block, and the sizes of the
+    data that follow."""
 
     height: Height
     next_position: int
-    """Number of entries ever appended, after the block."""
+    """Number of entries appended since the genesis, up to and including the block."""
     live: int
     oldest: int
-    """Position of the oldest active entry after the block; the number of entries if none is active."""
+    """Position of the oldest active entry after the block; ``next_position`` if none is active."""
     root: Hash
     entries_bytes: int
     """Size of the encoded entries that follow."""
     entries: int
     deleted: int
-    """Number of keys that the block removed; the positions of their entries end the section."""
+    """Number of keys that the block removed. The positions of their entries are at the end of the section."""
 
     @property
     def bytes_after(self) -> int:
-        """Size of the data after the head."""
+        """Size of the section's data after the head."""
         return self.entries_bytes + self.deleted * POSITION.size
 
     def encode(self) -> bytes:
@@ -80,33 +81,35 @@ def encode_section(head: SectionHead, entries: bytes, deleted: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One block's change of the state, applied to an engine."""
+    """The result of applying one block's batch to an engine: the section for the log, and the data for undoing it."""
 
     section: bytes
-    """The section for the log."""
+    """The encoded section that the store writes to the log."""
     root: Hash
     next_position: int
     live: int
     undo: Any
-    """The engine's data for undoing the step."""
+    """The data with which the same engine undoes the step."""
 
 
 class StateTree(Protocol):
     """The Merkle tree over an engine's state."""
 
     def twig(self, index: int) -> Twig:
-        """Parts of twig ``index``, which must not be pruned."""
+        """The entry root and the active bits of twig ``index``, which must not be pruned."""
 
     def group_roots(self, index: int) -> bytes:
-        """The roots, in the entry tree, of the 64 groups of 32 entries in twig ``index``, concatenated. The twig must
-        not be pruned nor come from a snapshot. Roots of incomplete groups are undefined."""
+        """The concatenated roots of the 64 groups of 32 entries in twig ``index``: nodes of the twig's entry tree.
+
+        The twig must not be pruned nor come from a snapshot. Roots of incomplete groups are undefined.
+        """
 
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, which must not be pruned; the twig roots are level 0."""
 
 
 class Engine(Protocol):
-    """One state in memory."""
+    """Holds one state in memory. It answers reads, and moves to the state of a child block and back."""
 
     @property
     def tree(self) -> StateTree: ...
@@ -130,47 +133,55 @@ class Engine(Protocol):
         """The value of a key, or ``None``."""
 
     def apply(self, height: Height, batch: Batch) -> Step:
-        """Move to the child state after a batch. An invalid one raises :class:`ValueError` and changes nothing."""
+        """Apply a batch: move to the child state. Raises :class:`ValueError` for an invalid batch, without a change."""
 
     def undo(self, step: Step) -> None:
         """Move back to the state before ``step``, the last step that was applied and not undone."""
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
-        """The values of an applied step's keys before it; may include keys whose entry only moved."""
+        """The values that the keys of an applied step had before it.
+
+        Keys whose entry only moved may be included.
+        """
 
     def items(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """The keys that begin with ``prefix`` and their values, keys ascending."""
 
     def position(self, key: bytes) -> int | None:
-        """Position of a key's active entry."""
+        """Position of a key's active entry; ``None`` if the key has no value."""
 
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
-        """The live key with the last hash below ``place``, or with the last hash of all, and its entry's position."""
+        """The key before ``place`` in the ring, and its entry's position; ``None`` if no key is live.
+
+        It is the live key with the greatest hash below ``place``, or, if there is none, with the greatest hash of all.
+        """
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         """The end of each of ``count`` encoded entries, which are concatenated at the beginning of ``data``."""
 
     def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
-        """The end of each of up to 32 encoded entries, which are ``data``; and the nodes of the subtree of the entry
-        tree that begins with them, level by level, the 32 leaves first. Raises :class:`ValueError` if the bytes are not
-        exactly ``count`` entries."""
+        """Parse and hash a group of up to 32 encoded entries, which are concatenated in ``data``.
+
+        Returns the end offset of each entry, and all nodes of the group's subtree of the entry tree, level by level,
+        the 32 leaves first. Raises :class:`ValueError` if the bytes are not exactly ``count`` entries.
+        """
 
     def twig_nodes(self, roots: bytes) -> bytes:
-        """The nodes of the entry tree above the roots of its 64 groups, these included, level by level."""
+        """The nodes of a twig's entry tree from the roots of its 64 groups up, level by level, these roots first."""
 
     def forget(self, first_twig: int) -> None:
-        """Drop the data that only pruned twigs need."""
+        """Drop the data that only the twigs below ``first_twig`` need, which are pruned."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin empty, after pruned twigs."""
+        """Begin an empty state after the pruned twigs below ``first_twig``. ``peaks`` are the upper nodes over them."""
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
-        """Apply a section of the log, whose entries begin at ``first_position``; roots are computed at the end."""
+        """Apply a section of the log, whose entries begin at ``first_position``. :meth:`finish` computes the root."""
 
     def load_twig(self, twig: SnapshotTwig) -> None:
-        """Load a twig of a snapshot, before any replay; twigs come in order."""
+        """Load a twig of a snapshot, in ascending order of the twigs and before any replay."""
 
     def end_load(self, next_position: int) -> None:
         """End the loading of a snapshot's twigs, which have entries below ``next_position``."""

@@ -1,9 +1,9 @@
-"""The encodings and hashes of a state root: the part that a store and a verifier share.
+"""The encodings and hashes that a state root is computed with. Stores and verifiers share them.
 
 ``docs/state.md`` gives every encoding exactly. The rules:
 
-- every kind of hash is BLAKE3 in keyed mode with a separate public key, so that no kind can be mistaken for another,
-  and a node is one 64-byte block, its two children;
+- every kind of hash is BLAKE3 in keyed mode with a separate public key, so that no kind can be mistaken for another;
+- an inner node of a tree is the hash of one 64-byte block, its two children;
 - an *entry* has a key's new value, the block's height, the position of the entry that it replaced, and the next key in
   the ring of all keys, which is ordered by the keys' hashes;
 - 2,048 neighbouring entries are a *twig*. A twig's root is over the Merkle root of its entry hashes, which only grows,
@@ -27,8 +27,8 @@ TWIG_ENTRIES: Final = 1 << TWIG_LEVELS
 BITMAP_BYTES: Final = TWIG_ENTRIES // 8
 GROUP_LEVELS: Final = 5
 GROUP_ENTRIES: Final = 1 << GROUP_LEVELS
-"""Neighbouring entries whose subtree of the entry tree is hashed again for a proof; only the subtrees' roots are
-kept."""
+"""Number of neighbouring entries in a group. Only the roots of groups are kept of an entry tree, and a proof hashes one
+group again."""
 TWIG_GROUPS: Final = TWIG_ENTRIES // GROUP_ENTRIES
 NODE_BYTES: Final = 32
 POSITION_BYTES: Final = 8
@@ -44,11 +44,11 @@ ABSENT: Final = bytes(NODE_BYTES)
 NO_BITS: Final = bytes(BITMAP_BYTES)
 
 NO_POSITION: Final = 2**64 - 1
-"""Previous position in an entry whose key was absent."""
+"""The value of :attr:`Entry.previous` if the key was absent before."""
 
 
 def domain_key(name: str) -> bytes:
-    """The BLAKE3 key of one kind of hash: its name in ASCII, padded with zero bytes to 32."""
+    """The BLAKE3 key for one kind of hash: a fixed prefix and the name in ASCII, padded with zero bytes to 32 bytes."""
     return f"stampede/state/2/{name}".encode("ascii").ljust(NODE_BYTES, b"\0")
 
 
@@ -64,14 +64,14 @@ ROOT_RECORD: Final = struct.Struct(">QQ32s")
 
 
 class Entry(NamedTuple):
-    """One entry of the log."""
+    """One entry of the log: the value that a key got in a block."""
 
     height: Height
-    """Height of the block that appended it."""
+    """Height of the block that appended the entry."""
     previous: int
-    """Position of the entry of the same key that it replaced, or :data:`NO_POSITION`."""
+    """Position of the key's former entry, which this entry replaced; :data:`NO_POSITION` if there was none."""
     next_hash: bytes
-    """Hash of the next key in the ring; of the entry's own key if there is no other."""
+    """Hash of the next key in the ring; the hash of the entry's key if there is no other key."""
     key: bytes
     value: bytes
 
@@ -93,7 +93,7 @@ def previous_of(encoded: bytes) -> int:
 
 
 def decode_entry(encoded: bytes) -> Entry:
-    """The entry of an encoding. Raises :class:`ValueError` if the bytes are not exactly one entry."""
+    """Decode an entry. Raises :class:`ValueError` if the bytes are not exactly one entry."""
     if len(encoded) < ENTRY_HEAD.size:
         raise ValueError(f"an entry of {len(encoded)} bytes: its head alone has {ENTRY_HEAD.size}")
     height, previous, next_hash, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(encoded)
@@ -117,22 +117,22 @@ def key_hash(key: bytes) -> bytes:
 
 
 def entry_hash(encoded_entry: bytes | memoryview) -> bytes:
-    """Leaf of a twig's entry tree."""
+    """The hash of an encoded entry, which is its leaf in a twig's entry tree."""
     return blake3(encoded_entry, key=ENTRY_KEY).digest()
 
 
 def twig_hash(entries_root: bytes, active_bits: bytes) -> bytes:
-    """Root of one twig: the root of its 2,048 entry hashes, then its active bits."""
+    """The root of a twig: the hash of the root of its entry tree and its active bits."""
     return blake3(entries_root + active_bits, key=TWIG_KEY).digest()
 
 
 def state_root(next_position: int, live: int, upper_root: bytes) -> Hash:
-    """The state root: entries ever appended, live keys, root of the upper tree."""
+    """The state root: the hash of the number of entries ever appended, the number of live keys, and the upper root."""
     return Hash(blake3(ROOT_RECORD.pack(next_position, live, upper_root), key=ROOT_KEY).digest())
 
 
 def hash_pairs(key: bytes, row: Sequence[bytes]) -> list[bytes]:
-    """The parents of an even number of neighbouring nodes."""
+    """The parents of neighbouring nodes, whose number is even. ``key`` is the BLAKE3 key of the tree's nodes."""
     hasher = blake3(key=key)  # reset takes less than half of the time of a new hasher
     reset, update, digest = hasher.reset, hasher.update, hasher.digest
     parents = []
@@ -144,7 +144,7 @@ def hash_pairs(key: bytes, row: Sequence[bytes]) -> list[bytes]:
 
 
 def _absent_nodes(key: bytes, levels: int) -> tuple[bytes, ...]:
-    """The node of each level over nothing but absent leaves."""
+    """For each level from the leaves up, the node below which all leaves are absent."""
     nodes = [ABSENT]
     for _ in range(levels):
         nodes += hash_pairs(key, [nodes[-1], nodes[-1]])
@@ -169,7 +169,7 @@ EMPTY_ROOT: Final = state_root(0, 0, ABSENT)
 
 
 class Twig(NamedTuple):
-    """The inputs of a twig's root."""
+    """A twig as its root covers it: the root of its entry tree, and its active bits."""
 
     entries_root: bytes
     active_bits: bytes
@@ -179,18 +179,21 @@ class Twig(NamedTuple):
 ABSENT_TWIG: Final = Twig(ABSENT_ENTRY_NODES[TWIG_LEVELS], NO_BITS)
 
 Frontier = tuple[bytes, ...]
-"""Per level below the twig's entry root: the complete left sibling of the next position, empty if there is none."""
+"""The nodes of the last twig's entry tree that are needed to append to it: for each level below its root, the complete
+left sibling on the path up from the next position, or empty bytes if there is none."""
 
 EMPTY_FRONTIER: Final[Frontier] = (b"",) * TWIG_LEVELS
 
 COMPACTION_SLACK: Final = 2 * TWIG_ENTRIES
-"""Entries that the log may always hold from its oldest active one to its end."""
+"""Number of entries that the window, from the oldest active entry to the end of the log, may hold without any live
+key."""
 
 
 def window_limit(live: int, slack: int = COMPACTION_SLACK) -> int:
-    """Entries from the oldest active one to the end above which a block compacts: 2.5 per live key, and a slack."""
+    """Maximum size of the window, from the oldest active entry to the end of the log: 2.5 entries per live key, plus a
+    slack. Above it, a block appends the oldest active entries again (compaction)."""
     return live * 5 // 2 + slack
 
 
 COMPACTION_STEPS: Final = 2
-"""Entries that a block may re-append for each entry that its changes appended."""
+"""Maximum number of entries that compaction appends again for each entry that the block's changes appended."""

@@ -1,7 +1,8 @@
-"""Intake of a snapshot: each chunk is checked and made durable before the next; then a store begins with it.
+"""The intake of a snapshot: it collects the chunks on disk, and then makes a state store that begins with the snapshot.
 
-Chunks survive a restart, so an interrupted intake continues with the missing ones. Until the last step the folder holds
-no store; that step writes the log's first segment, then the base that names the snapshot.
+Each chunk is checked and made durable when it arrives. Chunks survive a restart, so an interrupted intake continues
+with the missing ones. Until the last step the folder holds no store. That step writes the log's first segment, then the
+base that names the snapshot.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ class SnapshotIntake:
         self._missing.discard(chunk)
 
     def install(self) -> None:
-        """Make a store of the snapshot, which can be opened then.
+        """Make a state store on disk that begins with the snapshot. The caller can then open it.
 
-        Raises :class:`SnapshotError` if the manifest left out twigs that hold live keys: it is dropped with its chunks.
+        Raises :class:`SnapshotError` if the manifest left out twigs that hold live keys. The manifest and its chunks
+        are dropped then.
         """
         assert self.manifest is not None and self.is_complete, "a snapshot is installed whole"
         manifest = self.manifest
@@ -69,7 +71,7 @@ class SnapshotIntake:
         self._missing = set(range(manifest.chunks))
 
     def _resume(self) -> None:
-        """Resume from the files of an earlier intake of the same root; those of another root are dropped."""
+        """Resume from the files of an earlier intake of the same state root. Files of another root are removed."""
         data = self._disk.read(f"{self._folder}/{MANIFEST_NAME}")
         if not data:
             return

@@ -1,9 +1,9 @@
 """The interface of the state store.
 
 State is versioned per block: a :class:`View` is the state after one block, and blocks form a tree over the last final
-state. A transition reads its parent's view, collects its changes in a batch, and derives the child view in one Merkle
-commit. Finality makes one branch the base and drops the others. To roll back is to stop using a view, so it is exact by
-construction.
+state. The transition of a block reads the parent's view, collects the changes in a batch, and derives the child view by
+applying the batch. Finality makes one branch part of the final state and drops the others. A block is rolled back by no
+longer using its view, so a rollback is always exact.
 
 Keys are 1 to 512 bytes, values 0 to 2**24 bytes; ``None`` in a batch deletes. A batch is applied in ascending order of
 its keys, so positions in the log, which are part of the root, do not depend on the order in which it was filled.

@@ -33,7 +33,7 @@ from validator.state.hashing import EMPTY_ROOT, GROUP_ENTRIES, NODE_BYTES, domai
 from validator.storage.disk import Disk, DiskError
 
 SLOT_BYTES: Final = 4096
-"""Distance of the meta slots: one page each, so that a torn write of one leaves the other intact."""
+"""Size of the slot of a meta record: one page, so that a torn write of one record leaves the other one intact."""
 
 SLOTS: Final = 2
 FRAMES_OFFSET: Final = SLOTS * SLOT_BYTES
@@ -41,8 +41,8 @@ SEGMENT_BYTES: Final = 32 * 1024 * 1024
 """Size at which a segment takes no further frame."""
 
 REMEMBERED_FRAMES: Final = 4096
-"""Number of frames whose groups' offsets are cached after a read: a quarter of a byte per entry, and about 400 bytes
-per frame."""
+"""Number of frames whose offsets of entry groups are cached after a read. They take a quarter of a byte per entry, and
+about 400 bytes per frame."""
 
 CHECKSUM_BYTES: Final = 32
 NO_CHECKSUM: Final = bytes(CHECKSUM_BYTES)
@@ -73,7 +73,7 @@ FRAME_HEADER_BYTES: Final = _FRAME.size + CHECKSUM_BYTES
 
 
 EndsOf = Callable[[memoryview, int], Sequence[int]]
-""":meth:`validator.state.engine.Engine.entry_ends` of any engine."""
+"""Finds the ends of encoded entries: the method :meth:`validator.state.engine.Engine.entry_ends` of an engine."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,23 @@ class Meta:
     root: Hash
     next_position: int
     frame_offset: int
-    """Offset of this commit's frame; the end of the file if the frame is in the segment before."""
+    """Offset of the commit's frame. It equals ``log_bytes`` if the frame is in the segment before."""
     log_bytes: int
-    """Size of the file up to and including this commit's frame."""
+    """Size of the segment's file up to and including the commit's frame."""
     frame_checksum: bytes
 
     @property
     def slot_offset(self) -> int:
-        """Offset of this record's slot in the file."""
+        """Offset of the record's slot in the segment's file."""
         return self.generation % SLOTS * SLOT_BYTES
 
     @property
     def has_frame(self) -> bool:
-        """Whether this commit's frame is in the same segment."""
+        """Whether the commit's frame is in the same segment as the record."""
         return self.frame_offset < self.log_bytes
 
     def encode(self) -> bytes:
-        """The record and its checksum."""
+        """The encoded record, with its checksum."""
         record = _META.pack(
             META_MAGIC,
             self.generation,
@@ -126,7 +126,7 @@ class Meta:
         return Meta(generation, Height(height), Hash(root), next_position, frame_offset, log_bytes, frame_checksum)
 
     def at_head_of_segment(self) -> Meta:
-        """The record with which the next segment begins."""
+        """The record of the same commit with which the next segment begins, where the commit has no frame."""
         return Meta(
             self.generation, self.height, self.root, self.next_position, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM
         )
@@ -146,18 +146,18 @@ class Base:
     peaks: tuple[bytes, ...] = ()
     """Upper nodes over the pruned twigs, as :func:`validator.state.merkle.pruned_peaks` orders them."""
     snapshot: Hash = NO_SNAPSHOT
-    """Root of the snapshot with which the log begins, if any."""
+    """State root of the snapshot with which the log begins; :data:`NO_SNAPSHOT` without one."""
     snapshot_height: Height = NO_HEIGHT
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """The content of the base file, with its checksum."""
         numbers = (self.first_segment, self.first_twig, self.snapshot, self.snapshot_height, len(self.peaks))
         record = _BASE.pack(BASE_MAGIC, *numbers) + b"".join(self.peaks)
         return record + _checksum(BASE_KEY, record)
 
     @staticmethod
     def decode(data: bytes, name: str) -> Base:
-        """The base from a file's content. Raises :class:`DiskError`."""
+        """Decode the content of the base file ``name``. Raises :class:`DiskError` if it is damaged."""
         record, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
         if len(record) < _BASE.size or _checksum(BASE_KEY, record) != checksum or not record.startswith(BASE_MAGIC):
             raise DiskError(f"{name}: offset 0: the base record does not fit its checksum")
@@ -168,13 +168,13 @@ class Base:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Findings of opening, for operators; they do not affect the store."""
+    """What was found when the log was opened. It informs operators, and does not affect the store."""
 
     meta: Meta
     dropped_bytes: int
     """Bytes after the valid record's end that were cut off."""
     reason: str
-    """Why a newer record was not valid; empty if there is no sign of one."""
+    """Why a newer meta record was not valid; empty if there is no sign of one."""
 
 
 class Section(NamedTuple):
@@ -185,7 +185,7 @@ class Section(NamedTuple):
     data: memoryview
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Encoded entries by position."""
+        """Iterate over the section's entries: the position and the encoding of each."""
         cursor = SECTION_HEAD.size
         for position in range(self.first_position, self.first_position + self.head.entries):
             end = cursor + entry_bytes(self.data, cursor)
@@ -199,17 +199,17 @@ class Section(NamedTuple):
 
 
 class _Marks(NamedTuple):
-    """Offsets of one block's entries in the segment's file."""
+    """The offsets of one block's entries in the segment's file, at the boundaries of groups."""
 
     first: int
     """Position of the first entry."""
     after: int
     """Position after the last entry."""
     offsets: array[int]
-    """Offsets of the first entry, of each that begins a group, and of the end."""
+    """Offsets of the first entry, of each entry that begins a group, and of the end of the last entry."""
 
     def offset(self, position: int) -> int:
-        """Offset of a position, which must begin a group or be the block's begin or end."""
+        """Offset of the entry at a position. It must begin a group, or be ``first`` or ``after``."""
         if position == self.after:
             return self.offsets[-1]
         assert position == self.first or not position % GROUP_ENTRIES, "a position within a group is not marked"
@@ -234,13 +234,14 @@ class _Segment:
 
 
 class StateLog:
-    """The open log. Its owner replays :meth:`sections` once, then calls :meth:`commit` for each commit."""
+    """The open log of the state. Its owner calls :meth:`replay` once, then :meth:`commit` for each commit."""
 
     def __init__(self, disk: Disk, folder: str, number: int, base: Base, recovery: Recovery) -> None:
         self.recovery = recovery
         self.base = base
         self.origin = EMPTY_META
-        """The start of the log while its first segment exists: nothing, or a snapshot."""
+        """The meta record of the state with which the log begins, the empty state or a snapshot's. It is used only
+        while the first segment exists."""
         self.segment_bytes = SEGMENT_BYTES
         self.disk = disk
         self.folder = folder
@@ -252,7 +253,7 @@ class StateLog:
 
     @classmethod
     def open(cls, disk: Disk, folder: str) -> StateLog:
-        """Open or create the log, and cut off data that no valid record covers. Raises :class:`DiskError`."""
+        """Open or create the log, and cut off data that no valid meta record covers. Raises :class:`DiskError`."""
         base = _read_base(disk, folder)
         _finish_rewind(disk, folder)
         numbers = _segment_numbers(disk, folder)
@@ -302,13 +303,13 @@ class StateLog:
 
     @property
     def first_height(self) -> Height:
-        """The oldest height that the log can be cut back to, once its first frame was replayed."""
+        """The oldest height to which the log can be cut back. Valid only after the first frame was replayed."""
         return self.origin.height if self.base.first_segment == 1 else self._first_height(0)
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Section]:
-        """The sections of the log, oldest first. Raises :class:`DiskError` if a frame does not match."""
+        """Iterate over the sections of the log, oldest first. Raises :class:`DiskError` if a frame is damaged."""
         self._segments = []
         generation = -1
         for number in range(self.base.first_segment, self._number + 1):
@@ -335,7 +336,10 @@ class StateLog:
             )
 
     def confirm(self, root: Hash, next_position: int) -> None:
-        """Check the result of the replay, and make the log durable. Raises :class:`DiskError`."""
+        """Check that the replay led to the state of the last meta record, and make the log durable.
+
+        Raises :class:`DiskError` if it did not.
+        """
         meta, disk, name = self._meta, self.disk, self.name
         if (root, next_position) != (meta.root, meta.next_position):
             raise DiskError(
@@ -368,7 +372,7 @@ class StateLog:
         self._usable = True
 
     def _write(self, frame: bytes, meta: Meta) -> None:
-        """The three operations of a commit."""
+        """Write a commit to the newest segment: append the frame, write the meta record, sync."""
         name = self.name
         offset = self.disk.append(name, frame)
         if offset != meta.frame_offset:
@@ -394,8 +398,11 @@ class StateLog:
     # --- pruning ------------------------------------------------------------------------------------------------------
 
     def prunable_segments(self, first_position: int, first_height: Height) -> int:
-        """Number of oldest segments that hold no entry from ``first_position`` on, and no commit that a rewind to
-        ``first_height`` needs; the newest two always stay."""
+        """Number of the oldest segments that can be removed.
+
+        They hold no entry from ``first_position`` on, and no commit that a rewind to ``first_height`` needs. The newest
+        two segments always stay.
+        """
         count = 0
         while (
             count < len(self._segments) - 2
@@ -406,10 +413,10 @@ class StateLog:
         return count
 
     def prune(self, count: int, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Remove the oldest segments, after writing the base that summarises them.
+        """Remove the ``count`` oldest segments, after writing the base file that summarises them.
 
-        Raises :class:`DiskError`. Commits stay, but some of the files may be gone: further commits are refused until
-        the log is opened again.
+        Raises :class:`DiskError`. All commits stay valid then, but some of the files may be removed. Further commits
+        are refused until the log is opened again.
         """
         self._require_usable()
         self._usable = False
@@ -424,21 +431,22 @@ class StateLog:
         self._usable = True
 
     def _first_position(self, index: int) -> int:
-        """Position of the first entry of a segment, by its index in the list."""
+        """Position of the first entry of the segment at an index of ``_segments``."""
         positions = self._segments[index].positions
         return positions[0] if positions else self._meta.next_position
 
     def _first_height(self, index: int) -> Height:
-        """Height of the first commit in or after a segment, by its index in the list."""
+        """Height of the first commit in or after the segment at an index of ``_segments``."""
         heights = (segment.heights[0] for segment in self._segments[index:] if segment.heights)
         return Height(next(heights, self._meta.height))
 
     # --- reading back -------------------------------------------------------------------------------------------------
 
     def entries(self, first: int, after: int, ends_of: EndsOf) -> bytes:
-        """The concatenated encoded entries of positions ``first`` to ``after``, not checked again.
+        """Read the encoded entries from position ``first`` up to ``after`` (exclusive), concatenated.
 
-        Each of the two must begin or end a group or a block. Raises :class:`DiskError`.
+        Each of the two positions must be a boundary of a group or a block. Checksums are not verified again. Raises
+        :class:`DiskError` if the log no longer holds the entries.
         """
         pieces: list[bytes] = []
         position = first
@@ -504,7 +512,7 @@ class StateLog:
         return index
 
     def _read(self, segment: _Segment, frame: int) -> list[Section]:
-        """The sections of one frame, which was checked when it was replayed or written."""
+        """Read the sections of one frame, and check its checksum. Raises :class:`DiskError`."""
         name, offset = segment_name(self.folder, segment.number), segment.offsets[frame]
         end = segment.offsets[frame + 1] if frame + 1 < len(segment.offsets) else segment.log_bytes
         found = _check_frame(memoryview(self.disk.read(name, offset, end - offset)), 0, None)
@@ -515,10 +523,10 @@ class StateLog:
     # --- rewind -------------------------------------------------------------------------------------------------------
 
     def rewind(self, height: Height) -> list[bytes]:
-        """Cut the log back to the newest commit at or below a height, durably, all or nothing.
+        """Cut the log back to the newest commit that ends at or below a height, durably and atomically.
 
-        Returns the sections, up to that height, of a commit that was cut in two: the caller commits them again. The log
-        must be opened again afterwards, also after an error. Raises :class:`DiskError`.
+        The next commit may have blocks at or below the height too. Their sections are returned, and the caller commits
+        them again. The log must be opened again afterwards, also after an error. Raises :class:`DiskError`.
         """
         self._require_usable()
         self._usable = False
@@ -532,7 +540,7 @@ class StateLog:
         return self._cut(self._segments[0], 0, height, self.origin)
 
     def _cut(self, segment: _Segment, kept: int, height: Height, meta: Meta) -> list[bytes]:
-        """Keep ``kept`` frames of a segment, and nothing after; returns the next frame's sections up to a height."""
+        """Cut the log after ``kept`` frames of a segment. Returns the next frame's sections up to ``height``."""
         rest = self._partial(segment, kept, height)
         record = _REWIND.pack(REWIND_MAGIC, segment.number) + meta.encode()
         self.disk.replace(f"{self.folder}/{REWIND_NAME}", record + _checksum(BASE_KEY, record))
@@ -540,7 +548,7 @@ class StateLog:
         return rest
 
     def _partial(self, segment: _Segment, frame: int, height: Height) -> list[bytes]:
-        """The sections up to a height of the commit after the last one that is kept completely."""
+        """The sections up to a height of the frame at an index, which may be the first one of the next segment."""
         if frame == len(segment.offsets):
             following = [each for each in self._segments if each.number == segment.number + 1 and each.offsets]
             if not following:
@@ -604,7 +612,7 @@ def _read_base(disk: Disk, folder: str) -> Base:
 
 
 def _finish_rewind(disk: Disk, folder: str) -> None:
-    """Do what the rewind file requests, repeatably, and then remove it."""
+    """Cut the log back as the rewind file requests, and then remove the file. A repetition after a crash is safe."""
     name = f"{folder}/{REWIND_NAME}"
     content = disk.read(name)
     if not content:
@@ -626,7 +634,10 @@ def _finish_rewind(disk: Disk, folder: str) -> None:
 
 
 def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
-    """The newest valid meta record, and why a newer one is not valid (or an empty text)."""
+    """The newest valid meta record of a segment, and the reason why a newer one is not valid (or an empty text).
+
+    Raises :class:`DiskError` if there is no valid record.
+    """
     found = [Meta.decode(disk.read(name, slot * SLOT_BYTES, META_BYTES)) for slot in range(SLOTS)]
     records = sorted((meta for meta in found if meta), key=lambda meta: meta.generation, reverse=True)
     if not records:
@@ -642,7 +653,7 @@ def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
 
 
 def _frame_problem(disk: Disk, name: str, meta: Meta) -> str:
-    """Why the frame that a meta record names is not there, or an empty text."""
+    """The reason why the frame that a meta record names is missing or damaged; an empty text if it is sound."""
     if not meta.has_frame:
         return ""
     content = memoryview(disk.read(name, meta.frame_offset, meta.log_bytes - meta.frame_offset))
@@ -688,7 +699,7 @@ def _check_frame(content: memoryview, offset: int, generation: int | None) -> _F
 
 
 def split_frame(frame: _Frame, place: str) -> Iterator[Section]:
-    """The sections in a frame's payload. ``place`` begins the message of an error."""
+    """Iterate over the sections in a frame's payload. Raises :class:`DiskError` with a message about ``place``."""
     payload, cursor, position = frame.payload, 0, frame.first_position
     try:
         while cursor < len(payload):

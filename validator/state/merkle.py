@@ -1,4 +1,4 @@
-"""The tree over the entry log, in plain Python: updates of a state root, forwards and backwards.
+"""The Merkle tree over the entries of the log, in plain Python: it updates a state root, and undoes the updates.
 
 A :class:`Tree` is changed in place; each :meth:`Tree.extend` returns the data with which :meth:`Tree.revert` undoes it
 exactly. Of the nodes over entries these are kept: the *frontier*, the complete left siblings on the path up from the
@@ -7,7 +7,7 @@ next position, which suffice to append; and the roots of the *groups* of 32 entr
 group's root is valid once the group is full: until then each entry overwrites it, and after an undo it is overwritten
 before the group is full again. So group roots need no undo.
 
-Twigs below :attr:`Tree.first_twig` are pruned: they hold no active entry, and only those of their upper nodes are known
+Twigs below the first retained one are pruned: they hold no active entry, and only those of their upper nodes are known
 that are siblings on the path of a retained twig (:func:`pruned_peaks`).
 """
 
@@ -42,13 +42,16 @@ from validator.state.hashing import (
 
 
 def pruned_peaks(first_twig: int) -> list[tuple[int, int]]:
-    """Level and index of the perfect subtrees over the twigs below ``first_twig``, lowest level first."""
+    """The peaks over the twigs below ``first_twig``: the roots of the perfect subtrees that cover them together.
+
+    Each is given by its level and index in the upper tree, lowest level first.
+    """
     return [(level, (first_twig >> level) - 1) for level in range(first_twig.bit_length()) if first_twig >> level & 1]
 
 
 @dataclass(slots=True)
 class TreeUndo:
-    """The tree's data before an extension."""
+    """The data with which :meth:`Tree.revert` undoes one extension: what it changed, as it was before."""
 
     next_position: int
     frontier: Frontier
@@ -58,7 +61,7 @@ class TreeUndo:
 
 
 class Tree:
-    """The whole tree of one state."""
+    """The Merkle tree of one state, from the entries to the state root."""
 
     def __init__(self) -> None:
         self.next_position = 0
@@ -74,7 +77,7 @@ class Tree:
         return self.upper_node(upper_depth(twigs_for(self.next_position)), 0)
 
     def twig(self, index: int) -> Twig:
-        """Twig ``index``; an empty one if it has no entry yet."""
+        """The entry root and the active bits of twig ``index``; those of an empty twig if it has no entry yet."""
         return self._twigs.get(index, ABSENT_TWIG)
 
     def group_roots(self, index: int) -> bytes:
@@ -92,7 +95,7 @@ class Tree:
             self._upper[place] = peak
 
     def load(self, index: int, twig: Twig, frontier: Frontier) -> None:
-        """Load a twig of a snapshot; the frontier is the last twig's."""
+        """Load a twig of a snapshot. ``frontier`` becomes the tree's frontier, so the last twig must be loaded last."""
         self._twigs[index] = twig
         self.frontier = frontier
 
@@ -113,7 +116,7 @@ class Tree:
             del self._upper[place]
 
     def extend(self, leaves: Sequence[bytes], deactivated: Iterable[int], live: int) -> TreeUndo:
-        """Append active entries with these hashes, then clear the active bits of some positions.
+        """Append active entries with the hashes ``leaves``, then clear the active bits at ``deactivated`` positions.
 
         Costs O(changes * log(entries)): each node above a change is hashed once, level by level.
         """
@@ -155,7 +158,10 @@ class Tree:
             self._groups[index][group * NODE_BYTES : (group + 1) * NODE_BYTES] = root
 
     def _changed_bits(self, first: int, after: int, deactivated: Iterable[int]) -> dict[int, bytearray]:
-        """The active bits of every twig with changes: ``first`` to ``after`` are set, ``deactivated`` cleared."""
+        """The new active bits of every twig with changes.
+
+        The bits from ``first`` up to ``after`` are set, then those of ``deactivated`` are cleared.
+        """
         changed: dict[int, bytearray] = {}
         for index in range(first >> TWIG_LEVELS, twigs_for(after)) if after > first else ():
             low = max(first - index * TWIG_ENTRIES, 0)
@@ -187,7 +193,10 @@ class Tree:
 def append_leaves(
     first: int, frontier: Frontier, leaves: Sequence[bytes]
 ) -> tuple[Frontier, dict[int, bytes], list[bytes]]:
-    """The frontier after the leaves, the entry roots of their twigs, and their groups' roots."""
+    """Append leaves from position ``first`` on.
+
+    Returns the new frontier, the entry root of each twig that got leaves, and the roots of the groups that got leaves.
+    """
     if not leaves:
         return frontier, {}, []
     after = first + len(leaves)
@@ -209,7 +218,10 @@ def append_leaves(
 
 
 def tree_nodes(lowest: Sequence[bytes]) -> bytes:
-    """All nodes of the tree over a power of two of entry tree nodes, level by level."""
+    """The nodes of the entry tree from the nodes ``lowest`` up, level by level, these first.
+
+    Their number is a power of two.
+    """
     levels = [list(lowest)]
     while len(levels[-1]) > 1:
         levels.append(hash_pairs(ENTRY_NODE_KEY, levels[-1]))

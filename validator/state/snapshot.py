@@ -3,8 +3,9 @@
 A *manifest* has the numbers of entries and live keys, the roots of all twigs from the oldest active entry on, and the
 peaks over the earlier twigs. It is checked against a state root that a finalization proves. Each *chunk* holds some of
 these twigs: their active bits and active entries, and the nodes over the inactive entries, so that each twig's root
-follows from it and is checked against the manifest. So a wrong chunk is never accepted, and its sender is known. The
-joiner then has everything that a root depends on: its next roots are those of all other validators.
+follows from it and is checked against the manifest. So a wrong chunk is never accepted, and the peer that sent it is
+known. With all chunks, a joining validator has everything that a state root depends on, so it computes the same roots
+as all other validators from then on.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class SnapshotError(ValidatorError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a snapshot."""
+    """The manifest of a snapshot: the numbers and the nodes from which the state root follows."""
 
     height: Height
     next_position: int
@@ -84,7 +85,7 @@ class Manifest:
 
     @staticmethod
     def decode(data: bytes, height: Height, root: Hash) -> Manifest:
-        """The manifest of the state of a height. Raises :class:`SnapshotError` if it is for another root."""
+        """Decode the manifest of the state at a height. Raises :class:`SnapshotError` if it leads to another root."""
         if len(data) < _MANIFEST.size or (len(data) - _MANIFEST.size) % NODE_BYTES:
             raise SnapshotError("the manifest is cut off")
         version, found_height, next_position, live, first_twig = _MANIFEST.unpack_from(data)
@@ -125,17 +126,18 @@ class SnapshotTwig:
     entries: dict[int, bytes]
     """The encoded active entries by position."""
     frontier: Frontier
-    """Frontier of the last twig, which is needed to append to it."""
+    """Frontier of the twig, which is needed to append to it; empty nodes if the twig is full."""
     group_roots: bytes = b""
-    """The concatenated roots of its groups, if known: only an engine that copies its state to another one knows
-    them."""
+    """The concatenated roots of the twig's groups. Only an engine that copies its state to another one knows them;
+    empty otherwise."""
 
 
 def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Callable[[int, int], bytes]) -> bytes:
-    """A twig of ``count`` entries as part of a chunk.
+    """Encode a twig of ``count`` entries as part of a chunk.
 
-    Active bits, then from left to right: each active entry, and the root of each largest subtree over only inactive
-    entries. ``entry`` gives an entry by its offset in the twig, ``node`` a node of the entry tree by level and index.
+    The encoding has the active bits, then from left to right each active entry, and the root of each largest subtree
+    over only inactive entries. ``entry`` gives an entry by its offset in the twig, ``node`` a node of the entry tree by
+    level and index.
     """
     parts = [bits]
     active = int.from_bytes(bits, "little")
@@ -158,7 +160,7 @@ def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Ca
 
 
 class _TwigReader:
-    """Reads one twig from the beginning of some bytes."""
+    """Decodes one twig of a chunk, from ``cursor`` on, and hashes its entry tree."""
 
     def __init__(self, data: bytes, cursor: int, index: int, count: int) -> None:
         self.data = data
@@ -178,7 +180,7 @@ class _TwigReader:
         return taken
 
     def node(self, level: int, index: int) -> bytes:
-        """The node of the entry tree, after reading everything below it."""
+        """Read everything below a node of the entry tree, and return the node's hash."""
         first = index << level
         if first >= self.count:
             return ABSENT_ENTRY_NODES[level]
@@ -203,7 +205,7 @@ class _TwigReader:
         return entry_hash(encoded)
 
     def frontier(self) -> Frontier:
-        """The complete left siblings of the next position, if the twig is not full."""
+        """The frontier of the twig, for appending to it; empty nodes if the twig is full."""
         if self.count == TWIG_ENTRIES:
             return EMPTY_FRONTIER
         places = [(level, (self.count >> level) - 1) for level in range(TWIG_LEVELS)]
@@ -231,7 +233,10 @@ def decode_chunk(manifest: Manifest, chunk: int, data: bytes) -> list[SnapshotTw
 def known_nodes(
     manifest: Manifest, chunk: int, data: bytes
 ) -> dict[int, tuple[dict[tuple[int, int], bytes], dict[int, bytes]]]:
-    """For each twig of a checked chunk: the known nodes of its entry tree, and its entries by position."""
+    """For each twig of a checked chunk, the nodes of its entry tree that the chunk gives, and its entries by position.
+
+    Only nodes over complete subtrees are included.
+    """
     found, cursor = {}, 0
     for index in manifest.twigs_of(chunk):
         count = min(manifest.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
@@ -244,8 +249,10 @@ def known_nodes(
 
 
 def tree_of(known: dict[tuple[int, int], bytes], count: int) -> list[list[bytes]]:
-    """All levels of an entry tree over ``count`` entries, as far as they follow from the known nodes; other nodes are
-    empty, and are below inactive ones."""
+    """All levels of an entry tree over ``count`` entries, computed from the known nodes.
+
+    A node that does not follow from them is empty. Only nodes below the root of an inactive subtree are.
+    """
     levels: list[list[bytes]] = []
     for level in range(TWIG_LEVELS + 1):
         row = []

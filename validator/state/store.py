@@ -1,4 +1,4 @@
-"""The state store: views over one final state, which is in a log on disk and in an engine in memory.
+"""The state store: one final state, in a log on disk and in an engine in memory, and the views over it.
 
 The rules, in addition to those of :mod:`validator.state.interface` and :mod:`validator.state.engine`:
 
@@ -33,22 +33,23 @@ from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.disk import Disk, DiskError
 
 NEVER_CHECKED: Final = -1
-"""Epoch of a view that must check again whether it is readable."""
+"""The value of a view's checked epoch that makes its next use check whether the view is readable."""
 
 RETAINED_HEIGHTS: Final = 256
-"""Heights below the final one that can be proved and rewound to."""
+"""Number of heights below the final one for which the store can make proofs, and to which it can be rewound."""
 
 REMEMBERED_HEIGHTS: Final = 4
-"""Number of heights whose differences from the final state are cached: this many can be requested in turn."""
+"""Number of past states whose differences from the final state are cached. Clients can request this many heights in
+turn without a new computation."""
 
 UNASKED_HEIGHTS: Final = 64
-"""Heights without a request after which the data for proofs and snapshots is dropped. It has up to a third of a
-megabyte for each of up to 64 twigs, and can be read from the log again."""
+"""Number of blocks without a request for a proof or snapshot after which the cached data for them is dropped. It is up
+to a third of a megabyte for each of up to 64 twigs, and can be read from the log again."""
 
 PACKED_KEYS: Final = 8_192
-"""Number of live keys from which on the packed engine is better: it takes a quarter of the memory by then, and is
-faster for blocks of 50 changes. Below, the plain engine's reads are five times as fast, and nothing has to be
-compiled."""
+"""Number of live keys from which on the store uses the packed engine. At this size it takes a quarter of the plain
+engine's memory, and is faster for blocks of 50 changes. Below, the plain engine's reads are five times as fast, and
+nothing has to be compiled."""
 
 PACKED_LOG_BYTES: Final = 16 * 1024 * 1024
 """Size of the log from which on the packed engine replays it: the plain one would take more than a second."""
@@ -70,7 +71,7 @@ def choose_engine(size: int) -> Engine:
 
 
 def _packed_engine(slack: int) -> Engine:
-    """An empty packed engine. A process with only small states never loads the compiler."""
+    """Make an empty packed engine. The import is here, so that a process with only small states loads no compiler."""
     from validator.state.engines.packed import PackedEngine
 
     return PackedEngine(slack)
@@ -114,9 +115,9 @@ class LogStateStore:
         retained: int = RETAINED_HEIGHTS,
         packed_keys: int = PACKED_KEYS,
     ) -> LogStateStore:
-        """The store in a folder of a disk, as its last durable commit left it; an empty one if there is none.
+        """Open the store in a folder of a disk, as its last durable commit left it; an empty one if there is none.
 
-        Reads the whole log into ``engine``, an empty one, by default that of :func:`choose_engine`. A state of
+        Reads the whole log into ``engine``, which must be empty; by default :func:`choose_engine` makes it. A state of
         ``packed_keys`` live keys or more is moved into the packed engine, here or at the commit that makes it so large.
         Raises :class:`~validator.storage.disk.DiskError`, with file and offset, if the log is damaged below the
         newest valid meta record, or if the root that it gives is not the one recorded.
@@ -132,7 +133,7 @@ class LogStateStore:
 
     @property
     def recovery(self) -> Recovery:
-        """Findings of opening, with the number of bytes that were cut off."""
+        """What was found when the log was opened, such as the number of bytes that were cut off."""
         return self._log.recovery
 
     @property
@@ -142,17 +143,17 @@ class LogStateStore:
 
     @property
     def first_height(self) -> Height:
-        """The oldest height that can be proved and rewound to."""
+        """The oldest retained height: the store can make proofs of its state, and be rewound to it."""
         return self._floors[0][0] if self._floors else self._final.height
 
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
-        Raises :class:`StaleViewError` if it does not descend from the final view, :class:`ValueError` if it belongs to
-        another store, and :class:`~validator.storage.disk.DiskError` if the disk failed. After a disk failure further
-        commits are refused until the store is opened again. If only the removal of old segments failed, ``view`` is
-        final and durable, as :attr:`final` shows; otherwise it is unknown what is durable, and every view stays as it
-        was.
+        Raises :class:`StaleViewError` if ``view`` does not descend from the final view, :class:`ValueError` if it
+        belongs to another store, and :class:`~validator.storage.disk.DiskError` if the disk failed. After a disk
+        failure further commits are refused until the store is opened again. If only the removal of old segments failed,
+        ``view`` is final and durable, as :attr:`final` shows. Otherwise it is unknown what is durable, and every view
+        stays as it was.
         """
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")
@@ -177,9 +178,9 @@ class LogStateStore:
             self._forget_past()
 
     def drop(self, view: View) -> None:
-        """Drop a view that is not final, and its descendants: using them raises from now on.
+        """Drop a view that is not final, and its descendants. Using them raises :class:`StaleViewError` from now on.
 
-        It only catches misuse; it is not necessary to drop a view.
+        Views need not be dropped; dropping one only helps to find its misuse.
         """
         if not isinstance(view, _StateView) or view.store is not self or view is self._final:
             raise ValueError("a store drops only its own views, and never the final one")
@@ -191,11 +192,11 @@ class LogStateStore:
         view.retire("it was dropped")
 
     def rewind(self, height: Height) -> None:
-        """Go back to the final state of an older height, durably. All views and the store become unusable: the store
-        must be closed and opened again, also after an error.
+        """Go back to the final state of an older height, durably.
 
-        Raises :class:`HistoryError` if the height is not retained, :class:`~validator.storage.disk.DiskError` if the
-        disk failed: the store then opens at its former height, at the requested one, or between the two.
+        All views and the store become unusable: the store must be opened again, also after an error. Raises
+        :class:`HistoryError` if the height is not retained, and :class:`~validator.storage.disk.DiskError` if the disk
+        failed. After a disk failure the store opens at its former height, at the requested one, or between the two.
         """
         self._require_retained(height)
         is_there = height == self._final.height
@@ -219,18 +220,20 @@ class LogStateStore:
         return prover.prove(key, past).encode()
 
     def manifest(self, height: Height | None = None) -> Manifest:
-        """The manifest of a snapshot of a retained height. Raises :class:`HistoryError`."""
+        """The manifest of the snapshot of a retained height, by default the final one. Raises :class:`HistoryError`."""
         prover, past = self._at(height)
         return prover.manifest(past)
 
     def chunk(self, number: int, height: Height | None = None) -> bytes:
-        """A chunk of the snapshot of a retained height. Raises :class:`HistoryError`; :class:`IndexError` if there
-        is no such chunk."""
+        """A chunk of the snapshot of a retained height, by default the final one.
+
+        Raises :class:`HistoryError`, and :class:`IndexError` if there is no such chunk.
+        """
         prover, past = self._at(height)
         return prover.chunk(number, past)
 
     def _at(self, height: Height | None) -> tuple[Prover, PastState]:
-        """The prover of the state of a height, the final one by default."""
+        """The prover, and the state of a retained height, by default the final one. Raises :class:`HistoryError`."""
         self._require_retained(self._final.height if height is None else height)
         wanted = self._final.height if height is None else height
         engine = self.stand_at_final()
@@ -270,7 +273,7 @@ class LogStateStore:
 
     @property
     def engine(self) -> Engine:
-        """The state in memory, positioned at the view of the last call."""
+        """The engine with the state in memory. It is at the view to which the store last moved it."""
         return self._engine
 
     def stand_at_final(self) -> Engine:
@@ -293,7 +296,7 @@ class LogStateStore:
         return self._engine.get(key)
 
     def derive(self, parent: _StateView, height: Height, batch: Batch) -> _StateView:
-        """The child of a readable view."""
+        """Derive the child of a readable view by applying a batch. The engine is at the child afterwards."""
         self._stand_at(parent)
         changes = dict(batch)
         step = self._engine.apply(height, changes)
@@ -348,7 +351,7 @@ class LogStateStore:
             raise HistoryError(f"height {height} is not retained: {self.first_height} to {self._final.height} are")
 
     def _note_floors(self, branch: list[_StateView]) -> None:
-        """Remember the data that the retained heights need."""
+        """Record, for each block that became final, its height and oldest active position. Pruning uses them."""
         for layer in branch:
             self._floors.append((layer.height, SectionHead.decode(layer.step.section, 0).oldest))
         self._drop_floors()
@@ -403,7 +406,10 @@ class LogStateStore:
 
 
 class _StateView:
-    """One block's overlay. ``parent`` is ``None`` in the final view, which has no own changes."""
+    """The view of one block: the block's changes over its parent view.
+
+    In the final view, ``parent`` is ``None`` and there are no changes.
+    """
 
     __slots__ = ("_before", "_checked_epoch", "_height", "_root", "_stale", "changes", "parent", "step", "store")
 
@@ -465,7 +471,10 @@ class _StateView:
         return found
 
     def before(self) -> dict[bytes, bytes | None]:
-        """The values of this view's keys before it; only while the engine is at this view or above."""
+        """The values that the keys of this view's batch had in the parent view.
+
+        They are available only while the engine is at this view or at a descendant.
+        """
         if self._before is None:
             values = self.store.engine.before(self.step)
             self._before = {key: values.get(key, value) for key, value in self.changes.items()}
@@ -489,7 +498,7 @@ class _StateView:
         self.settle()
 
     def settle(self) -> None:
-        """Drop the changes that are part of the base now."""
+        """Drop this view's parent, changes and undo data, once they are not needed or are part of the final state."""
         self.parent = None
         self.changes = {}
         self.step = EMPTY_STEP
@@ -497,7 +506,7 @@ class _StateView:
 
 
 def _overwrite(found: dict[bytes, bytes], changes: Batch, prefix: bytes) -> None:
-    """Overwrite ``found`` with those changes that have a prefix."""
+    """Apply to ``found`` those changes whose keys begin with a prefix."""
     for key, value in changes.items():
         if not key.startswith(prefix):
             continue

@@ -1,8 +1,8 @@
 """The working set of one block: decoded records over the parent's state, with exact undo.
 
-Records are immutable, so a change is a new record under a key, and to undo it restores the former record. A handler
-that fails is rolled back to the checkpoint taken before it; the remaining changes at the end of the block are its
-batch, from which the child state is derived and the scheduler's indexes are advanced.
+Records are immutable: a change puts a new record under a key, and undoing it puts the former record back. A handler
+that fails is rolled back to the checkpoint taken before it. The changes that remain at the end of the block are its
+batch. The child state is derived from the batch, and the scheduler's indexes are advanced by it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from validator.state.interface import View
 
 Record = Any
 _HASHED: Final = (LONG_STORAGE, LONG_PUBLISHED)
-"""Entries whose keys are hashed; their records contain the key."""
+"""Kinds of storage and published entries whose state keys have a hash instead of the key. Their records contain the
+key."""
 
 
 class Change(NamedTuple):
@@ -52,12 +53,12 @@ class Change(NamedTuple):
 
 
 def batch_of(changes: list[Change]) -> dict[bytes, bytes | None]:
-    """Changes as state keys and values."""
+    """Encode changes as a batch for the state: the new value by key, ``None`` for a removed record."""
     return {key: None if after is None else encode_record(key, after) for key, _, after in changes}
 
 
 class World:
-    """Reads from the parent's view; collects changes."""
+    """The working set of one block: it reads records from the parent's view, and collects the block's changes."""
 
     def __init__(self, parent: View) -> None:
         self._parent = parent
@@ -65,8 +66,8 @@ class World:
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
         self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
-        """Loading prices that this block has paid, by the codes of Python actors; they stay paid if a handler is
-        undone."""
+        """The most recently used Python programs whose loading this block has paid for: the price by the actor's code.
+        They stay paid if the handler is undone."""
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -85,11 +86,14 @@ class World:
         self._current[key] = record
 
     def is_removed(self, key: bytes) -> bool:
-        """Whether this block removed the record under a key, or found none; reads nothing from state."""
+        """Whether this block removed the record under a key, or looked for it and found none.
+
+        It reads nothing from the state.
+        """
         return key in self._current and self._current[key] is None
 
     def changes_under(self, prefix: bytes) -> list[Change]:
-        """The block's changes so far under keys with this prefix, keys ascending."""
+        """The block's changes so far of one kind of records, keys ascending. ``prefix`` is their first byte."""
         return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
 
     def checkpoint(self) -> int:
@@ -107,7 +111,7 @@ class World:
         return self._changes_of({key for key, _ in self._journal})
 
     def changes_since(self, checkpoint: int) -> list[Change]:
-        """The changes since a checkpoint, against the records of that time; keys ascending."""
+        """The changes since a checkpoint, keys ascending. Their ``before`` is the record at the checkpoint."""
         before: dict[bytes, Record | None] = {}
         for key, record in self._journal[checkpoint:]:
             before.setdefault(key, record)
@@ -134,7 +138,7 @@ class World:
         self.put(account_key(address), account._replace(balance=account.balance + amount))
 
     def debit(self, address: bytes, amount: int) -> None:
-        """Take an amount. Raises ``InsufficientBalance`` if there is less."""
+        """Subtract an amount from an account. Raises ``InsufficientBalance`` if the balance is lower."""
         if not amount:
             return  # nor by paying nothing
         account = self.account(address)
@@ -156,7 +160,7 @@ class World:
         self.put(actor_key(address), actor)
 
     def source(self, code: str) -> str:
-        """The source of an actor with a Python program."""
+        """The source of the Python program that an actor's ``code`` names."""
         source: str | None = self.get(code_key(bytes.fromhex(code.removeprefix(PYTHON_CODE))))
         assert source is not None, "a program exists as long as an actor runs it"
         return source

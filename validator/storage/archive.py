@@ -1,9 +1,9 @@
-"""Final blocks on disk: block, receipts, finalization certificate and computed state root, by height.
+"""The archive of final blocks on disk: each block with its receipts, finalization certificate and computed state root.
 
-The archive is append-only; a block is durable before the state that follows from it. Blocks are in files of bounded
-size (:mod:`validator.storage.segments`); the oldest files are removed as a whole (:meth:`BlockArchive.prune`). Offsets
-are kept in memory, with the places of the newest transactions and timer ends (:mod:`validator.storage.places`); opening
-rebuilds them from the files' indices and from the blocks of the newest file.
+The archive is append-only. A block is durable before the state that follows from it. Blocks are in files of bounded
+size (:mod:`validator.storage.segments`); the oldest files are removed as a whole (:meth:`BlockArchive.prune`). The
+offsets of blocks are kept in memory, and so are the places of the newest transactions and timer ends
+(:mod:`validator.storage.places`). Opening rebuilds both from the files' indices and from the blocks of the newest file.
 
 Pruning first writes the height after which the archive begins, durably, and then removes files. Opening completes a
 pruning that a crash interrupted. A missing file above that height is damage.
@@ -26,19 +26,20 @@ from validator.storage.places import Place, Places, keys_of
 from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE, Segment, bases, segment_name
 
 START_FILE: Final = "blocks/start"
-"""The block after which the archive begins if the validator joined by a snapshot: its height and the block."""
+"""The file that a validator has if it joined by a snapshot. It holds the block of the snapshot, after which the archive
+begins (:class:`ArchiveStart`)."""
 PRUNED_FILE: Final = "blocks/pruned"
-"""The height after which the archive begins, once blocks were removed: a frame."""
+"""The file that exists once blocks were pruned. It holds the height after which the archive begins, in one frame."""
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
 """Size at which a file takes no further block."""
 MAX_TRANSACTIONS: Final = 2_097_152
-"""Number of the newest final transactions that can be found by their hashes, in 32 MiB."""
+"""Number of the newest final transactions that can be found by their hashes. Their places take 32 MiB of memory."""
 MAX_ENDED_TIMERS: Final = 65_536
-"""Number of the newest ended timers that can be found by their ids, in 1 MiB."""
+"""Number of the newest ended timers that can be found by their ids. Their places take 1 MiB of memory."""
 
 
 class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
-    """One final block, as stored."""
+    """The archive's record of one final block."""
 
     block: bytes
     receipts: bytes
@@ -55,19 +56,20 @@ class PlacedReceipt(NamedTuple):
 
 
 class PlacedEnd(NamedTuple):
-    """The end of a timer, and its height."""
+    """The end of a timer, and the height of the block in which it ended."""
 
     height: Height
     end: TimerEnd
 
 
 class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
-    """The start of an archive, which replaces the blocks up to a height."""
+    """The block with which the archive of a joined validator starts. It replaces all blocks up to its height."""
 
     height: int
     block: ArchivedBlock
     abstain_through: int
-    """The last view in which the validator may have voted before it joined, with a journal that it lost."""
+    """The last view in which the validator must not vote. It may have voted up to this view before it joined, but has
+    lost the journal of those votes."""
 
 
 class _Pruned(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +79,7 @@ class _Pruned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _ReceiptsHead(msgspec.Struct, frozen=True, array_like=True):
-    """The beginning of encoded receipts, which identifies their block."""
+    """The first field of encoded :class:`BlockReceipts`: the height of their block."""
 
     height: int
 
@@ -86,15 +88,19 @@ _receipts_head: Final = msgspec.msgpack.Decoder(_ReceiptsHead)
 
 
 def begin_archive(disk: Disk, start: ArchiveStart) -> None:
-    """Let the archive of an empty folder begin after a block, durably."""
+    """Write the start of a new archive in an empty folder, durably. The archive then begins after that block."""
     disk.replace(START_FILE, encode(start))
 
 
 class BlockArchive:
-    """The final chain from height 1, from the validator's snapshot, or from where it was pruned."""
+    """The archive of final blocks. It begins at height 1, after the snapshot with which the validator joined, or after
+    the pruned blocks."""
 
     def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Raises :class:`DiskError` if data is damaged or missing, except a newest block that a crash left torn."""
+        """Open the archive, and cut off a newest block that a crash left torn.
+
+        Raises :class:`DiskError` if other data is damaged or missing.
+        """
         self._disk = disk
         self._segment_bytes = segment_bytes
         start = disk.read(START_FILE)
@@ -114,7 +120,7 @@ class BlockArchive:
 
     @property
     def first_height(self) -> int:
-        """Height below the oldest available block."""
+        """Height after which the archive begins: the oldest available block is one above it."""
         return self._first
 
     @property
@@ -170,7 +176,10 @@ class BlockArchive:
         return None if archived is None else decode(archived.receipts, BlockReceipts)
 
     def find_receipt(self, transaction_hash: Hash) -> PlacedReceipt | None:
-        """The receipt of a transaction; ``None`` if it is not here or not among the last :data:`MAX_TRANSACTIONS`."""
+        """Find the receipt of a final transaction.
+
+        ``None`` if it is not in the archive, or not among the last :data:`MAX_TRANSACTIONS`.
+        """
         for place in self._transactions.find(transaction_hash):
             receipts = self.receipts(place.height)
             assert receipts is not None, "places below the first block are forgotten"
@@ -180,7 +189,10 @@ class BlockArchive:
         return None
 
     def find_end(self, timer_id: TimerId) -> PlacedEnd | None:
-        """The end of a timer; ``None`` if it is not here or not among the last :data:`MAX_ENDED_TIMERS`."""
+        """Find the end of a timer.
+
+        ``None`` if it is not in the archive, or not among the last :data:`MAX_ENDED_TIMERS`.
+        """
         for place in self._ended.find(timer_id):
             receipts = self.receipts(place.height)
             assert receipts is not None, "places below the first block are forgotten"
@@ -209,7 +221,7 @@ class BlockArchive:
         return Segment(base, segment_name(base, base == self.joined_height))
 
     def _add(self, segment: Segment, record: bytes, receipts: BlockReceipts) -> None:
-        """Index a record at the end of a segment."""
+        """Index a block's record that was appended to a segment: its offset, transactions and ended timers."""
         transactions = [receipt.transaction_hash for receipt in receipts.transactions]
         ended = [timer_id for timer_id, _ in ended_timers(receipts)]
         segment.add(record, keys_of(transactions), keys_of(ended))
@@ -250,10 +262,10 @@ class BlockArchive:
             self._open_newest(self._segments[-1])
 
     def _open_newest(self, segment: Segment) -> None:
-        """Read the blocks of the segment that is appended to; a torn one at its end is cut off.
+        """Index the blocks of the newest segment, to which blocks are appended. A torn block at its end is cut off.
 
-        The last block is written again: a process that was killed before its sync may have left it, so that it can be
-        read now and yet be lost later, when the state that follows from it is durable.
+        The last block is written and synced again. A killed process may have left it without a sync, so it could be
+        lost in a later crash although the state that follows from it is durable.
         """
         record = b""
         for offset, payload in recover(self._disk, segment.name):

@@ -27,7 +27,7 @@ class Disk(Protocol):
     """One validator's data folder."""
 
     def names(self) -> list[str]:
-        """The files there are, sorted."""
+        """The names of all files, sorted."""
 
     def size(self, name: str) -> int:
         """Size of the file in bytes; 0 if it does not exist."""
@@ -54,7 +54,10 @@ class Disk(Protocol):
         """Delete the file, durably; it need not exist."""
 
     def release(self, name: str) -> None:
-        """Close a file whose writes were synced until it is used again: there are many such files."""
+        """Close the handle of a file whose writes were synced. The next use opens it again.
+
+        It limits the number of open files.
+        """
 
 
 def used_bytes(disk: Disk) -> dict[str, int]:

@@ -22,14 +22,20 @@ MAX_LINKS: Final = 8_192
 
 
 class FinalityProof(NamedTuple):
-    """Headers from a block to a finalized one, and its finalization; no headers if it is the block's own."""
+    """Proof that a block is final: the headers after it, up to a block with a finalization, and that finalization.
+
+    There are no headers if the finalization is of the block itself.
+    """
 
     links: tuple[Header, ...]
     certificate: bytes
 
 
 def find_proof(archive: BlockArchive, height: int) -> FinalityProof | None:
-    """Proof that an archived block is final; ``None`` if no block up to ``MAX_LINKS`` above it has a certificate."""
+    """Find the proof that an archived block is final.
+
+    ``None`` if the block is not in the archive, or no block up to ``MAX_LINKS`` above it has a certificate.
+    """
     links: list[Header] = []
     for above in range(height, min(height + MAX_LINKS, archive.height) + 1):
         archived = archive.get(above)
@@ -43,7 +49,10 @@ def find_proof(archive: BlockArchive, height: int) -> FinalityProof | None:
 
 
 def is_proved(headers: Sequence[Header], certificate: bytes, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether the headers, at least one, are linked, and an encoded certificate finalizes the last one."""
+    """Whether each header's parent is the one before it, and the encoded certificate finalizes the last one.
+
+    At least one header is required.
+    """
     digests = [header_hash(header) for header in headers]
     hang_together = all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
     return hang_together and verify_finalization(certificate, Digest(digests[-1]), validators, namespace)

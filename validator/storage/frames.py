@@ -1,4 +1,4 @@
-"""Records in append-only files: marks, length, checksums, payload; a torn tail is detected and cut.
+"""Frames: the encoding of records in append-only files. A torn record at the end is detected and cut off.
 
 A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ masked payload ‖ mark[1]``: check and checksum
 are the first bytes of the BLAKE3 hashes of the length and of the payload; the mask, by exclusive or, is the extended
@@ -27,7 +27,7 @@ from blake3 import blake3
 from validator.storage.disk import Disk, DiskError
 
 MARK: Final = b"\xa6"
-"""Mark at both ends of a frame. No flip of one bit makes it zero."""
+"""The byte at both ends of a frame. Flipping one of its bits does not make it zero."""
 LENGTH_BYTES: Final = 4
 CHECK_BYTES: Final = 4
 CHECKSUM_BYTES: Final = 8
@@ -37,7 +37,8 @@ FRAME_BYTES: Final = HEADER_BYTES + len(MARK)
 SECTOR_BYTES: Final = 512
 """The smallest unit that a disk writes whole or not at all."""
 MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
-"""Many times the possible size of a block with its receipts (:mod:`validator.transition.receipt_bound`)."""
+"""Maximum size of a payload. It is many times the maximum size of a block with its receipts
+(:mod:`validator.transition.receipt_bound`)."""
 
 
 class Frame(NamedTuple):
@@ -48,7 +49,7 @@ class Frame(NamedTuple):
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its marks, length and checksums. Raises :class:`DiskError` for one that could not be read back."""
+    """Encode a payload as a frame. Raises :class:`DiskError` if it is longer than :data:`MAX_PAYLOAD_BYTES`."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
     length = len(payload).to_bytes(LENGTH_BYTES, "big")
@@ -69,10 +70,10 @@ def split(data: bytes) -> tuple[list[Frame], int]:
 
 
 def recover(disk: Disk, name: str) -> Iterator[Frame]:
-    """The records of a file up to the first torn one. The torn record and everything after it is cut off, durably,
-    after all records before it were read.
+    """Iterate over the records of a file up to the first torn one.
 
-    Raises :class:`DiskError`, with file and offset, for a record that is damaged in another way.
+    At its end, the iterator cuts off the torn record and everything after it, durably. Raises :class:`DiskError`, with
+    file and offset, for a record that is damaged in another way.
     """
     offset, size = 0, disk.size(name)
     while offset < size:
@@ -96,7 +97,7 @@ def read_frame(disk: Disk, name: str, offset: int) -> bytes:
 
 
 def _frame_bytes(disk: Disk, name: str, offset: int) -> bytes:
-    """A file's bytes from an offset to the end of the frame there; only the header if that is damaged."""
+    """Read the bytes of the frame at an offset. Only the header's bytes are read if the header is damaged."""
     head = disk.read(name, offset, HEADER_BYTES)
     length = _length_at(head, 0)
     return head if length is None else disk.read(name, offset, FRAME_BYTES + length)
@@ -125,7 +126,7 @@ def _payload_at(data: bytes, offset: int) -> bytes | None:
 
 
 def _is_torn(data: bytes, offset: int) -> bool:
-    """Whether a crash can have left the bytes at a file's ``offset``, which are not a complete frame."""
+    """Whether a crash can have torn the frame at a file's ``offset``. ``data`` are its bytes, not a complete frame."""
     length = _length_at(data, 0)
     end = HEADER_BYTES if length is None else FRAME_BYTES + length
     if end > len(data):
@@ -138,7 +139,7 @@ def _is_torn(data: bytes, offset: int) -> bool:
 
 
 def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file's sectors between two offsets."""
+    """Split the range between two offsets of a file at the boundaries of the disk's sectors."""
     while begin < end:
         until = min(end, (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
         yield begin, until
@@ -146,7 +147,7 @@ def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _masked(data: bytes, head: bytes) -> bytes:
-    """The payload in its masked form; applied again, the mask is removed."""
+    """Apply the mask to a payload, or remove it from a masked one: an exclusive or with a hash of ``head``."""
     mask = blake3(head).digest(length=len(data))
     return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
 

@@ -33,31 +33,31 @@ class _Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_batch(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
-    """A frame of block bodies and consensus records."""
+    """Encode consensus records and block bodies as one frame, which becomes durable as a whole."""
     return frame(encode(_Batch(tuple(bodies), tuple(records))))
 
 
 def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
-    """A whole journal, which replaces the former one: one frame per body, then one with the records."""
+    """Encode a whole journal file, to replace the former one: one frame per body, then one frame with the records."""
     return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
 
 
 def decode_batch(payload: bytes) -> JournalContent:
-    """The batch in a frame's payload. Raises :class:`~validator.primitives.codec.CodecError` if it is not a batch."""
+    """Decode the batch in a frame's payload. Raises :class:`~validator.primitives.codec.CodecError`."""
     batch = decode(payload, _Batch)
     return JournalContent(batch.records, batch.bodies)
 
 
 def has_journal(disk: Disk) -> bool:
-    """Whether a journal exists: it does from the first start on, even if it is empty."""
+    """Whether the journal file exists. The validator creates it at its first start, even if it is empty."""
     return JOURNAL_FILE in disk.names()
 
 
 def open_journal(disk: Disk) -> JournalContent:
     """Read the journal, cut a torn end off, and make the rest durable.
 
-    Data that another process or a failed sync left can be read now and yet be lost later. It is written again, so that
-    the next start knows of every vote that is repeated.
+    A killed process or a failed sync may have left data that can be read now but is not durable. So the data is written
+    again: the validator may repeat a vote that it read, and the next start must know that vote.
     """
     found = list(recover(disk, JOURNAL_FILE))
     disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))

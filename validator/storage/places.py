@@ -1,7 +1,7 @@
-"""The places of names in the chain, in a compact form: the first bytes of each name, in sorted arrays.
+"""A compact index from hashes to their places in the chain: the first bytes of each hash, in sorted arrays.
 
-A name is a hash that is in the chain once. A result is a *candidate*: another name may begin with the same bytes, so
-the caller compares the name at the place. Only the newest names are kept.
+A *name* is a hash that is in the chain once, such as a transaction's. A found place is a *candidate*: another name may
+begin with the same bytes, so the caller compares the name at the place. Only the newest names are kept.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from validator.primitives.types import Height
 KEY_BYTES: Final = 8
 """Bytes kept of each name. With its place, a name takes sixteen bytes."""
 POSITION_BITS: Final = 24
-"""Bits of a position in a block: more positions than a block's bytes allow."""
+"""Number of bits of a position in a block. They suffice for more items than a block has bytes."""
 MAX_RECENT: Final = 16_384
-"""Number of names that are kept in full until they are sorted in together."""
+"""Number of the newest names that are kept in full. Then all of them are moved to the sorted arrays together."""
 _KEYS: Final = np.dtype(f">u{KEY_BYTES}")
 
 
@@ -32,16 +32,16 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of at least the last ``most`` names, and of at most :data:`MAX_RECENT` more."""
+    """An index from names to places. It holds at least the last ``most`` names, and at most :data:`MAX_RECENT` more."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._recent: dict[bytes, int] = {}
         self._keys: NDArray[np.uint64] = np.empty(0, np.uint64)
-        """Beginnings of names, ascending."""
+        """The first bytes of the sorted names, as ascending integers."""
         self._places: NDArray[np.uint64] = np.empty(0, np.uint64)
         self._loaded: deque[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = deque()
-        """Keys and places that are not sorted in yet."""
+        """Loaded keys and places that are not in the sorted arrays yet."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._keys)
@@ -55,9 +55,9 @@ class Places:
             self._recent.clear()
 
     def load(self, first_height: int, names: Sequence[bytes]) -> None:
-        """Add the names of consecutive blocks that are newer than all before, as :func:`keys_of` for each block.
+        """Add the names of consecutive blocks, which are newer than all blocks before.
 
-        They can be found after :meth:`settle`.
+        ``names`` has the result of :func:`keys_of` for each block. The names can be found after :meth:`settle`.
         """
         self._loaded.append(_placed(first_height, names))
         count = sum(len(keys) for keys, _ in self._loaded)
@@ -65,7 +65,7 @@ class Places:
             count -= len(self._loaded.popleft()[0])
 
     def settle(self) -> None:
-        """Finish loading: sort the loaded names in."""
+        """Finish loading: move the loaded names to the sorted arrays."""
         if self._loaded:
             keys, places = (np.concatenate(arrays) for arrays in zip(*self._loaded, strict=True))
             self._loaded.clear()
@@ -81,7 +81,7 @@ class Places:
         return [Place(Height(place >> POSITION_BITS), place & (1 << POSITION_BITS) - 1) for place in every]
 
     def forget(self, height: int) -> None:
-        """Drop every name up to a height."""
+        """Drop every name whose place is at or below a height."""
         least = (height + 1) << POSITION_BITS
         self._keep(self._places >= np.uint64(least))
         self._recent = {name: place for name, place in self._recent.items() if place >= least}
@@ -111,5 +111,5 @@ def _placed(first_height: int, names: Sequence[bytes]) -> tuple[NDArray[np.uint6
 
 
 def keys_of(names: Iterable[bytes]) -> bytes:
-    """The concatenated beginnings of names, for :meth:`Places.load`."""
+    """The first :data:`KEY_BYTES` bytes of each name, concatenated, for :meth:`Places.load`."""
     return b"".join(name[:KEY_BYTES] for name in names)

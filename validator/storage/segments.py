@@ -1,9 +1,9 @@
-"""Files of the archive, *segments*: the newest is appended to; earlier ones are complete and have an index file.
+"""Segments: the files of the archive. Blocks are appended to the newest one. Earlier ones are complete and indexed.
 
 The first segment has the archive's name; later names also have the height below the first block. A complete segment is
-never written again. Its index is durable before the next segment begins, and has the offsets of its records, the
-beginnings of the names in its blocks, and the segment's checksum. Opening an archive checks every byte of it, but
-decodes only the newest segment.
+never written again. It has an index file, which is durable before the next segment begins. The index has the offsets of
+the segment's records, the first bytes of the hashes of its transactions and ended timers, and the segment's checksum.
+Opening an archive checks every byte of it, but decodes only the newest segment.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from validator.storage.disk import Disk, DiskError
 from validator.storage.frames import frame, read_frame
 
 ARCHIVE_FILE: Final = "blocks/archive"
-"""The first segment, and the prefix of the others' names."""
+"""The file name of the first segment, and the prefix of the names of later segments."""
 INDEX_FILE: Final = "blocks/index"
-"""The index of the first segment, and the prefix of the others' names."""
+"""The file name of the first segment's index, and the prefix of the names of later indices."""
 HEIGHT_DIGITS: Final = 12
 READ_BYTES: Final = 1024 * 1024
 """Bytes of a segment that are in memory at once while it is checked."""
@@ -39,32 +39,32 @@ class SegmentIndex(msgspec.Struct, frozen=True, array_like=True):
     checksum: bytes
     """BLAKE3 of the segment."""
     offsets: tuple[int, ...]
-    """Offsets of its records; the first block's height is one above the segment's base."""
+    """Offsets of the segment's records, in the order of the heights. The first height is one above the base."""
     transactions: tuple[bytes, ...]
-    """For each block, the beginnings of its transactions' hashes (:func:`validator.storage.places.keys_of`)."""
+    """For each block, the first bytes of its transactions' hashes (:func:`validator.storage.places.keys_of`)."""
     ended: tuple[bytes, ...]
-    """For each block, the beginnings of the ids of timers that ended in it."""
+    """For each block, the first bytes of the ids of the timers that ended in it."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """One file of the archive."""
+    """One file of the archive, with the data for its index."""
 
     base: int
-    """Height below its first block."""
+    """Height below the segment's first block."""
     name: str
     size: int = 0
-    """Size of its complete records in bytes."""
+    """Total size of the segment's complete records in bytes."""
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     hasher: blake3 | None = field(default_factory=blake3)
-    """Hash over its bytes so far; ``None`` once it is complete."""
+    """Hash over the segment's bytes so far; ``None`` once the segment is complete."""
     transactions: list[bytes] = field(default_factory=list)
-    """As in its index; empty once the index is written."""
+    """The field ``transactions`` of the index to be written; empty once the index is written."""
     ended: list[bytes] = field(default_factory=list)
 
     @property
     def last(self) -> int:
-        """Height of its last block."""
+        """Height of the segment's last block."""
         return self.base + len(self.offsets)
 
     @property
@@ -76,7 +76,7 @@ class Segment:
         return self.hasher is None
 
     def add(self, record: bytes, transactions: bytes, ended: bytes) -> None:
-        """Note a framed record that was appended to the file."""
+        """Update the segment's data for a framed record that was appended to the file."""
         assert self.hasher is not None, "a complete segment takes no block"
         self.offsets.append(self.size)
         self.hasher.update(record)
@@ -97,7 +97,7 @@ class Segment:
         disk.release(self.index_name)
 
     def open_complete(self, disk: Disk) -> SegmentIndex:
-        """Read the index, and check the segment. Raises :class:`DiskError`."""
+        """Open a complete segment: read its index, and check its checksum. Raises :class:`DiskError`."""
         index = decode(read_frame(disk, self.index_name, 0), SegmentIndex)
         disk.release(self.index_name)
         self.size, self.hasher = index.size, None
@@ -126,14 +126,18 @@ class Segment:
 
 
 def segment_name(base: int, first: bool) -> str:
-    """The name of the segment above a height; ``first``: it is the archive's first one."""
+    """The file name of the segment whose first block is one above ``base``.
+
+    ``first`` says that it is the first segment of the archive.
+    """
     return ARCHIVE_FILE if first else f"{ARCHIVE_FILE}-{base:0{HEIGHT_DIGITS}}"
 
 
 def bases(names: Iterable[str], prefix: str, first: int) -> list[int]:
-    """The heights below the first blocks of the segments (or indices, by ``prefix``) among some files, ascending.
+    """The bases of the segments, or of the indices, among some file names, ascending.
 
-    ``first`` is that height for the segment with the archive's name.
+    A base is the height below the first block of a segment. ``prefix`` selects segments or indices. ``first`` is the
+    base of the first segment, whose name has none.
     """
     pattern = re.compile(re.escape(prefix) + rf"(?:-([0-9]{{{HEIGHT_DIGITS}}}))?")
     found = filter(None, map(pattern.fullmatch, names))

@@ -39,7 +39,7 @@ _AMOUNT: Final = bytes(32)
 _ERROR: Final = "ActorError: " + "\U0010ffff" * MAX_ERROR_TEXT
 _NAME: Final = "n" * MAX_NAME_BYTES
 _LONG_TEXT_HEAD: Final = 4
-"""Bytes of the head of an event's data in addition to that of an empty text."""
+"""Additional bytes of the length prefix of a long text, compared with that of an empty text."""
 
 
 def _size(receipt: object) -> int:
@@ -54,11 +54,11 @@ _INSOLVENCY: Final = Event(
 _UNSETTLED: Final = Event("JobNotConsumed", _ADDRESS, (("job_id", _HASH.hex()),))
 
 EVENT_BYTES: Final = _size(Event(_NAME, _ADDRESS, (("data", ""),))) + _LONG_TEXT_HEAD
-"""Size of an actor's event without its data."""
+"""Maximum size of an actor's event without its data."""
 TRANSACTION_BYTES: Final = _size(
     TransactionReceipt(_HASH, _ADDRESS, False, _ERROR, _COUNT, _COUNT, _AMOUNT, _AMOUNT, Effects(), _ADDRESS)
 )
-"""Size of a transaction's receipt without effects; the constants below are of the same kind."""
+"""Maximum size of a transaction's receipt without effects. The constants below are those of other receipts."""
 FIRE_BYTES: Final = _size(
     FireReceipt(
         _HASH, _ADDRESS, _COUNT, _COUNT, _ADDRESS, False, _ERROR, _COUNT, _COUNT, _AMOUNT, _AMOUNT, _AMOUNT, Effects()
@@ -69,9 +69,9 @@ QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "failed", _COUNT, _AMOU
 DEFERRED_BYTES: Final = _size(
     CallbackReceipt(_HASH, _ADDRESS, _NAME, False, _ERROR, _COUNT, _COUNT, Effects(), _UNSETTLED)
 )
-"""Size of a callback's receipt; a message's is smaller."""
+"""Maximum size of a callback's receipt without effects; a message's is smaller."""
 LIST_HEADS_BYTES: Final = 20
-"""Size of the heads of a run's five lists of effects if they are long, in addition to those of empty ones."""
+"""Additional bytes of the length prefixes of a run's five lists of effects, if they are long instead of empty."""
 HEADS_BYTES: Final = 1_024
 """Size of the data around the lists of receipts."""
 MIN_TRANSACTION_BYTES: Final = 128

@@ -31,7 +31,7 @@ from validator.transition.transition import Outcome, PreparedTransaction, Transi
 MAX_VALUE_BYTES: Final = 1_024
 """Size limit of a value in a trace; a longer one is replaced by its length and hash."""
 MAX_TRACE_BYTES: Final = 8 * 1024 * 1024
-"""Size limit of writes and receipts; later steps keep only their digest."""
+"""Size limit of the writes and receipts in a trace. Steps beyond it keep only their digest."""
 
 
 EXPIRED: Final = "expired"
@@ -83,18 +83,18 @@ SPEC_STEPS: Final = {
 
 
 class LongValue(msgspec.Struct, frozen=True, array_like=True):
-    """Replaces a value that is too long to be kept."""
+    """The size and hash of a value that is too long to be kept in a trace."""
 
     size: int
     digest: bytes
 
 
 Value = bytes | LongValue | None
-"""The value of a key; ``None`` if it has none."""
+"""The value of a state key in a trace; ``None`` if the key has no value."""
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
-    """A state key that a step changed."""
+    """A state key that a step changed, with its values before and after."""
 
     key: bytes
     before: Value
@@ -102,7 +102,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """One step of a block."""
+    """One step of a block's execution."""
 
     kind: StepKind
     number: int
@@ -120,12 +120,12 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def name(self) -> str:
-        """Kind and subject, which must be equal for two steps to be the same."""
+        """The step's kind and subject as text."""
         return f"{self.kind} {self.subject.hex()}"
 
 
 class BlockTrace(msgspec.Struct, frozen=True, array_like=True):
-    """A block's execution."""
+    """A block's execution, step by step."""
 
     height: int
     block: bytes
@@ -167,7 +167,7 @@ class StepRecorder:
         self._keep(kind, subject, writes, tuple(encode(receipt) for receipt in receipts))
 
     def rest(self, kind: StepKind) -> None:
-        """End a step that counts only if it changed something."""
+        """End a step that is recorded only if it changed the state."""
         assert self._world is not None
         if self._world.changes_since(self._mark):
             self.step(kind)
@@ -198,7 +198,7 @@ def _figure(name: str, value: int | bytes) -> str:
 
 
 def writes_of(changes: Sequence[Change]) -> tuple[Write, ...]:
-    """Changes of records as changes of state values."""
+    """These changes of records as a trace's writes of encoded values."""
     return tuple(
         Write(change.key, _value(change.key, change.before), _value(change.key, change.after)) for change in changes
     )
@@ -212,7 +212,7 @@ def _value(key: bytes, record: Any) -> Value:
 
 
 def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transition]:
-    """The same transition, which reports each step to ``recorder``. It can only be applied, and only once."""
+    """A subclass of ``transition`` that reports each step to ``recorder``. It can only apply a block, and only once."""
     phases = {policy: _traced_phase(phase, recorder) for policy, phase in transition.phases.items()}
     return type("Traced", (_TracedTransition, transition), {"recorder": recorder, "phases": phases})
 
@@ -223,7 +223,7 @@ def _traced_phase(phase: type[TimerPhase], recorder: StepRecorder) -> type[Timer
 
 
 class _TracedTransition(Transition):
-    """Wraps any transition and reports its steps."""
+    """Mixin for a transition class: reports its steps to ``recorder``."""
 
     recorder: ClassVar[StepRecorder]
 
@@ -283,7 +283,7 @@ class _TracedTransition(Transition):
 
 
 class _TracedPhase(TimerPhase):
-    """Wraps any timer phase and reports its steps."""
+    """Mixin for a timer phase class: reports its steps to ``recorder``."""
 
     recorder: ClassVar[StepRecorder]
 
@@ -315,7 +315,7 @@ class _TracedPhase(TimerPhase):
 
 
 class _TracedBidding(BiddingRound):
-    """Wraps any bidding round and reports its steps."""
+    """Mixin for a bidding round class: reports its queries to ``recorder``."""
 
     recorder: ClassVar[StepRecorder]
 

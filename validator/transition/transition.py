@@ -62,7 +62,7 @@ from validator.state.working_set import Change, World, batch_of
 
 
 class NotAdmitted(Exception):
-    """A transaction is not allowed in this block (SPEC §2, admission). ``name`` is SPEC §17's."""
+    """A transaction is not allowed in this block (SPEC §2, admission). ``name`` is the error's name in SPEC §17."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -71,7 +71,7 @@ class NotAdmitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """A block without its transactions."""
+    """The inputs of a block's execution other than its transactions and its parent's state."""
 
     height: Height
     proposer: Address
@@ -92,10 +92,10 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a block.
+    """The result of a block's execution.
 
-    Three groups: state and receipts (``view`` to ``receipts_root``), the header's figures (``prices`` to
-    ``user_cells``), and figures for observers and tools.
+    The fields are in three groups: state and receipts (``view`` to ``receipts_root``), the header's figures
+    (``prices`` to ``user_cells``), and figures for observers and tools.
     """
 
     view: View
@@ -113,7 +113,7 @@ class Outcome:
     tips: int
     live_timers: int
     backlog: int
-    """Live timers that were due."""
+    """Number of due timers that are live after the block."""
     carried: dict[bytes, str]
     """Why each remaining timer was carried, by timer id, if the context asks for it."""
     bidding: BiddingRound
@@ -146,7 +146,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class UserLane:
-    """The transactions' use of their lanes, and their proceeds so far."""
+    """What a block's transactions have used of their lanes so far, and the amounts that they burned and tipped."""
 
     cycles: int = 0
     """Cycles of all transactions."""
@@ -159,22 +159,25 @@ class UserLane:
 
 @dataclass(slots=True)
 class DeferredLane:
-    """The cycles that callbacks and messages used so far, without those that they reserved for others."""
+    """The lane of callbacks and messages in one block.
+
+    ``used``: the cycles that they used so far, without those that they reserved for others.
+    """
 
     limit: int
     used: int = 0
     is_full: bool = False
-    """Whether one did not fit: none after it runs in this block."""
+    """Whether a callback or message did not fit. None after it runs in this block."""
 
     def admits(self, reserved: int) -> bool:
-        """Whether the next one, with this many reserved cycles, runs."""
+        """Whether the next callback or message, with this many reserved cycles, runs in this block."""
         self.is_full = self.is_full or self.used + reserved > self.limit
         return not self.is_full
 
 
 @dataclass(slots=True)
 class Transition:
-    """One block being processed."""
+    """The execution of one block on its parent's state: :meth:`apply` or :meth:`select` performs it, once."""
 
     phases: ClassVar[Phases] = PHASES
     """The timer phase of each policy."""
@@ -217,7 +220,7 @@ class Transition:
         A candidate that does not fit uses no room: neither its bytes nor its cycles count. Later candidates of its
         sender are skipped.
 
-        Also returns the senders of which no candidate could be taken even with room.
+        Also returns the senders of which no candidate was taken, for another reason than lack of room.
         """
         self.start()
         taken: list[PreparedTransaction] = []
@@ -269,7 +272,7 @@ class Transition:
         return self.phases[self.context.genesis.policy_at(self.context.height)]
 
     def _drop_old_fires(self) -> list[Fires]:
-        """The window is ``[H - window, H - 1]``: older fires are dropped permanently."""
+        """Remove from state, and return, the fires older than the fairness window ``[H - window, H - 1]``."""
         dropped: list[Fires] = []
         for height in self.index.fire_heights_below(self.context.height - self.terms.parameters.fairness_window_blocks):
             fires: Fires | None = self.world.get(fires_key(height))
@@ -428,7 +431,7 @@ class Transition:
     # --- step 4 -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> Outcome:
-        """Everything after the last transaction."""
+        """Perform all steps after the last transaction. Returns the block's outcome."""
         self.world.credit(self.context.proposer, self.user_lane.tips)
         phase = self.timer_phase()
         phase.run()
@@ -503,7 +506,7 @@ class Transition:
         return meter.cycles_used - result.cycles_reserved
 
     def run_deferred(self, context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
-        """Run a prepaid handler; charges the base of its cycles first."""
+        """Run the handler of a callback or message, which is prepaid. The base cycles are charged first."""
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(self.terms.parameters.message_base_cycles)
@@ -577,7 +580,7 @@ class Transition:
                 self.world.put(supply_key(height), phase.supplied_max_fee)
 
     def keep_calendar(self) -> list[Timer]:
-        """Record the overflow tree's root. Returns the due timers that ended."""
+        """Record the overflow tree's root after this block. Returns the due timers that ended in it."""
         changes: list[tuple[Timer | None, Timer | None]] = [
             (change.before, change.after) for change in self.world.changes_under(TIMER)
         ]

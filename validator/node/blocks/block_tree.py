@@ -48,7 +48,7 @@ class HeldBlock:
 
 
 class BlockTree:
-    """The blocks above the last final one."""
+    """The tree of the held blocks above the last final one."""
 
     def __init__(self, final: Hash, height: int, view: int, limits: BlockLimits = DEFAULT_BLOCK_LIMITS) -> None:
         self.final = final
@@ -66,10 +66,11 @@ class BlockTree:
         return self._held.get(digest)
 
     def add(self, block: Block, body: bytes, *, is_asked_for: bool = False) -> HeldBlock | None:
-        """Hold a block; ``None`` if it can never become final on this chain, or if there is no room for it.
+        """Hold a block and return it; ``None`` if it can never become final on this chain, or if there is no room.
 
-        If the tree is full, blocks whose line to the final one is incomplete are dropped, the highest first: a flood of
-        unconnected blocks gains nothing.
+        ``is_asked_for``: the block was requested, so it is held even if the tree is full. For another block, a full
+        tree drops blocks whose line to the final one is incomplete, the highest first: a flood of unconnected blocks
+        gains nothing.
         """
         digest = header_hash(block.header)
         held = self._held.get(digest)
@@ -95,14 +96,14 @@ class BlockTree:
         return held is None or block.header.height == held.height + 1
 
     def is_executed(self, digest: Hash) -> bool:
-        """Whether a child of this block can be executed."""
+        """Whether a block is the final one or was executed as valid, so that its children can be executed."""
         if digest == self.final:
             return True
         held = self._held.get(digest)
         return held is not None and held.state is BlockState.VALID
 
     def first_missing(self, digest: Hash) -> Hash | None:
-        """The first ancestor of a block, back to the final one, that is not held; ``None`` if the line is complete.
+        """The first block, from ``digest`` back to the final one, that is not held; ``None`` if the line is complete.
 
         A line that passes the final height without meeting the final block cannot be completed: its last digest is
         returned, and such a block is never held.
@@ -124,7 +125,7 @@ class BlockTree:
         return blocks
 
     def bodies(self, digest: Hash) -> tuple[bytes, ...]:
-        """The bodies of :meth:`line`."""
+        """The bodies of the blocks from the final one (exclusive) to ``digest``, ascending. All must be held."""
         return tuple(held.body for held in self.line(digest))
 
     def children(self, digest: Hash) -> Iterator[HeldBlock]:
@@ -156,7 +157,10 @@ class BlockTree:
             self._forget(block)
 
     def reorg_depth(self, digest: Hash) -> int:
-        """Executed blocks on one branch that are discarded when a child of the final block becomes final."""
+        """Length of the longest branch of executed blocks that is discarded when ``digest`` becomes final.
+
+        ``digest`` is a child of the final block.
+        """
         deepest = 0
         waiting = [(child, 1) for child in self.children(self.final) if child.digest != digest]
         while waiting:
@@ -177,7 +181,7 @@ class BlockTree:
         return sorted(self._held.values(), key=lambda block: block.height)
 
     def _make_room(self, block: Block, size: int) -> bool:
-        """Whether a block fits, after unconnected blocks were dropped."""
+        """Drop unconnected blocks while a block of ``size`` bytes does not fit. Returns whether it may be held."""
         if self._fits(size):
             return True
         whole = self._whole_lines()

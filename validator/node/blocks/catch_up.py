@@ -27,7 +27,7 @@ from validator.primitives.types import Hash, ValidatorError
 from validator.storage.finality_proof import MAX_LINKS, is_proved
 
 TIMES_PRUNED: Final = 3
-"""Reports of pruned blocks from one peer after which they count."""
+"""Number of reports that a peer must send of pruned blocks until it is believed."""
 SYNC_TIMER: Final = TimerName("sync")
 
 
@@ -37,7 +37,7 @@ class BlocksGone(ValidatorError):
 
 @dataclass(slots=True)
 class CatchUp:
-    """The block requests of one node, one at a time."""
+    """Requests the blocks that a node misses from its peers, one request at a time."""
 
     index: int
     """The node's own validator index."""
@@ -49,17 +49,17 @@ class CatchUp:
     retry_ms: int
     """Time to wait for an answer before the next peer is asked."""
     max_proven_ahead: int
-    """As in :class:`~validator.node.limits.BlockLimits`."""
+    """The limit of this name in :class:`~validator.node.limits.BlockLimits`."""
     _peers: Iterator[int] = field(init=False)
     _is_asking: bool = False
     _wanted: Hash | None = None
-    """Digest of a block that is needed."""
+    """Digest of a missing block that the node needs."""
     _asked: Hash | None = None
     """The block that was requested last; another one may be needed by now."""
     _bad_givers: set[int] = field(default_factory=set)
     """Peers that sent an invalid range of final blocks; their ranges are ignored until the next tick."""
     _pruned: Counter[int] = field(default_factory=Counter)
-    """Reports from each peer that the requested blocks were pruned, since the last final blocks arrived."""
+    """Number of reports from each peer that the requested blocks were pruned, since the last final blocks arrived."""
 
     def __post_init__(self) -> None:
         count = len(self.validators)
@@ -69,7 +69,7 @@ class CatchUp:
         self._bad_givers.clear()
 
     def want(self, digest: Hash) -> None:
-        """Note that the engine waits for a missing block."""
+        """Note that the engine waits for a missing block, and request it."""
         self._wanted = digest
         self.ask(is_block_awaited=True)
 
@@ -85,7 +85,7 @@ class CatchUp:
         self.effects.append(SetTimer(SYNC_TIMER, self.retry_ms))
 
     def ask_next(self, *, is_block_awaited: bool) -> None:
-        """No answer came in time: ask the next peer."""
+        """Request the missing blocks from the next peer, since no answer came in time."""
         self._is_asking = False
         self.ask(is_block_awaited=is_block_awaited)
 

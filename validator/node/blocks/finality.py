@@ -21,7 +21,7 @@ from validator.storage.journal import encode_journal
 
 @dataclass(slots=True)
 class Finality:
-    """The final part of one node's chain."""
+    """Makes the blocks of a node's chain final: tracks which are proved, and commits them in order."""
 
     engine: VotingEngine
     tree: BlockTree
@@ -29,21 +29,22 @@ class Finality:
     height: Height
     """Height of the newest block that is final and committed."""
     view: int
-    """View of that block."""
+    """View of the newest block that is final and committed."""
     journal_blocks: int
-    """As in :class:`~validator.node.limits.BlockLimits`."""
+    """The limit of this name in :class:`~validator.node.limits.BlockLimits`."""
     target: Certificate | None = None
     """The newest finalization whose block cannot be reached from our final one yet."""
     proven: Hash | None = None
     """The newest block that is proved final and can be reached."""
     _certificates: dict[Hash, bytes] = field(default_factory=dict)
-    """Encoded finalizations of blocks that are not final here yet."""
+    """Encoded finalizations of blocks that are not final here yet, by digest."""
     _uncommitted: dict[Hash, bytes] = field(default_factory=dict)
-    """Bodies of blocks that are final but not in the archive yet."""
+    """Bodies of blocks that are final but not in the archive yet, by digest."""
     _reorgs: dict[Hash, int] = field(default_factory=dict)
-    """Depths of the branches that these blocks displaced."""
+    """Number of executed blocks of another branch that each final, uncommitted block displaced, by digest."""
     _journal_height: int | None = None
-    """Height at the last replacement of the journal. Earlier runs may have left any number of blocks in it."""
+    """Height at the last replacement of the journal; ``None`` before the first one in this run. The first committed
+    block causes one, since earlier runs may have left any number of blocks in the journal."""
 
     @property
     def proven_height(self) -> int:
@@ -91,7 +92,7 @@ class Finality:
         self.tree.finalize(held.digest)
 
     def committed(self, final: Finalized) -> None:
-        """The executor committed a block: report it to observers, and shorten the journal from time to time."""
+        """Report a block that the executor committed to observers, and replace the journal from time to time."""
         header = final.header
         self.height, self.view = Height(header.height), header.view
         del self._uncommitted[final.digest]
@@ -118,6 +119,6 @@ class Finality:
             self._replace_journal()
 
     def _replace_journal(self) -> None:
-        """Replace the journal by the votes and bodies above the archived blocks, which need none."""
+        """Replace the journal by the records and bodies that are still needed: those above the archived blocks."""
         bodies = [*self._uncommitted.values(), *(held.body for held in self.tree.held() if held.body)]
         self.effects.append(ReplaceJournal(encode_journal(self.engine.journal_snapshot(), bodies)))

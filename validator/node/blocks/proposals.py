@@ -23,13 +23,13 @@ from validator.node.pool.mempool import Mempool
 from validator.primitives.types import Hash
 
 MAX_CANDIDATES: Final = MOST_TRANSACTIONS
-"""Mempool transactions offered to a block builder: all of them, since a block may lack room for any number of them."""
+"""Number of mempool transactions offered to a block builder: all, since a block may lack room for any of them."""
 PROPOSE_TIMER: Final = TimerName("propose")
 
 
 @dataclass(slots=True)
 class Proposals:
-    """The proposal that the engine requested, until it is built."""
+    """Builds the proposals that the engine requests. It keeps the last request until the block is built."""
 
     index: int
     """The node's own validator index."""
@@ -39,9 +39,9 @@ class Proposals:
     mempool: Mempool
     effects: Outbox
     consensus: Callable[[engine_border.Event], None]
-    """Passes the block to the engine."""
+    """Passes an event to the engine."""
     max_held_blocks: int
-    """As in :class:`~validator.node.limits.BlockLimits`."""
+    """The limit of this name in :class:`~validator.node.limits.BlockLimits`."""
     _due: engine_border.Propose | None = None
     _may_build: bool = False
 

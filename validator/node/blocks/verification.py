@@ -19,7 +19,7 @@ from validator.primitives.types import Hash
 
 @dataclass(slots=True)
 class Verification:
-    """The engine's open verification requests."""
+    """Answers the engine's requests to verify blocks, and keeps those that are not answered yet."""
 
     tree: BlockTree
     effects: Outbox
@@ -50,7 +50,7 @@ class Verification:
         return False
 
     def executed(self, held: HeldBlock, is_valid: bool) -> None:
-        """A block was executed: answer for it, and for its descendants if it is invalid."""
+        """Answer the requests for a block that was executed, and those for its descendants if it is invalid."""
         if is_valid:
             held.state = BlockState.VALID
             self._answer_all(held)
@@ -61,11 +61,11 @@ class Verification:
         self._reject(held)
 
     def forget_unheld(self) -> None:
-        """Blocks became final: drop the requests for blocks that no longer can."""
+        """Drop the requests for blocks that are no longer in the tree, after other blocks became final."""
         self._requests = {digest: requests for digest, requests in self._requests.items() if digest in self.tree}
 
     def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
-        """Whether the header matches its proposal. If the mismatch convicts the signer, report that."""
+        """Whether a block's header matches its proposal. A mismatch that convicts the vote's signer is reported."""
         header, parent = block.header, Hash(request.parent.digest)
         if header.view != request.view or header.proposer != request.proposer:
             self._prove_invalid(request.vote, (request.body,))
@@ -79,13 +79,13 @@ class Verification:
         return False
 
     def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
-        """Report the signers of votes for the last of these bodies, unless the evidence is too long."""
+        """Report the signer of a vote for an invalid block, the last of ``bodies``, unless the evidence is too long."""
         proof = encode_misconduct(InvalidBlock(vote, bodies))
         if proof is not None:
             self.effects.blame(INVALID_BLOCK, vote.signer, proof)
 
     def _reject(self, held: HeldBlock) -> None:
-        """Handle an invalid block; its descendants are invalid as well."""
+        """Mark a block and its descendants as invalid, and answer the requests for them."""
         self.tree.reject(held)
         self._answer_all(held)
         for child in list(self.tree.children(held.digest)):

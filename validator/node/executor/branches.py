@@ -56,11 +56,11 @@ class Branches:
         self._index_at = self.final
 
     def __contains__(self, digest: Hash) -> bool:
-        """Whether a child of this block can be executed."""
+        """Whether a block is the last final one or an executed one above it, so that a child can be executed."""
         return digest == self.final or digest in self._executed
 
     def executed(self, digest: Hash) -> ExecutedBlock | None:
-        """The executed block above the final one with this digest."""
+        """The executed block with this digest above the last final one; ``None`` if there is none."""
         return self._executed.get(digest)
 
     def header_of(self, digest: Hash) -> Header:

@@ -43,7 +43,7 @@ from validator.transition.transition import BlockContext, NotAdmitted, Outcome, 
 GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
-"""Transaction bytes that a proposer puts into a block; a valid block may hold more, up to the maximum."""
+"""Most transaction bytes that a proposer puts into a block. A valid block may hold more, up to the maximum."""
 
 
 class RecoveryError(ValidatorError):
@@ -55,11 +55,11 @@ class StorageConfig:
     """How much of the past a validator keeps. Validators may differ in it."""
 
     segment_bytes: int = SEGMENT_BYTES
-    """Size at which a file of the state's log takes no further commit, and one of the archive no further block."""
+    """Size in bytes at which a file of the state's log or of the archive is full, so that a new file is begun."""
     retained_heights: int = RETAINED_HEIGHTS
-    """Heights below the final one that can be proved, offered as a snapshot, and rewound to."""
+    """Number of heights below the final one whose states can be proved, offered as a snapshot, and rewound to."""
     keep_blocks: int | None = None
-    """Final blocks that are kept at least, no fewer than the retained heights; ``None`` keeps all."""
+    """Minimum number of final blocks that are kept, no fewer than the retained heights. ``None`` keeps all."""
     snapshot_interval: int = 8
     """Snapshots are offered at multiples of this height, so that many peers offer the same one."""
 
@@ -99,10 +99,10 @@ class Executor:
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""
         self.replayed_blocks = self._replay()
-        """Archived blocks that were executed again because the state lagged behind."""
+        """Number of archived blocks that were executed again at the start, because the state lagged behind."""
         self.prunable_height = 0
-        """Height up to which no other party needs the blocks, as reported by the driver; it reports again after a
-        start."""
+        """Height up to which no other party needs the blocks, as the driver last reported by :meth:`allow_pruning`. The
+        driver reports again after each start."""
         self.pages = StatePages(self)
 
     # --- for others to read -----------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Executor:
         return None
 
     def _apply(self, digest: Hash, transition: Transition, prepared: Sequence[PreparedTransaction]) -> Outcome:
-        """The outcome of the block with this digest, for which the index is begun. Raises :class:`NotAdmitted`."""
+        """Apply a block's transition. ``digest`` is the block's hash. Raises :class:`NotAdmitted`."""
         return transition.apply(prepared)
 
     def _finalize(self, job: jobs.Finalize) -> jobs.Finalized | jobs.FinalizedInvalid:
@@ -274,7 +274,7 @@ class Executor:
         )
 
     def _diverged(self, digest: Hash, invalid: RejectedBlock) -> jobs.FinalizedInvalid:
-        """A block that is invalid here is final: report the result, and execute it once more for its trace."""
+        """The result for a block that is final but invalid here. Executes the block once more for its trace."""
         trace = self.trace(invalid.block)
         if trace.figure("state_root") != invalid.computed_root.hex():
             trace = msgspec.structs.replace(trace, repeats=False, first_writes=writes_of(invalid.changes))
@@ -323,7 +323,10 @@ class Executor:
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
     ) -> Transition:
-        """A block's transition, begun; of the given class instead of the validator's own one, if any."""
+        """A transition for a child of ``parent``, to which the index is moved.
+
+        Its class is ``transition``, or the validator's transition class if that is ``None``.
+        """
         self._branches.move_index(parent)
         make = self._transition if transition is None else transition
         executed = self._branches.executed(parent)
@@ -397,7 +400,7 @@ class Executor:
             )
 
     def _replay(self) -> int:
-        """Execute the archived blocks that the state lacks."""
+        """Execute and commit the archived blocks that the state lacks. Returns how many."""
         replayed = 0
         for height in range(self.final_header.height + 1, self._archive.height + 1):
             block = self._archive.block(height)

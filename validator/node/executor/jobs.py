@@ -63,7 +63,7 @@ class Finalize:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """A block is final here; with figures for observers."""
+    """Result of :class:`Finalize`: the block is final and committed. It has figures for observers."""
 
     digest: Hash
     header: Header
@@ -79,7 +79,7 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedInvalid:
-    """A final block did not execute to its header here: this validator has diverged."""
+    """Result of :class:`Finalize`: the block did not execute to its header, so this validator has diverged."""
 
     digest: Hash
     header: Header
@@ -104,10 +104,10 @@ class BlocksRead:
     peer: int
     bodies: tuple[bytes, ...]
     links: tuple[Header, ...]
-    """Headers from the last of them to the block of the certificate; empty if it is that block."""
+    """Headers of the blocks after the last body, up to the block of the certificate; empty if that is the last body."""
     certificate: bytes
     begins_at: int = 0
-    """Height of the first block here if the requested ones were pruned; else 0."""
+    """Height of the first block that this validator has, if the requested ones were pruned; else 0."""
 
 
 @dataclass(frozen=True, slots=True)

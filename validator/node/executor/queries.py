@@ -48,7 +48,7 @@ MAX_EVENTS: Final = 1_000
 MAX_EVENTS_BYTES: Final = 1024 * 1024
 """Size limit of the text of events in one answer; the first event is always included."""
 MAX_EVENT_BLOCKS: Final = 64
-"""Blocks that are searched for one answer."""
+"""Maximum number of blocks that are searched for one answer."""
 AMOUNT_FIELDS: Final = frozenset(
     {
         "balance",
@@ -83,7 +83,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """From ``height`` or ``height.index``. Raises :class:`ValueError`."""
+        """Parse ``height`` or ``height.index``. Raises :class:`ValueError`."""
         height, _, number = text.partition(".")
         return cls(int(height), int(number or 0))
 

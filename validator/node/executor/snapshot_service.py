@@ -26,7 +26,7 @@ MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
 def read_snapshot(
     store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest, interval: int
 ) -> SnapshotOffer | ChunkResponse | None:
-    """The answer to a joining validator, or ``None`` if there is none.
+    """The answer to a joining validator's request for an offer or a chunk; ``None`` if there is none.
 
     ``interval``: snapshots are offered at multiples of this height.
     """
@@ -47,7 +47,10 @@ def read_snapshot(
 
 
 def _offered(store: LogStateStore, interval: int) -> range:
-    """Heights that may be offered, newest first; none of the older half of the retained ones, which go soon."""
+    """Heights whose snapshots may be offered, newest first.
+
+    The older half of the retained heights is left out, since these are dropped soon.
+    """
     newest = store.final.height - store.final.height % interval
     oldest = (store.first_height + store.final.height) // 2
     return range(newest, max(oldest - 1, 0), -interval)
@@ -56,7 +59,7 @@ def _offered(store: LogStateStore, interval: int) -> range:
 def _chunk(store: LogStateStore, request: ChunkRequest, interval: int) -> ChunkResponse | None:
     """The piece of a chunk that begins where the request says.
 
-    Only for heights that may have been offered, since each height costs a lookup.
+    ``None`` for heights that cannot have been offered, since each height costs a lookup, and for invalid requests.
     """
     if not request.height or request.height % interval:
         return None

@@ -17,7 +17,7 @@ from validator.chain.messages import ViewReport
 
 @dataclass(slots=True)
 class PastViews:
-    """The reports of peers for one join."""
+    """The views that peers reported during one join, and the views that follow in which the validator must abstain."""
 
     validators: ValidatorSet
     namespace: bytes
@@ -28,12 +28,15 @@ class PastViews:
 
     @property
     def abstain_through(self) -> int:
-        """The last view that this validator can have entered before; known once enough peers reported."""
+        """The last view that this validator can have entered before it lost its journal. Valid if :attr:`are_known`."""
         return max(self.reported.values(), default=0) + 1
 
     @property
     def are_known(self) -> bool:
-        """Whether enough members reported from each committee that can have let it vote above all reported views."""
+        """Whether enough peers reported for :attr:`abstain_through` to be valid.
+
+        These are more than ``2 f`` members of the highest reported view's committee, and of the next view's.
+        """
         highest = max(self.reported.values(), default=0)
         active = {self.validators.committee(View(view)) for view in (max(highest, FIRST_VIEW), highest + 1)}
         return all(

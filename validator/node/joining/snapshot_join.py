@@ -42,11 +42,11 @@ STATE_FOLDER: Final = "state"
 JOIN_TIMER: Final = TimerName("join")
 JOIN_NONCE_BYTES: Final = 16
 MAX_CHUNKS_AT_ONCE: Final = 8
-"""Chunks in transit from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
+"""Maximum number of chunks in transit, from different peers. Each may take ``MAX_CHUNK_BYTES`` until it is checked."""
 ROUNDS_WITHOUT_PROGRESS: Final = 5
-"""Consecutive timeouts without a new chunk after which another offer is requested."""
+"""Number of consecutive timeouts without a new chunk after which another offer is requested."""
 MAX_RETRY_FACTOR: Final = 16
-"""The most by which the timeout grows, on a network slower than the configuration assumed."""
+"""Largest factor by which the timeout grows, on a network slower than the configuration assumed."""
 
 
 def _are_receipts_of(header: Header, encoded: bytes) -> bool:
@@ -70,7 +70,7 @@ class _Snapshot(NamedTuple):
 
 
 class _Retry(NamedTuple):
-    """The time after which requests without an answer are repeated."""
+    """The time after which requests without an answer are repeated, and its upper bound."""
 
     delay_ms: int
     longest_ms: int
@@ -85,7 +85,8 @@ class _Peers:
     def __init__(self, index: int, count: int) -> None:
         self.all = [peer for peer in range(count) if peer != index]
         self.refused: set[int] = set()
-        """Peers that sent something wrong, or an offer that no peer serves any more; skipped until all are."""
+        """Peers that sent something wrong, or an offer that no peer serves any more. They are skipped until all peers
+        are in this set."""
         self._newest = index
         """The peer that was asked last."""
 
@@ -101,7 +102,7 @@ class _Peers:
 
 
 class SnapshotJoin:
-    """One validator's join. ``is_done``: its data folder is ready to be opened."""
+    """The join of one validator. ``is_done``: whether its data folder is ready to be opened."""
 
     intake_class: ClassVar[type[SnapshotIntake]] = SnapshotIntake
     views_class: ClassVar[type[PastViews]] = PastViews
@@ -154,7 +155,7 @@ class SnapshotJoin:
         return self._effects.drain()
 
     def _on_round(self) -> None:
-        """Repeat the requests that have no answer."""
+        """Repeat the requests that have no answer, when a join begins or its timer fires."""
         for peer in self._peers.all:
             if peer not in self._views.reported:
                 self._effects.send(peer, ViewRequest(self._views.nonce))
@@ -174,7 +175,7 @@ class SnapshotJoin:
         self._effects.append(SetTimer(JOIN_TIMER, self._retry.delay_ms))
 
     def _give_offer_up(self) -> None:
-        """No peer has these chunks any more. Skip the peer that offered them: it may offer them forever."""
+        """Drop the accepted offer, whose chunks no peer has any more. Skip the peer that made it: it may repeat it."""
         if self._offered_by is not None:
             self._peers.refused.add(self._offered_by)
         self._snapshot = self._offered_by = None
@@ -260,7 +261,7 @@ class SnapshotJoin:
                 self._snapshot = None
 
     def _install(self, snapshot: _Snapshot) -> None:
-        """Make the data folder that of a validator at the snapshot's height; the state is written last."""
+        """Write the data folder of a validator at the snapshot's height. The state is written last."""
         offer, intake = snapshot
         own_certificate = b"" if offer.links else offer.certificate
         block = ArchivedBlock(offer.body, offer.receipts, own_certificate, intake.root)

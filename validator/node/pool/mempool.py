@@ -73,7 +73,7 @@ from validator.transition.transition import PreparedTransaction
 
 FEE_FLOOR_DIVISOR: Final = 2
 NOT_RUNNABLE: Final = -1
-"""Instead of a tip: the next block could not hold the transaction."""
+"""Value in place of a tip, for a transaction that the next block could not hold."""
 
 
 class Refusal(StrEnum):
@@ -102,7 +102,7 @@ class Refusal(StrEnum):
 
 
 class Departure(StrEnum):
-    """Why an accepted transaction left without becoming final."""
+    """Why an accepted transaction left the mempool without becoming final."""
 
     STALE_NONCE = "stale_nonce"
     """Another transaction with its nonce is final."""
@@ -122,7 +122,7 @@ class Refused(Exception):
 
 
 class Departed(NamedTuple):
-    """A transaction that left without becoming final."""
+    """A transaction that left the mempool without becoming final."""
 
     hash: Hash
     reason: Departure
@@ -134,7 +134,7 @@ class PoolSizes(NamedTuple):
     transactions: int
     transaction_bytes: int
     idle_senders: int
-    """Senders without waiting transactions whose accounts are remembered."""
+    """Number of senders without waiting transactions whose accounts are remembered."""
 
 
 class Place(NamedTuple):
@@ -143,11 +143,11 @@ class Place(NamedTuple):
     is_runnable: bool
     is_near: bool
     tip: int
-    """Tip per cycle: the lowest of this and the sender's earlier transactions. :data:`NOT_RUNNABLE` if it cannot
+    """Tip per cycle: the lowest of this transaction's and its sender's earlier ones'. :data:`NOT_RUNNABLE` if it cannot
     run."""
     minus_ahead: int
-    """Minus the number of nonces from the account's to its own; 0 if it cannot run. So senders that pay the same share
-    the room."""
+    """Minus the number of nonces from the account's nonce to the transaction's; 0 if it cannot run. So senders that pay
+    the same share the room."""
 
 
 NOWHERE: Final = Place(False, False, NOT_RUNNABLE, 0)
@@ -160,11 +160,11 @@ class _Waiting:
 
     prepared: PreparedTransaction
     number: int
-    """Number of arrival."""
+    """Position in the order of arrival."""
     height: int
     """Newest final height at arrival."""
     cost: int
-    """The most that it can take from its sender's balance."""
+    """The most that the transaction can take from its sender's balance."""
 
     @property
     def transaction(self) -> Transaction:
@@ -186,7 +186,7 @@ class _Sender:
     cost: int = 0
     size: int = 0
     refused_through: int = -1
-    """The final height through which it comes after others, because a builder refused it."""
+    """The final height through which the sender comes after others, because a block builder refused it."""
 
     @property
     def last(self) -> _Waiting:
@@ -198,12 +198,12 @@ class _Worst(NamedTuple):
 
     place: Place
     minus_number: int
-    """Minus the number of arrival: of equals the youngest goes first."""
+    """Minus the position in the order of arrival: of equal places, the youngest transaction is evicted first."""
     hash: Hash
 
 
 class Mempool:
-    """The pool of one validator."""
+    """One validator's pool of transactions that wait for a block."""
 
     def __init__(self, genesis: Genesis, limits: PoolLimits = DEFAULT_POOL_LIMITS) -> None:
         self._genesis = genesis
@@ -333,7 +333,7 @@ class Mempool:
     # --- eviction -----------------------------------------------------------------------------------------------------
 
     def _tip(self, transaction: Transaction) -> int:
-        """A transaction's tip per cycle at the newest basefees; :data:`NOT_RUNNABLE` if a fee is below one."""
+        """A transaction's tip per cycle at the newest basefees; :data:`NOT_RUNNABLE` if a fee limit is below them."""
         over = transaction.max_fee_per_cycle - self._basefee_cycle
         if over < 0 or transaction.max_fee_per_cell < self._basefee_cell:
             return NOT_RUNNABLE
@@ -353,7 +353,11 @@ class Mempool:
         return Place(True, ahead < self._limits.near_nonces, tip, -ahead)
 
     def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
-        """The worst that free this many places and bytes; ``None`` if not all of them are below ``place``."""
+        """The worst transactions whose eviction frees this many transactions' places and this many bytes.
+
+        ``None`` if not all of them are below ``place``, or if more than ``max_evictions`` of them could run. ``former``
+        is not among them, since the newcomer replaces it.
+        """
         heap = self._worst_first()
         found: list[_Waiting] = []
         runnable = 0
@@ -381,7 +385,7 @@ class Mempool:
         return found if count <= 0 and size <= 0 else None
 
     def _worst_first(self) -> list[_Worst]:
-        """The heap; rebuilt if there is none, or if most of it is outdated."""
+        """The heap of senders' last transactions. It is rebuilt if there is none, or if most of it is outdated."""
         if self._worst is None or len(self._worst) > 2 * (len(self._senders) + self._limits.max_nonces):
             self._worst = []
             for sender in self._senders.values():
@@ -413,7 +417,7 @@ class Mempool:
         self._worst = None
 
     def settle(self, header: Header, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Departed]:
-        """A block is final: forget its transactions; drop and return those that can no longer run or are too old.
+        """Forget the transactions of a final block. Drop and return those that can no longer run or are too old.
 
         ``accounts`` are those that the block changed, after it.
         """
@@ -445,14 +449,17 @@ class Mempool:
     # --- offer --------------------------------------------------------------------------------------------------------
 
     def refuse(self, senders: Iterable[Address]) -> None:
-        """A builder could not run any transaction of these senders: they come after all others for a while."""
+        """Put these senders after all others for a while, since a block builder could not run their transactions."""
         for address in senders:
             sender = self._senders.get(address)
             if sender is not None and sender.queue:
                 sender.refused_through = self._height + self._limits.max_blocks_refused
 
     def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:
-        """Up to ``most`` transactions to try, those of each sender in the order of nonces."""
+        """Up to ``most`` transactions for a block, in the order in which a builder should try them.
+
+        The module docstring (*Offer*) has the order. Each sender's transactions are in the order of nonces.
+        """
         queues = {address: sorted(sender.queue) for address, sender in self._senders.items() if sender.queue}
         heads = [self._turn(address, queue[0]) for address, queue in queues.items()]
         heapq.heapify(heads)
@@ -471,7 +478,7 @@ class Mempool:
     def _turn(
         self, address: Address, nonce: int, expected: int | None = None, comes_last: bool = False
     ) -> tuple[bool, int, int, Address]:
-        """The rank of a sender's transaction, least first; ``expected`` is the sender's next nonce."""
+        """The sort key of a sender's transaction among candidates. ``expected`` is the sender's next nonce."""
         sender = self._senders[address]
         waiting = sender.queue[nonce]
         tip = self._tip(waiting.transaction)

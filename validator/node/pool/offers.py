@@ -32,14 +32,14 @@ MAX_OFFERED_TRANSACTIONS: Final = 8_192
 """Capacity of the waiting room, in transactions."""
 MAX_OFFERED_BYTES: Final = 32 * 1024 * 1024
 PEERS_SHARE: Final = 2
-"""Divisor: all peers together may use this part of the room."""
+"""Divisor of the waiting room's capacity, for the part that all peers together may use."""
 PEER_SHARE: Final = 4
-"""Divisor: one peer may use this part of the room."""
+"""Divisor of the waiting room's capacity, for the part that one peer may use."""
 MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Transaction bytes in one gossip message."""
+"""Maximum number of transaction bytes in one gossip message."""
 
 BAD_TRANSACTIONS: Final = frozenset((Refusal.MALFORMED, Refusal.WRONG_CHAIN, Refusal.BAD_SIGNATURE))
-"""Reasons for which no honest peer gossips a transaction: it would have refused it itself."""
+"""Refusals of transactions that no honest peer gossips, since it would have refused them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Offer:
     request: int | None
     peer: int | None
     items: Sequence[PreparedTransaction | SubmitResult]
-    """In order: results, and prepared transactions that are still to be judged."""
+    """The offer's transactions in order: results of those already refused, and those that are still to be judged."""
 
     @property
     def prepared(self) -> list[PreparedTransaction]:
@@ -71,7 +71,7 @@ class Offers:
         self._being_read: list[Offer] = []
         """Offers whose senders' accounts are being read."""
         self._transactions_held: Counter[int | None] = Counter()
-        """Transactions in both, by peer; those of clients under ``None``."""
+        """Number of transactions that wait or whose senders are being read, by peer; of clients under ``None``."""
         self._bytes_held: Counter[int | None] = Counter()
 
     def submit(self, request: int, wires: Sequence[bytes]) -> list[Effect]:
@@ -85,17 +85,17 @@ class Offers:
         return self._offer(Offer(None, peer, items)), is_honest
 
     def accounts_read(self, result: AccountsRead) -> list[Effect]:
-        """Take the accounts that were read."""
+        """Judge the offers whose senders' accounts were read, then go on with those that wait."""
         self._mempool.note_final(result.header)
         offers, self._being_read = self._being_read, []
         return self._judge(offers, result.accounts) + self._judge_or_read()
 
     def settle(self, final: Finalized) -> list[Effect]:
-        """Take a final block."""
+        """Update the mempool for a final block."""
         return _departures(self._mempool.settle(final.header, final.transactions, final.accounts))
 
     def close(self, reason: Refusal, line: str) -> list[Effect]:
-        """Refuse all waiting and future transactions."""
+        """Refuse all waiting transactions. ``line`` is the error for clients."""
         offers = [*self._being_read, *self._offers]
         self._being_read, self._offers = [], []
         self._transactions_held.clear()
@@ -143,7 +143,7 @@ class Offers:
         return effects
 
     def _judge_one(self, offer: Offer, accounts: Mapping[Address, Account]) -> list[Effect]:
-        """Offer transactions to the mempool; gossip accepted ones, answer, and report to observers."""
+        """Add an offer's transactions to the mempool. Gossip a client's accepted ones, answer, and report refusals."""
         results: list[SubmitResult] = []
         taken: list[bytes] = []
         departed: list[Departed] = []

@@ -1,1 +1,1 @@
-"""The compiler: from a checked program to the code that runs, with its charges."""
+"""The compiler: it turns a checked program into code that runs and charges for its work."""

@@ -1,9 +1,10 @@
 """Costs of a program's straight-line pieces: sums of the weights over the syntax tree.
 
-A block is cut after every statement that contains blocks. Each piece is charged as a whole before it runs: its plain
-statements, and the head of the compound statement that ends it. The first piece of a loop's body is charged together
-with the iteration itself and, for ``while``, the next test; the same holds for the work of a comprehension per element.
-A piece's charge includes both arms of a conditional expression and all parts of ``and`` and ``or``.
+A block is cut into pieces after every statement that contains blocks. Each piece is charged as a whole before it runs:
+its plain statements, and the head of the compound statement that ends it. The first piece of a loop's body is charged
+together with the iteration itself and, for ``while``, the next test. A comprehension's work for one element is charged
+together with its iteration too. A piece's charge includes both arms of a conditional expression and all parts of
+``and`` and ``or``.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _extra(operator: ast.AST) -> int:
 
 
 def _is_self_call(awaited: ast.expr) -> bool:
-    """Whether an awaited expression is an own method or a pause; any other gives a task to wait for."""
+    """Whether an awaited expression calls a method of the actor, or pauses. Any other gives a task to wait for."""
     match awaited:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
             return name != "spawn"

@@ -30,18 +30,18 @@ from validator.pvm.language.trees import Function
 FILE_NAME: Final = "<actor>"
 """File name of compiled programs in tracebacks."""
 MAX_GUARDS: Final = 2_500
-"""Number of Python operators behind a test in one program. Further operators only call operations, so that the time to
-compile is bounded. No program that can be deployed with the default parameters has this many: its tokens would cost
-more than a block's lane."""
+"""Maximum number of operators of one program that are compiled to Python's operator behind a test. Further operators
+are compiled to calls, so that the time to compile is bounded. No program that can be deployed with the default
+parameters has this many: its tokens would cost more than a block's lane."""
 _IN_PLACE: Final[dict[type[ast.operator], str]] = {ast.Add: "_add_in_place", ast.Mult: "_mult_in_place"}
 
 
 def compile_program(program: Program, *, observed: bool = False, guards: int = MAX_GUARDS) -> CodeType:
-    """The code of a function that returns the program's methods by name. Its global names are the operations; its only
-    free variable holds the remaining cycles.
+    """Compile a program. The result is the code of a function that returns the program's methods by name.
 
-    With ``observed``, each piece also calls ``_observe(number)`` when it runs, for the profiler. The number of
-    ``guards`` only affects the program's speed.
+    The code's global names are the operations. Its only free variable holds the remaining cycles. With ``observed``,
+    each piece also calls ``_observe(number)`` when it runs, for the profiler. ``guards`` is the maximum number of
+    operators behind a test, and only affects the program's speed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's warnings about a program must not depend on how it was started
@@ -55,7 +55,7 @@ def _only_code_in(code: CodeType) -> CodeType:
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
-    """For each piece, in the order of their numbers: its charges by line."""
+    """For each straight-line piece, in the order of their numbers: its charges, as pairs of line and cycles."""
     unit = Unit(program, observed=True, guards=0)
     module_of(unit)
     return unit.lines
@@ -111,8 +111,10 @@ class _Function:
     def _block(
         self, block: list[ast.stmt], extra: int = 0, head: int = 0, first: Iterable[ast.stmt] = ()
     ) -> list[ast.stmt]:
-        """A block in which each piece follows its charge. The first charge includes ``extra``, the cost of line
-        ``head``, and is followed by ``first``."""
+        """Compile a block: each of its pieces is preceded by its charge.
+
+        The first charge includes ``extra``, the cost of line ``head``. The statements ``first`` follow it.
+        """
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
@@ -174,7 +176,7 @@ class _Function:
         return [ast.For(nodes.store(element), self._expressions.iterated(node.iter), body, [])]
 
     def _unpack(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Python's own unpacking, of any value except a dict."""
+        """Unpack a value into targets by Python's own unpacking. A dict is replaced by its keys first."""
         if isinstance(value, ast.Tuple | ast.List):
             return [ast.Assign([target], value)]
         made, held = self._hold(value)
@@ -193,8 +195,11 @@ class _Function:
         return [*made, *more, *most, *self._set_item(container, index, stored)]
 
     def _set_item(self, container: ast.expr, index: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Store directly into a list by an integer, and into a dict by a text that may be a key; else by the
-        operation."""
+        """Store a value into a container.
+
+        Python's own assignment is used for an integer index of a list and for a short text as a dict's key, otherwise
+        the operation ``_set_item``.
+        """
         stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, STORE)], value)]
         called: list[ast.stmt] = [ast.Expr(nodes.call("_set_item", container, index, value))]
         if not self._unit.may_guard():
@@ -210,9 +215,10 @@ class _Function:
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 
     def _hold(self, value: ast.expr, before_simple: bool = True) -> tuple[list[ast.stmt], ast.expr]:
-        """A value for repeated use: the expression itself, or a variable that it is stored in first.
+        """Make a value usable several times: statements that store it in a variable if necessary, and the value.
 
-        A name is read before anything to its right that may fail: it may have no value yet.
+        Unless ``before_simple``, a name is stored too: it must be read before a later expression can fail, since it may
+        have no value yet.
         """
         if isinstance(value, ast.Constant) or (nodes.is_simple(value) and before_simple):
             return [], value

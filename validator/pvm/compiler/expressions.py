@@ -1,4 +1,4 @@
-"""From checked expressions to self-metering ones."""
+"""The compiler of expressions: it turns checked expressions into expressions that charge for their work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.BitXor: "_bitxor",
 }
 _NEVER_LARGER: Final = (ast.FloorDiv, ast.Mod)
-"""For two integers that fit, the result fits."""
+"""Operators whose result fits into the bit limit of integers if both operands do."""
 _INLINE: Final = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Eq: "_eq",
@@ -55,12 +55,12 @@ class Unit:
         self.program = program
         self.constants = program.constants
         self.lines: list[list[tuple[int, int]]] = []
-        """For each piece, in the order of their numbers: its charges by line."""
+        """For each observed piece, in the order of their numbers: its charges, as pairs of line and cycles."""
         self._is_observed = observed
         self._guards_left = guards
 
     def may_guard(self) -> bool:
-        """Whether one more operator may be guarded by a test."""
+        """Whether one more operator may be compiled to Python's operator behind a test. The call counts it."""
         self._guards_left -= 1
         return self._guards_left >= 0
 
@@ -68,7 +68,7 @@ class Unit:
         return name in self.program.methods
 
     def piece_number(self, lines: list[tuple[int, int]]) -> int | None:
-        """The number of a piece with these charges by line; ``None`` unless pieces are observed."""
+        """Give a new piece its number, and record its charges by line. ``None`` unless pieces are observed."""
         if not self._is_observed:
             return None
         self.lines.append(lines)
@@ -76,19 +76,19 @@ class Unit:
 
 
 class ExpressionCompiler:
-    """Builds the expressions of one method; one method per syntax node, by a table."""
+    """Compiles the expressions of one method. A table maps each kind of syntax node to a method of this class."""
 
     def __init__(self, unit: Unit, method: Method) -> None:
         self._unit = unit
         self.integers = integers_of(method, unit.constants)
         """Variables that hold only integers."""
         self._known: Known = {}
-        """Results of :func:`is_integer` with the variables of the open comprehensions."""
+        """Cached results of :func:`is_integer`. They are valid inside the innermost open comprehension."""
         self._inner = 0
-        """Number of open comprehensions."""
+        """Number of nested comprehensions that are being compiled."""
         self._temporaries = 0
         self._renamed: dict[str, str] = {}
-        """New names of the variables of the open comprehensions."""
+        """For each variable of the open comprehensions, its name in the compiled code."""
         self._builders: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
             ast.UnaryOp: self._unary,
             ast.Compare: self._compare,
@@ -135,18 +135,18 @@ class ExpressionCompiler:
         return is_integer(node, self.integers, self._unit.constants, self._known)
 
     def _t(self) -> str:
-        """The variable for a test's value. Inside a comprehension it is a different one, which the tests share."""
+        """Name of the variable that holds the value of a test. Each nesting level of comprehensions has one."""
         return f"{TEMPORARY}{self._inner}" if self._inner else TEMPORARY
 
     def iterated(self, node: ast.expr) -> ast.expr:
-        """The values of a loop; ``range`` is counted during the loop."""
+        """Compile the iterable of a loop. A ``range`` stays a range, without a list of its numbers."""
         match node:
             case ast.Call(func=ast.Name(id="range"), args=arguments):
                 return nodes.call("_range", *map(self.build, arguments))
         return nodes.call("_iterable", self.build(node))
 
     def _fitting(self, result: ast.expr) -> ast.Compare:
-        """A test whether an integer fits, which stores it in a variable."""
+        """A test whether an integer is within the bit limit. It also stores the integer in the test's variable."""
         held = ast.NamedExpr(nodes.store(self._t()), result)
         bounds = [ast.Constant(-INTEGER_LIMIT + 1), held, ast.Constant(INTEGER_LIMIT - 1)]
         return ast.Compare(bounds[0], [ast.LtE(), ast.LtE()], bounds[1:])
@@ -173,7 +173,8 @@ class ExpressionCompiler:
     def _guarded(
         self, operator: ast.operator, one: ast.expr, other: ast.expr, are_integers: tuple[bool, bool], function: str
     ) -> ast.expr:
-        """Python's own operator if both are integers and the result fits, the operation otherwise."""
+        """Compile a binary operator to a test, with Python's operator if both operands are integers and the result
+        fits, and a call of the operation otherwise."""
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
         for value, is_known in zip((one, other), are_integers, strict=True):
@@ -246,7 +247,8 @@ class ExpressionCompiler:
     def _compared(
         self, operator: ast.cmpop, one: ast.expr, other: ast.expr, are_integers: tuple[bool, bool]
     ) -> ast.expr:
-        """Python's own comparison if both are integers, the operation otherwise."""
+        """Compile a comparison to a test, with Python's comparison if both operands are integers, and a call of the
+        operation otherwise."""
         is_other = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
         if is_other or not self._unit.may_guard():
             return _by_operation(operator, one, other)
@@ -278,7 +280,10 @@ class ExpressionCompiler:
         return self._usual_element(container, index, self._is_integer(node.slice))
 
     def _usual_element(self, container: ast.expr, index: ast.expr, is_integer: bool) -> ast.expr:
-        """Python's own access for a text, or for an integer into anything but a dict; else the operation."""
+        """Compile an access to an element: Python's own access for the usual values, otherwise the operation.
+
+        Usual are a text as the index, and an integer as the index of anything except a dict.
+        """
         holder: ast.expr = container
         if not nodes.is_simple(container):
             name = self.temporary()
@@ -306,9 +311,9 @@ class ExpressionCompiler:
         return nodes.call("_dict_of", *(part for pair in pairs for part in pair))
 
     def _comprehension(self, node: Comprehension) -> ast.expr:
-        """A condition charges for each element; it is always true or ends the handler.
+        """Compile a comprehension. It gets a condition that charges for each element, and is true or ends the handler.
 
-        The values of the loop are evaluated before it, since Python allows no ``:=`` there.
+        The iterable is evaluated before the comprehension, since Python allows no ``:=`` in it.
         """
         (generator,) = node.generators
         source = self.temporary()
@@ -337,7 +342,7 @@ class ExpressionCompiler:
         return ast.Subscript(ast.Tuple([found, made], LOAD), ast.Constant(1), LOAD)
 
     def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
-        """One loop; if an element is unpacked, with a second loop over only that element."""
+        """Make the loop of a comprehension. If its elements are unpacked, a second loop over one element does that."""
         renamed = self._renamed_target(target)
         if isinstance(target, ast.Name):
             return [ast.comprehension(renamed, source, paid, 0)]
@@ -426,12 +431,15 @@ def _by_operation(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.e
 
 
 def parts_of_value(value: ast.Name) -> ast.expr:
-    """The value to be unpacked into names, or a dict's keys."""
+    """An expression for the parts of a value that is unpacked into names: the value itself, or a dict's keys."""
     return ast.IfExp(nodes.is_of(value, "dict"), nodes.call("_parts", value), value)
 
 
 def _paid(cycles: int, number: int | None) -> ast.expr:
-    """``(_left := _left - n) >= 0 or _out()``, which is true; a call if pieces are observed."""
+    """An expression that charges cycles, and is true unless it ends the handler.
+
+    It is ``(_left := _left - n) >= 0 or _out()``, or a call of ``_pay`` if pieces are observed.
+    """
     if number is not None:
         return nodes.call("_pay", ast.Constant(cycles), ast.Constant(number))
     left = ast.NamedExpr(nodes.store(LEFT), ast.BinOp(nodes.name(LEFT), ast.Sub(), ast.Constant(cycles)))

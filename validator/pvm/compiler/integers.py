@@ -18,9 +18,9 @@ Known = dict[ast.expr, bool]
 
 
 def is_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known | None = None) -> bool:
-    """Whether an expression can only give integers (truth values do not count), if it gives a value.
+    """Whether every value that an expression can give is an integer; truth values do not count.
 
-    ``names`` hold only integers; ``known`` has earlier results.
+    ``names`` are the variables that hold only integers. ``known`` caches results.
     """
     if known is None:
         known = {}
@@ -70,7 +70,10 @@ def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]:
-    """Each binding of a name; ``None`` for a value that is not an expression of the program."""
+    """Iterate over the bindings of names: the name, and the expression that gives its value.
+
+    The expression is ``None`` if no single one gives the value, as in an unpacking.
+    """
     for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

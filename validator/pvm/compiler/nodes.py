@@ -1,4 +1,4 @@
-"""Syntax tree nodes that the compiler builds."""
+"""Functions that build and classify syntax tree nodes for the compiler."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from validator.pvm.compiler.weights import BYTES_PER_CYCLE
 from validator.pvm.language.trees import parts_of
 
 LONGEST_PLAIN_TEXT: Final = BYTES_PER_CYCLE - 1
-"""Python itself compares with a text or bytes literal up to this length, and with a number, None, True and False."""
+"""Maximum length of a text or bytes literal with which compiled code compares by Python's own comparison. Longer ones
+are compared by an operation, which charges for the length."""
 
 LOAD, STORE, IS, IS_NOT = ast.Load(), ast.Store(), ast.Is(), ast.IsNot()
-"""One instance each, as in Python's own parser: otherwise they are half of all nodes."""
+"""Shared instances of nodes without content, as in Python's own parser. Separate instances would be half of all
+nodes."""
 
 
 def name(name: str) -> ast.Name:
@@ -42,19 +44,19 @@ def is_int(value: ast.expr) -> ast.Compare:
 
 
 def is_simple(node: ast.expr) -> bool:
-    """Whether evaluating it twice is cheap and has no effect."""
+    """Whether an expression can be evaluated twice, cheaply and without effect: a name or a literal."""
     return isinstance(node, ast.Name | ast.Constant)
 
 
 def is_short(node: ast.expr) -> bool:
-    """Whether it is a literal that can be compared free of charge."""
+    """Whether an expression is a literal with which a comparison needs no charge for its length."""
     if not isinstance(node, ast.Constant):
         return False
     return not isinstance(node.value, str | bytes) or len(node.value) <= LONGEST_PLAIN_TEXT
 
 
 def is_written_key(node: ast.expr) -> bool:
-    """Whether it is a text or bytes literal that may be a dict's key."""
+    """Whether an expression is a text or bytes literal that is short enough for a dict's key."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and len(node.value) <= MAX_KEY_TEXT
 
 
@@ -74,7 +76,7 @@ _Made = TypeVar("_Made", bound=ast.stmt | ast.expr)
 
 
 def at(made: _Made, node: ast.AST) -> _Made:
-    """Give a new node the line of the node that it was made for."""
+    """Give the node ``made`` the line of the program's node that it was made for, and return it."""
     line = getattr(node, "lineno", None)
     if line is not None:
         made.lineno = line

@@ -1,11 +1,11 @@
-"""Compiled programs, cached as bytes: a process compiles no program twice while it has room for it.
+"""The cache of compiled programs, as bytes. A process compiles no program twice while the cache has room for it.
 
 Compiling takes a thousand times as long as loading the result, and only the deployer of a program pays for it. So the
 marshalled code is cached by the program's hash, and calls of the program load it from there. Loading has a price
 (:func:`load_cycles`), which is the same whether or not the code was still loaded.
 
-The cache holds :data:`MAX_KEPT_BYTES`. The programs that take most room for their price take a byte for about 13 cycles
-of their deployment. To evict all others takes more than three thousand million cycles: with the default parameters
+The cache holds :data:`MAX_KEPT_BYTES`. Deploying a program costs at least about 13 cycles for each byte that it takes
+in the cache. So evicting all other programs costs more than three thousand million cycles: with the default parameters
 about 650 blocks of only deployments, at a basefee that rises with each. An evicted program is compiled again at its
 next call, like every program after a restart, free of charge.
 
@@ -45,17 +45,17 @@ Methods = dict[str, tuple[bool, bool]]
 
 
 class CompiledProgram(NamedTuple):
-    """A checked program, ready to be loaded."""
+    """A checked and compiled program, in the form that the cache holds."""
 
     load_cycles: int
     bids: bool
-    """Whether it has its own gas bidding agent."""
+    """Whether the program has its own gas bidding agent."""
     content: bytes
     """Marshalled methods and code."""
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for in the cache."""
+        """Number of bytes that the program counts for in the cache."""
         return ENTRY_BYTES + len(self.content)
 
     def load(self) -> tuple[Methods, CodeType]:
@@ -67,12 +67,15 @@ _kept: Final[SizedCache[CompiledProgram]] = SizedCache(MAX_KEPT_BYTES)
 
 
 def compiled(source: str) -> CompiledProgram:
-    """Compile a text. Raises :class:`~validator.pvm.language.subset.ProgramError` if it is not a program."""
+    """Compile a source text, or take its program from the cache.
+
+    Raises :class:`~validator.pvm.language.subset.ProgramError` if it is not a valid program.
+    """
     return compiled_as(python_code(source)[0], lambda: source)
 
 
 def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
-    """A program by its hash; compiled from its text if it is not cached."""
+    """The compiled program of an actor's ``code``, which has the source's hash. It is compiled if it is not cached."""
     found = _kept.get(code)
     if found is None:
         found = _compile(source())
@@ -96,12 +99,12 @@ def methods_of(program: Program) -> Methods:
 
 
 def byte_cycles(source: str) -> int:
-    """Cycles for deploying a program, charged before it is read."""
+    """Cycles for deploying a program, by the size of its source. They are charged before the source is parsed."""
     return DEPLOY_CYCLES_PER_BYTE * len(source)
 
 
 def token_cycles(source: str) -> int:
-    """Further cycles for deploying a dense program."""
+    """Further cycles for deploying a dense program, by the number of tokens above the usual one for its size."""
     return DEPLOY_CYCLES_PER_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_PER_TOKEN)
 
 

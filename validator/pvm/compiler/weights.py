@@ -5,8 +5,8 @@ charged in one sum before it runs; costs that depend on sizes are charged by the
 are independent of how an operation is compiled, and must not depend on the version of Python: the same program costs
 the same cycles everywhere.
 
-Host calls cost the cycles of SPEC §2 (:mod:`validator.primitives.costs`) and :data:`HOST_CALL` for crossing the border
-twice.
+Host calls cost the cycles of SPEC §2 (:mod:`validator.primitives.costs`), and :data:`HOST_CALL` for passing values to
+the host and back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Assert: 3,
     ast.Delete: 8,
 }
-"""Cycles of each node, without its children; of comparisons per operator, of ``and`` and ``or`` per value."""
+"""Cycles of each kind of syntax node, without its children. They are per operator for comparisons, and per value for
+``and`` and ``or``."""
 
 OPERATORS: Final[dict[type[ast.AST], int]] = {
     ast.LShift: 20,
@@ -72,19 +73,19 @@ OWN_CALL: Final = 20
 """Cycles for entering one of the actor's own methods."""
 METHOD_PARTS_INCLUDED: Final = 250
 METHOD_PARTS_PER_CYCLE: Final = 2
-"""Names, numbers and operations of a method, beyond those included, per cycle of entering it: each may have a slot in
-the frame."""
+"""Number of expressions of a method, beyond ``METHOD_PARTS_INCLUDED``, for each additional cycle of entering it. Each
+may need a slot in the frame."""
 HOST_CALL: Final = 100
-"""Cycles of a host call in addition to its own cost: values cross the border."""
+"""Cycles of a host call in addition to the host's price, for passing values between the program and the host."""
 HOST_READ: Final = 12
-"""Cycles of reading a host value on ``self`` in addition to its own cost."""
+"""Cycles of reading a host value on ``self`` in addition to the host's price."""
 TASK: Final = 80
 """Cycles for starting a task."""
 TASK_TURN: Final = 40
 """Cycles when a task gives up its turn or waits for another task."""
 TASK_LEVEL: Final = 6
-"""Cycles per async method above the one in which a task gives up its turn or waits: all of them resume with the
-task."""
+"""Cycles when a task gives up its turn or waits, per async method that has called the one in which it does so. All of
+them resume with the task."""
 
 OPERATION: Final = 24
 """Cycles, without the size-dependent cost, of an operation on texts, lists, tuples or dicts, of arithmetic or an index
@@ -92,19 +93,20 @@ with a truth value, and of a comparison other than of two integers or with a lit
 BYTES_PER_CYCLE: Final = 32
 """Bytes and characters copied or compared per cycle."""
 KEY_BYTES_PER_CYCLE: Final = 8
-"""Bytes of a storage key, beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, per cycle: the key is
-encoded, and hashed if it is long."""
+"""Number of bytes of a storage key, beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, for one cycle. The
+key is encoded, and hashed if it is long."""
 WIDE_TEXT: Final = 4
-"""Weight of a character when a text that is not ASCII is copied."""
+"""Number of bytes that a character counts for when a text that is not ASCII is copied."""
 WIDE_CODING: Final = 16
-"""Weight of a character or byte when a text that is not ASCII is encoded or decoded."""
+"""Number of bytes that a character or byte counts for when a text that is not ASCII is encoded or decoded."""
 SEARCHED_PLACES: Final = 2_500
-"""Places up to which a search costs the number of places times the length of the part: Python compares it at each."""
+"""Maximum number of places in a text for which a search is charged for comparing the whole part at each. With more
+places, Python preprocesses a long part, and only :data:`SEARCHED_PART` of its characters count."""
 SEARCHED_PART: Final = 100
-"""Characters of a longer part that count if there are more places: Python then preprocesses the part, and looks at each
-character of the text a few times."""
+"""Number of characters that count of a longer searched part if there are more than :data:`SEARCHED_PLACES` places.
+Python then preprocesses the part, and looks at each character of the text a few times."""
 REPLACED: Final = 3
-"""Number of searches that a replacement is charged for: it counts twice before it begins."""
+"""Number of searches that a replacement is charged for. The occurrences are counted twice before it begins."""
 SPLIT: Final = 2
 """Number of searches that a split is charged for."""
 STRIPPED_CHARACTER: Final = 2
@@ -128,30 +130,31 @@ CONTAINER_COMPARED: Final = 32
 SORT: Final = 64
 """Cycles of sorting, without its size-dependent cost."""
 SORTED_PART: Final = 10
-"""Cycles per part of a tuple that is sorted, before it is visited."""
+"""Cycles per part of each tuple in a list that is sorted, in addition to the comparisons."""
 SORTED_ELEMENT: Final = 4
-"""Cycles per comparison of the bound for sorting: ``n`` times the binary logarithm of ``n``."""
+"""Cycles per comparison of a sort. The number of comparisons is taken as ``n`` times the binary logarithm of ``n``."""
 POWER: Final = 60
-"""Cycles of a power whose result fits, however it is computed."""
+"""Cycles of a power, whatever its operands."""
 NUMBER_TEXT: Final = 30
 """Cycles of converting a number to text or a text to a number."""
 KECCAK: Final = 400
 KECCAK_BYTES_PER_CYCLE: Final = 4
 VALUE_NODE: Final = 50
-"""Cycles per value that is packed or unpacked at the border."""
+"""Cycles per value that is encoded or decoded when values enter or leave a program."""
 WIDE_INTEGER: Final = 30
 """Additional cycles per integer that MessagePack cannot represent."""
 BUILTIN: Final = 4
-"""Cycles of a builtin or method of a value, in addition to the call and its size-dependent cost."""
+"""Cycles of a call of a builtin or a value's method, in addition to the call's node and the size-dependent cost."""
 
 DEPLOY_CYCLES_PER_BYTE: Final = 300
 """Cycles per source byte for checking and compiling a deployed program."""
 DEPLOY_BYTES_PER_TOKEN: Final = 4
-"""Source bytes whose price includes one token; usual programs have no more tokens."""
+"""Number of source bytes whose deployment price includes one token. Usual programs have no more tokens than that."""
 DEPLOY_CYCLES_PER_TOKEN: Final = 1_500
-"""Cycles per further token: a dense program takes several times as long to compile."""
+"""Cycles of a deployment per token that is not included in the price of the source bytes. A dense program takes several
+times as long to compile."""
 LOAD: Final = 200
-"""Cycles of a program's first use in a block, without its size-dependent cost. Programs cannot observe whether it was
-still loaded."""
+"""Cycles for loading a program at its first use in a block, without the size-dependent cost. They are charged even if
+the program is still loaded, so programs cannot observe that."""
 DEPLOY_CYCLES_PER_LOAD: Final = 500
-"""Cycles of a program's deployment per cycle of loading it, once in each block that uses it."""
+"""Number of cycles of a program's deployment price for which loading it costs one cycle, in each block that uses it."""

@@ -1,8 +1,9 @@
 """The names that programs may use: host calls and host values on ``self``, builtins, and methods of values.
 
-One table for the check, the compiler, the runtime and the editor's stub. The effect of a call is documented with its
-implementation, :mod:`validator.pvm.runtime.hostcalls` and :mod:`validator.pvm.runtime.operations`; its cost in
-:mod:`validator.primitives.costs` and :mod:`validator.pvm.compiler.weights`.
+The check of programs, the compiler, the runtime and the editor's stub all use these tables. The effect of a call is
+documented with its implementation, in :mod:`validator.pvm.runtime.hostcalls` and
+:mod:`validator.pvm.runtime.operations`. Its cost is in :mod:`validator.primitives.costs` and
+:mod:`validator.pvm.compiler.weights`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Signature(NamedTuple):
 
 
 def _call(*parameters: str, result: str = "None", purpose: str) -> Signature:
-    """``name: type`` is required, ``name?: type`` is optional; all may be passed by name."""
+    """Make the signature of a host call from texts: ``name: type`` is a required parameter, ``name?: type`` an optional
+    one. All of them may be passed by name."""
     split = [parameter.split(": ") for parameter in parameters]
     return Signature(
         tuple(name for name, _ in split if not name.endswith("?")),
@@ -101,10 +103,10 @@ HOST_CALLS: Final[dict[str, Signature]] = {
     ),
     "consume_result": _call("job_id: bytes", purpose="Settle a job, once."),
 }
-"""Calls on ``self`` that reach the host."""
+"""The host calls: methods of ``self`` that the host answers, with their signatures."""
 
 TASK_CALLS: Final = frozenset({"spawn", "pause"})
-"""Calls on ``self`` that the runtime's tasks answer; only in async methods."""
+"""Methods of ``self`` that start or pause tasks. The runtime answers them, and only async methods may call them."""
 
 HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "height": ("int", "Height of the block."),
@@ -119,13 +121,13 @@ HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "value": ("int", "What the transaction pays to this actor."),
     "lane_price": ("int", "Price of a timer's cycle in this block, on top of the basefee."),
 }
-"""Host values on ``self``, which are read without a call: their types and meanings."""
+"""The host values: attributes of ``self`` that programs read without a call. For each, its type and meaning."""
 
 YIELDING: Final = frozenset(
     {"publish", "published", "schedule_timer", "schedule_timer_ex", "set_bidding_agent", "origin_hash"}
 )
-"""Names of the host that programs may use for their own methods and constants, which then take precedence: they were
-added after programs existed."""
+"""Names of host calls and values that a program may also define as methods or constants. The program's definition then
+takes precedence. These names were added when programs existed already."""
 
 BUILTINS: Final[dict[str, Signature]] = {
     "abs": Signature(("number",)),
@@ -151,7 +153,7 @@ BUILTINS: Final[dict[str, Signature]] = {
     "tuple": Signature((), ("values",)),
     "zip": Signature(("first", "second"), ("third",)),
 }
-"""Functions by plain name; positional arguments."""
+"""The builtin functions, which programs call by their plain names, with positional arguments only."""
 
 STATIC_METHODS: Final[dict[tuple[str, str], Signature]] = {
     ("bytes", "fromhex"): Signature(("text",)),
@@ -195,10 +197,10 @@ METHODS: Final[dict[str, Signature]] = {
     "to_bytes": Signature(("length",)),
     "bit_length": Signature(),
 }
-"""Methods of values; positional arguments."""
+"""The methods of values such as lists and texts. Their arguments are positional only."""
 
 CONSTANTS: Final[dict[str, str]] = {"ECONOMY": "economy", "STANDARD": "standard", "FAST": "fast", "URGENT": "urgent"}
-"""Names of constants: the tiers of SPEC §4."""
+"""The predefined constants with their values: the tiers of SPEC §4."""
 
 ERROR: Final = "ActorError"
 BASE: Final = "Actor"
@@ -206,4 +208,4 @@ GAS_BID: Final = "get_gas_bid"
 """The method that bids for the actor's timers (SPEC §9)."""
 GAS_BID_PARAMETER: Final = "context"
 HANDLER_PARAMETER: Final = "payload"
-"""A method with only this parameter is a handler; every other method is called only by the actor itself."""
+"""Name of the only parameter of a handler. A method with other parameters is called only by the actor itself."""

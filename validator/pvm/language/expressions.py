@@ -32,7 +32,7 @@ NO_MODULES: Final = "there are no modules to import: use the functions and metho
 
 
 class ExpressionChecker:
-    """Checks expressions and collects problems; one method per syntax node, by a table."""
+    """Checks expressions and collects their problems. A table maps each kind of syntax node to its check."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -40,7 +40,7 @@ class ExpressionChecker:
         self.is_async = False
         """Whether the method being checked is async."""
         self._comprehensions = 0
-        """Number of open comprehensions."""
+        """Number of nested comprehensions that are being checked."""
         self._checks: dict[type[ast.expr], Callable[[Any], None]] = {
             ast.Constant: self.constant,
             ast.Name: self.name,
@@ -191,7 +191,7 @@ class ExpressionChecker:
         self._comprehensions -= 1
 
     def _attribute(self, node: ast.Attribute) -> None:
-        """Only host values and constants of ``self`` are values; methods must be called."""
+        """Check an attribute that is used as a value: it must be a host value or a constant of ``self``."""
         is_self = isinstance(node.value, ast.Name) and node.value.id == SELF
         name = node.attr
         if name.startswith("_"):
@@ -291,7 +291,7 @@ class ExpressionChecker:
                 self.check(node.value)
 
     def _arguments(self, node: ast.Call, name: str, signature: Signature) -> None:
-        """Check the number and the names of arguments, and each of them."""
+        """Check the arguments of a call: each expression, their number, and the names of those passed by name."""
         self.check_all([argument for argument in node.args if not isinstance(argument, ast.Starred)])
         for argument in node.args:
             if isinstance(argument, ast.Starred):

@@ -39,7 +39,8 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "AsyncFunctionDef": ("a function inside a method", "write a method"),
     "TypeAlias": ("a type alias", "leave it out"),
 }
-"""Nodes that are refused with a specific remedy; all others that are not allowed share one."""
+"""Syntax nodes that are refused with a specific text: what the node is, and the remedy. All other forbidden nodes share
+one text."""
 
 Closest = Callable[[str, Iterable[str]], str | None]
 """Finds the name among some that a misspelt one was meant for."""
@@ -78,7 +79,7 @@ class Names:
         self.check(node, name)
 
     def undefined(self, node: ast.Name, otherwise: str) -> None:
-        """Report a name that is not a variable: it may belong behind ``self``, or be misspelt."""
+        """Report an undefined name. The problem suggests a name that was meant, else it has the text ``otherwise``."""
         name = node.id
         own = self.own(name) or self.closest(name, self.variables) or self.own_like(name)
         hint = otherwise if own is None else f"did you mean {own}?"
@@ -90,7 +91,7 @@ class Names:
         return not known and not name.startswith("_")
 
     def own(self, name: str) -> str | None:
-        """The actor's or the host's member that this name was meant for."""
+        """The expression with ``self`` for a name that is a member of the actor or the host; ``None`` for any other."""
         if name in self.methods or name in HOST_CALLS or name in TASK_CALLS:
             return f"self.{name}(…)"
         return f"self.{name}" if name in HOST_READS or name in self.constants else None

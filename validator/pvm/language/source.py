@@ -1,7 +1,7 @@
 """Checks of a program's text before Python's own parser may see it.
 
-Parsers recurse, so brackets, indentation and long chains of operators are bounded here, by a scan that only recognises
-strings, comments and brackets. A text that passes is small and flat enough for the parser of any Python.
+Parsers recurse, so this module bounds brackets, indentation and long chains of operators. Its scan only recognises
+strings, comments and brackets. A text that passes is small and flat enough for the parser of every Python version.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TOKEN: Final = re.compile(
     r"""|"(?:\\.?|[^"\\\n])*"?|'(?:\\.?|[^'\\\n])*'?|\w+|[^\s\w]""",
     re.ASCII | re.DOTALL,
 )
-"""A comment, a string, a word or number, or a sign. An unterminated string matches too, so that no part of a text is
-scanned twice."""
+"""Matches one token: a comment, a string, a word, a number, or a sign. It also matches an unterminated string, so that
+no part of a text is scanned twice."""
 
 
 class Problem(NamedTuple):
@@ -61,12 +61,12 @@ def _odd_character(character: str) -> tuple[str, str]:
 
 
 def count_tokens(source: str) -> int:
-    """Words, numbers, signs and strings of a text without comments: the measure of how much there is to compile."""
+    """Number of tokens of a text, without comments. It measures how much there is to compile."""
     return sum(not found[0].startswith("#") for found in _TOKEN.finditer(source))
 
 
 class _Scan:
-    """One pass over the text."""
+    """One pass over a program's text that finds its first part that is too deep, too long or not allowed."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -77,10 +77,10 @@ class _Scan:
         self._brackets = 0
         self._indents = [0]
         self._elifs = [0]
-        """For each open block, the number of ``elif`` that the newest ``if`` in it has so far."""
+        """For each open block, the number of ``elif`` so far of the last ``if`` in it."""
 
     def problem(self) -> Problem | None:
-        """The first part that is too deep or too long."""
+        """Scan the text. Returns its first problem, or ``None``."""
         begins_line = True
         while self._position < len(self._source):
             if begins_line and not self._brackets and (deep := self._indentation()) is not None:
@@ -98,7 +98,7 @@ class _Scan:
         return None
 
     def _token(self, character: str) -> Problem | None:
-        """Skip a comment, a string, a bracket, or everything up to the next one of these."""
+        """Skip a comment, a string, a bracket, or the text up to the next of these. Returns a problem if it has one."""
         if character == "#":
             self._skip_to_line_end()
         elif character in ("'", '"'):
@@ -142,9 +142,9 @@ class _Scan:
         return self._source[start : self._position].lower()
 
     def _skip_string(self, quote: str) -> Problem | None:
-        """Skip a string, in which a backslash includes the next character; the parser refuses an unterminated one.
+        """Skip a string literal, up to the quote that ends it. An unterminated one is left to the parser to refuse.
 
-        Named characters are refused: their names depend on Python's version.
+        Returns a problem for a character given by its name, because the names depend on Python's version.
         """
         source, start = self._source, self._position
         knows_names = self._prefix() not in _WITHOUT_NAMES
@@ -168,7 +168,8 @@ class _Scan:
         return None
 
     def _indentation(self) -> Problem | None:
-        """Track the blocks at the beginning of a logical line; blank and comment lines do not count."""
+        """Update the open blocks at the beginning of a logical line. Returns a problem if they are nested too deeply,
+        or have too many ``elif`` in a row. Blank lines and comments are ignored."""
         start = self._position
         while self._position < len(self._source) and self._source[self._position] == " ":
             self._position += 1

@@ -13,14 +13,14 @@ from validator.pvm.language.trees import blocks, is_remark
 
 
 class StatementChecker:
-    """Checks statements and collects problems; one method per syntax node, by a table."""
+    """Checks statements and collects their problems. A table maps each kind of syntax node to its check."""
 
     def __init__(self, names: Names, expressions: ExpressionChecker) -> None:
         self._names = names
         self._refuse = names.refuse
         self._expressions = expressions
         self._loops = 0
-        """Number of open loops."""
+        """Number of nested loops that are being checked."""
         self._checks: dict[type[ast.stmt], Callable[[Any], None]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated_assign,
@@ -50,7 +50,7 @@ class StatementChecker:
                     self.check(block)
 
     def annotation(self, node: ast.expr) -> None:
-        """Check an annotation: it must consist of names, is for readers and editors, and has no effect."""
+        """Check an annotation: it must look like a type, made of names. It has no effect when the program runs."""
         for part in ast.walk(node):
             is_none = isinstance(part, ast.Constant) and part.value is None
             allowed = ast.Name | ast.Load | ast.Subscript | ast.Tuple | ast.BinOp | ast.BitOr

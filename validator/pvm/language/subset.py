@@ -2,8 +2,8 @@
 
 A program is one class ``…(Actor)`` of constants and methods. A method with ``payload`` as its only parameter is a
 handler, ``get_gas_bid(self, context)`` bids for the actor's timers, and only the actor itself calls the other methods.
-Everything that is not listed here is refused, with the place and the remedy, so a new version of Python adds nothing to
-the language.
+Everything that the checks do not allow explicitly is refused, with the place and the remedy. So a new version of Python
+adds nothing to the language.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_PROBLEMS: Final = 100
 
 
 class ProgramError(Exception):
-    """A program is refused. ``problems`` are all problems found, in the order of the text."""
+    """A program is refused. ``problems`` are the problems found, in the order of the text."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(str(problems[0]))
@@ -77,17 +77,17 @@ class Program:
 
     @property
     def bids(self) -> bool:
-        """Whether it has its own gas bidding agent."""
+        """Whether the program has its own gas bidding agent."""
         return GAS_BID in self.methods
 
 
 def _no_guess(_name: str, _names: Iterable[str]) -> str | None:
-    """No suggestion: a validator only needs to know whether a program is valid, and guessing takes long."""
+    """A ``Closest`` that never suggests a name. Validators use it: they need no suggestions, and these take long."""
     return None
 
 
 def parse(source: str, closest: Closest = _no_guess) -> Program:
-    """The program of a text. Raises :class:`ProgramError` with all problems.
+    """Parse and check a program's source. Raises :class:`ProgramError` with the problems found.
 
     Tools for authors pass ``closest`` to suggest corrections of misspelt names.
     """
@@ -115,7 +115,7 @@ def _reason(error: SyntaxError) -> str:
 
 
 def _too_deep(tree: ast.AST) -> Problem | None:
-    """Bound the depth without recursing."""
+    """Check the depth of a syntax tree, without recursion. Returns a problem if it has too many levels."""
     waiting: list[tuple[ast.AST, int, int, int]] = [(tree, 1, 1, 1)]
     while waiting:
         node, depth, line, column = waiting.pop()
@@ -127,7 +127,7 @@ def _too_deep(tree: ast.AST) -> Problem | None:
 
 
 class _Shell:
-    """Walks a program's class down to its methods and collects problems."""
+    """Checks a module's syntax tree: the actor's class, its constants and methods. Collects the problems."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

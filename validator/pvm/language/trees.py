@@ -1,6 +1,7 @@
-"""Walks over syntax trees and predicates of nodes. Uninformative leaves are left out of the walks.
+"""Walks over Python's syntax trees, and predicates of nodes.
 
-Python's trees also have nodes for whether a name is read or written and for operators: as many as all others together.
+The walks leave out the nodes for operators and for whether a name is read or written. They are as many as all others
+together.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from validator.pvm.language.api import YIELDING
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SELF: Final = "self"
 OWN: Final = "is_own"
-"""Marks ``self.name`` in the tree if the program defines a name of :data:`~validator.pvm.language.api.YIELDING`."""
+"""Name of the attribute that marks the node of ``self.name`` if the program defines that name, and the host has it too
+(:data:`~validator.pvm.language.api.YIELDING`)."""
 _LEAVES: Final = frozenset({"ctx", "op", "ops"})
 _NO_NODES: Final = frozenset(
     {"id", "attr", "kind", "type_comment", "lineno", "level", "conversion", "simple", "is_async"}
 )
 _fields: Final[dict[type[ast.AST], tuple[str, ...]]] = {ast.Constant: ()}
-"""Fields that may hold one or several nodes, by class."""
+"""Cache of :func:`fields_of`."""
 
 
 def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a class of nodes that may hold nodes other than contexts and operators."""
+    """The names of the fields of a node class that may hold child nodes other than contexts and operators."""
     found = _fields.get(kind)
     if found is None:
         found = _fields[kind] = tuple(name for name in kind._fields if name not in _LEAVES and name not in _NO_NODES)
@@ -61,7 +63,7 @@ def stored_names(target: ast.expr) -> Iterator[str]:
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks of a statement."""
+    """Iterate over the blocks inside a compound statement, such as its body and its ``else`` part."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for handler in getattr(statement, "handlers", []):

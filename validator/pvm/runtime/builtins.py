@@ -1,4 +1,4 @@
-"""Functions by plain name (``b_``), and static methods of types (``s_``)."""
+"""The builtin functions of programs (``b_`` and the name), and static methods of types (``s_``, the type, the name)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Builtins:
         return bool(value)
 
     def b_bytes(self, value: Value) -> bytes:
-        """Zero bytes of a length, or bytes from a list of their values."""
+        """``bytes(value)``: zero bytes of a length, a copy of bytes, or bytes from a list of numbers."""
         if is_number(value):
             if value < 0:
                 fault("ValueError")
@@ -106,7 +106,7 @@ class Builtins:
         return list(enumerate(values, start))
 
     def b_int(self, value: Value) -> int:
-        """An integer, or the integer that a text of ASCII digits spells."""
+        """``int(value)``: a number as an integer, or the integer that a text of ASCII digits gives."""
         if is_number(value):
             return int(value)
         if value.__class__ is not str:
@@ -140,7 +140,7 @@ class Builtins:
         return self._extreme(values, -1)
 
     def _extreme(self, values: Value, sign: int) -> Value:
-        """The first value that no other one exceeds."""
+        """The first greatest value (``sign`` is 1) or the first least one (-1)."""
         if len(values) == 1:
             values = self._elements.iterable(values[0])
         if not values:
@@ -159,7 +159,7 @@ class Builtins:
         return ord(character)
 
     def b_range(self, *bounds: Value) -> list[int]:
-        """A list, unless a loop iterates over it."""
+        """``range(…)`` as a list. Loops over a range do not call this method."""
         for bound in bounds:
             needs_number(bound)
         if len(bounds) == 3 and not bounds[2]:
@@ -180,7 +180,7 @@ class Builtins:
         return made[::-1] if descending else made
 
     def b_str(self, value: Value) -> str:
-        """A text as it is, a number in decimal, True or False."""
+        """``str(value)``: a text unchanged, an integer in decimal, a truth value as ``True`` or ``False``."""
         if value.__class__ is str:
             return str(value)
         needs_number(value)
@@ -203,7 +203,7 @@ class Builtins:
         return list(zip(*sequences, strict=False))
 
     def s_bytes_fromhex(self, text: Value) -> bytes:
-        """``bytes.fromhex``: pairs of hex digits and nothing else."""
+        """``bytes.fromhex(text)``, for pairs of hex digits without blanks."""
         if text.__class__ is not str:
             fault("TypeError")
         self._work.text_work(12 * len(text))
@@ -216,7 +216,7 @@ class Builtins:
         return made
 
     def s_int_from_bytes(self, data: Value) -> int:
-        """``int.from_bytes``: big-endian, unsigned."""
+        """``int.from_bytes(data)``: the unsigned integer of big-endian bytes."""
         if data.__class__ is not bytes:
             fault("TypeError")
         if len(data) > INTEGER_BITS // 8:
@@ -225,7 +225,10 @@ class Builtins:
 
 
 def sort(work: Work, values: list[Value]) -> None:
-    """Sort numbers, texts, bytes, or tuples of these, all of one kind; charged by their number and width."""
+    """Sort a list in place. Its elements are numbers, texts, bytes, or tuples of these, all of one kind.
+
+    The charge depends on their number and width.
+    """
     work.elements(len(values))
     comparisons = SORTED_ELEMENT * len(values) * max(1, len(values).bit_length())
     work.charge(SORT + comparisons)
@@ -238,7 +241,7 @@ def sort(work: Work, values: list[Value]) -> None:
 
 
 def _sort_kind(value: Value) -> Value:
-    """The kind that values must share to be ordered."""
+    """The kind of a value for sorting. Only values of the same kind can be sorted together."""
     if is_number(value):
         return int
     if value.__class__ is tuple:
@@ -253,7 +256,7 @@ def _scalar_kind(value: Value) -> Value:
 
 
 def _sort_width(work: Work, value: Value) -> int:
-    """The most that a comparison visits, in units of a number."""
+    """The maximum cost of comparing a value in a sort, in units of the comparison of two numbers."""
     if value.__class__ is tuple:
         work.charge(CONTAINER_COMPARED)
         work.elements(len(value), SORTED_PART)
@@ -262,7 +265,7 @@ def _sort_width(work: Work, value: Value) -> int:
 
 
 def copy_of(work: Work, values: dict[Value, Value]) -> dict[Value, Value]:
-    """A copy with the same pairs, in a table that is no larger than needed."""
+    """A copy of a dict, whose table is no larger than needed."""
     work.elements(len(values), MADE_ELEMENT)
     made: dict[Value, Value] = {}
     made.update(values)

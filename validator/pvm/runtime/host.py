@@ -1,4 +1,4 @@
-"""The host's side of a program's calls (SPEC §2). The transition runs every handler on a :class:`Host`."""
+"""The interface of the host that a running handler calls (SPEC §2). The transition implements :class:`Host`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScheduleRequest:
 
 
 class BlockTerms(Protocol):
-    """Terms of the block, in the form for programs."""
+    """The prices and parameters of the block in which a handler runs."""
 
     @property
     def lane_price(self) -> int:
@@ -45,10 +45,10 @@ class BlockTerms(Protocol):
 
 
 class Host(Protocol):
-    """One run of a handler of ``actor``, called by ``sender``.
+    """The host of one run of a handler of ``actor``, called by ``sender``.
 
-    Every call charges first, then checks, then acts. It raises :class:`~validator.primitives.errors.HandlerFailure` if
-    it cannot be paid for or is refused.
+    Every host call charges first, then checks its arguments, then acts. It raises
+    :class:`~validator.primitives.errors.HandlerFailure` if it cannot be paid for or is refused.
     """
 
     world: World
@@ -56,9 +56,9 @@ class Host(Protocol):
     actor: Address
     sender: Address
     value: int
-    """Amount that the transaction pays to the actor."""
+    """Amount that the transaction pays to the actor, if a transaction calls the handler; 0 in other runs."""
     origin: Hash
-    """The hash of the transaction that started the run; zero if none did."""
+    """Hash of the transaction that started the run, directly or through messages; zero bytes if none did."""
 
     @property
     def height(self) -> int:
@@ -66,19 +66,19 @@ class Host(Protocol):
 
     @property
     def terms(self) -> BlockTerms:
-        """The block's terms."""
+        """The prices and parameters of the block in which the handler runs."""
 
     def prepay(self, cycles: int) -> None:
         """Charge the part of the next call's cost that does not depend on its arguments, before they are read."""
 
     def burn(self, cycles: int) -> None:
-        """Use cycles up."""
+        """Use up this many cycles, without doing any work."""
 
     def report(self, name: str, *fields: tuple[str, str]) -> None:
-        """Add an event of the chain, free of charge."""
+        """Add an event of the protocol to the receipt, free of charge."""
 
     def emit(self, name: str, data: str) -> None:
-        """Add an event of the program."""
+        """Add an event of the program to the receipt."""
 
     def transfer(self, to: Address, amount: int) -> None:
         """Pay from the actor's account."""
@@ -86,7 +86,7 @@ class Host(Protocol):
     # --- storage ------------------------------------------------------------------------------------------------------
 
     def kv_get(self, key: str) -> bytes | None:
-        """The value under a key of the actor's storage."""
+        """The value under a key of the actor's storage; ``None`` if there is none."""
 
     def kv_set(self, key: str, value: bytes) -> None:
         """Store a value."""
@@ -98,10 +98,10 @@ class Host(Protocol):
         """Store a value that every actor may read."""
 
     def published(self, address: Address, key: str) -> bytes | None:
-        """A value that an actor published."""
+        """The value that an actor published under a key; ``None`` if there is none."""
 
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that is stored under a key; empty if none is."""
+        """The timer id that is stored, as hex digits, under a key of the actor's storage; empty if there is none."""
 
     # --- timers -------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Host(Protocol):
         """Whether the actor has this timer."""
 
     def set_bidding_agent(self, agent: Address | None) -> None:
-        """Name the contract that bids for the actor's timers."""
+        """Name the contract that bids for the actor's timers; ``None`` for the actor's own agent."""
 
     # --- messages and jobs --------------------------------------------------------------------------------------------
 
@@ -129,4 +129,4 @@ class Host(Protocol):
         """Ask the runners for results and pay for the callback in full; returns the job's id."""
 
     def consume_result(self, job_id: bytes) -> None:
-        """Settle a job in its callback."""
+        """Consume the results of a job, which settles it. Only the job's callback may call it."""

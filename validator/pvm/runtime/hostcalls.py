@@ -1,4 +1,4 @@
-"""Calls and values on ``self``: each pays, checks its arguments and passes them to the host, which acts.
+"""The host calls and values on ``self``, as programs use them: each charges, checks its arguments and calls the host.
 
 A call's price is charged before its arguments are read, so a call with a wrong argument is paid for (SPEC §2). Costs
 that depend on the arguments (the cycles of ``burn``, those that ``send`` reserves, cells) are charged once they are
@@ -21,7 +21,10 @@ from validator.pvm.runtime.values import pack, unpack
 
 
 class HostCalls:
-    """Host calls of any handler: one method per name of ``HOST_CALLS``, and ``read_`` for ``HOST_READS``."""
+    """The host calls and host values of the running handler.
+
+    There is one method for each name of ``HOST_CALLS``, and one with the prefix ``read_`` for each of ``HOST_READS``.
+    """
 
     def __init__(self) -> None:
         self.context: Host | None = None
@@ -32,25 +35,25 @@ class HostCalls:
         return self.context
 
     def _charge(self, cycles: int) -> None:
-        """Charge for packing and unpacking; during a host call, the host holds the meter."""
+        """Charge the host's meter, which counts the cycles during a host call."""
         self._host.meter.charge(cycles)
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
     def _key(self, value: Value) -> str:
-        """A storage key; its size is charged before it is encoded."""
+        """Check a storage key, and charge for its size."""
         key = _text(value)
         self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_PER_CYCLE)
         return key
 
     def _name(self, value: Value) -> str:
-        """A handler's or an event's name, which goes into receipts or state; its bytes are charged."""
+        """Check the name of a handler or an event, and charge for its bytes, which go into receipts or state."""
         name = _text(value)
         self._charge(max(0, len(name.encode()) - costs.NAME_BYTES_INCLUDED))
         return name
 
     def _payload(self, value: Value) -> bytes:
-        """``None`` is sent as empty bytes."""
+        """Encode a payload. ``None`` is encoded as empty bytes."""
         return b"" if value is None else pack(value, self._charge)
 
     # --- storage ------------------------------------------------------------------------------------------------------

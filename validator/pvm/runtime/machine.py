@@ -1,8 +1,8 @@
 """The Python actor VM: programs are checked, compiled, cached by their hash, and run (SPEC §2).
 
-:class:`Vm` is the interface for the rest of the validator, so the engine can be replaced. This one runs programs on
-CPython itself, in the validator's process. **That is no security boundary against the host**: programs are confined by
-the check of their text (:mod:`validator.pvm.language.subset`), which allows only its own attributes, names and no
+:class:`Vm` is the interface for the rest of the validator, so the VM can be replaced. :class:`PythonVm` runs programs
+on CPython itself, in the validator's process. **That is no security boundary against the host.** Programs are confined
+by the check of their text (:mod:`validator.pvm.language.subset`), which allows only known names and attributes and no
 import, and by the operations that everything else goes through. A mistake there is a hole. An operator who runs
 untrusted programs isolates the validator in a process, a container or a machine (``docs/actors.md``).
 
@@ -35,20 +35,20 @@ from validator.pvm.runtime.tasks import TaskQueue
 from validator.pvm.runtime.values import unpack
 
 MAX_LOADED_BYTES: Final = 24 << 20
-"""Total size of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much.
-The programs that a block need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) fit: the
-densest have 30 bytes per cycle."""
+"""Maximum total size, as marshalled code, of the loaded programs that a VM keeps. Loaded, they take a few times as much
+memory. All programs that a block need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) fit,
+since the densest ones have 30 bytes per cycle."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 CELL_FIELDS: Final = ("max_fee_per_cell", "max_priority_fee_per_cell")
-"""Further fields of a bid, without effect: cells have no lane fee (SPEC §9)."""
+"""Further fields that a bid may have. They have no effect, since cells have no lane fee (SPEC §9)."""
 BidFigures = tuple[int | None, int | None]
-"""The max fee per cycle and the tip; the default agent prices a field that is ``None``."""
+"""A bid for a timer: the max fee and the tip, both per cycle. The default agent sets a field that is ``None``."""
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
-"""Errors that Python raises for a program's mistakes, if the traceback ends in the program's code."""
+"""Python's errors that count as the program's mistakes, if the traceback ends in the program's code."""
 
 
 class Vm(Protocol):
-    """Runs programs, which the actor's code names by their hash."""
+    """The interface of a virtual machine for Python actors. The actor's ``code`` names the program by its hash."""
 
     def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         """Run a handler. Raises :class:`~validator.primitives.errors.HandlerFailure` if it fails."""
@@ -58,7 +58,7 @@ class Vm(Protocol):
 
 
 class PythonVm:
-    """Programs of one validator, ready to run."""
+    """The VM that runs programs on CPython itself. It keeps the last used ones loaded."""
 
     def __init__(self) -> None:
         self._runtime = Runtime()
@@ -71,7 +71,7 @@ class PythonVm:
         return self._load(code, context).bid(offered, context)
 
     def _load(self, code: str, context: Host) -> LoadedProgram:
-        """A program that is paid for in this block."""
+        """Load a program, and charge its loading price if this block has not paid it yet."""
         pay_for_loading(code, context)
         loaded = self._loaded.get(code)
         if loaded is None:
@@ -82,7 +82,10 @@ class PythonVm:
 
 
 def pay_for_loading(code: str, context: Host) -> None:
-    """Charge for a program that is not among the last ones that this block used, whether or not it must be loaded."""
+    """Charge the loading price of a program, unless it is among the last programs that this block paid for.
+
+    The charge does not depend on whether the program must really be loaded.
+    """
     paid = context.world.loaded_programs
     if paid.get(code) is None:
         price = _compiled_in(code, context).load_cycles
@@ -95,14 +98,14 @@ def _compiled_in(code: str, context: Host) -> CompiledProgram:
 
 
 class Meter(NamedTuple):
-    """The remaining cycles, which compiled code counts down itself."""
+    """The counter of remaining cycles of a runtime, which compiled code decrements directly."""
 
     charge: Callable[[int], None]
     enter: Callable[[int], None]
-    """Sets the remaining cycles."""
+    """Function that sets the remaining cycles."""
     remaining: Callable[[], int]
     left: CellType
-    """The variable for compiled code."""
+    """The closure variable with the remaining cycles, for compiled code."""
 
 
 def new_meter() -> Meter:
@@ -127,9 +130,10 @@ def new_meter() -> Meter:
 
 
 class Runtime:
-    """The runtime of loaded programs: a meter, the operations and the host. It runs one handler at a time.
+    """The environment in which loaded programs run: a meter, the operations and the host. It runs one handler at a
+    time.
 
-    Raises :class:`~validator.pvm.host_python.UnfitPython` if this Python would not run them as others do.
+    Raises :class:`~validator.pvm.host_python.UnfitPython` if this Python would run programs differently than others.
     """
 
     builtins_class: type[Builtins] = Builtins
@@ -148,7 +152,7 @@ class Runtime:
         return made
 
     def _namespace(self) -> dict[str, Any]:
-        """The names that compiled code calls."""
+        """The global names of compiled code: operations, host calls and a few of Python's functions."""
         elements = Elements(self.work)
         comparisons, arithmetic = Comparisons(self.work, elements), Arithmetic(self.work, elements)
         operations = (
@@ -182,7 +186,10 @@ class Runtime:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def metered(self, context: Host, body: Callable[[], None]) -> None:
-        """Run a function, charged to a handler's meter."""
+        """Run a program's function, and charge its cycles to the meter of the handler's host.
+
+        A Python error that is the program's mistake is raised as :class:`ActorFault`.
+        """
         assert self._host.context is None, "no handler runs inside another one"
         self._host.context = context
         meter = context.meter
@@ -202,7 +209,7 @@ class Runtime:
             self.tasks = None
 
     def _through_host(self, call: Callable[..., Value]) -> Callable[..., Value]:
-        """A host call, during which the host holds the meter."""
+        """Wrap a host call: the host's meter counts the cycles during the call, and the runtime's meter otherwise."""
         host = self._host
 
         def through(*arguments: Value, **named: Value) -> Value:
@@ -249,7 +256,7 @@ class Runtime:
         return self.tasks.wait(task)
 
     def _pay_for_levels(self, depth: int) -> None:
-        """Charge for the async methods above the one in which the task gives up its turn."""
+        """Charge for the ``depth`` async methods that called the one in which a task gives up its turn."""
         if depth:
             self.work.charge(TASK_LEVEL * depth)
 
@@ -287,7 +294,10 @@ class LoadedProgram:
 
 
 def checked_bid(answer: Value) -> BidFigures:
-    """The fields of a bid. Ends the query as ``BidInvalid`` if it is not a bid or a field is out of range."""
+    """Check the answer of ``get_gas_bid``, and return the bid.
+
+    The query fails as ``BidInvalid`` if the answer is not a bid, or a field is out of range.
+    """
     if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
         fault("BidInvalid")
     if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):
@@ -304,5 +314,5 @@ def _raised_by_host(traceback: TracebackType | None) -> bool:
 
 
 def _name_of(error: Exception) -> str:
-    """Python's name for an error; a variable without a value always has the same one."""
+    """The name of an error for receipts. Every kind of :class:`NameError` has the same name."""
     return "NameError" if isinstance(error, NameError) else type(error).__name__

@@ -40,7 +40,10 @@ _NOTHING: Final = object()
 
 
 class SequenceMethods:
-    """One method per name; a value without such a method is a type error. Texts and bytes have ``count``, too."""
+    """The methods of lists, tuples and dicts, one per name. A value without the method is a ``TypeError``.
+
+    The method ``count`` is here for texts and bytes too.
+    """
 
     def __init__(self, work: Work, elements: Elements, comparisons: Comparisons, arithmetic: Arithmetic) -> None:
         self._work = work
@@ -60,7 +63,7 @@ class SequenceMethods:
         values.insert(max(-len(values), min(index, len(values))), value)
 
     def m_pop(self, values: Value, place: Value = _NOTHING, default: Value = _NOTHING) -> Value:
-        """The last element of a list or the one at an index, or the value under a key of a dict."""
+        """Remove and return an element: the last one of a list, the one at an index, or the one under a dict's key."""
         if values.__class__ is dict:
             if place is _NOTHING:
                 fault("TypeError")
@@ -150,21 +153,21 @@ class SequenceMethods:
 
 
 def as_list(values: Value) -> list[Value]:
-    """The value, which must be a list."""
+    """Return the value if it is a list, else end the handler as ``TypeError``."""
     if values.__class__ is not list:
         fault("TypeError")
     return values
 
 
 def as_dict(values: Value) -> dict[Value, Value]:
-    """The value, which must be a dict."""
+    """Return the value if it is a dict, else end the handler as ``TypeError``."""
     if values.__class__ is not dict:
         fault("TypeError")
     return values
 
 
 class TextMethods:
-    """One method per name; a value without such a method is a type error."""
+    """The methods of texts, bytes and integers, one per name. A value without the method is a ``TypeError``."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
@@ -232,7 +235,8 @@ class TextMethods:
         return self._in_case(text, str.upper)
 
     def _in_case(self, text: Value, change: Callable[[str], str]) -> str:
-        """Change the case of ASCII texts only: the capitals of other letters change with Unicode."""
+        """Change the case of an ASCII text. Other texts end the handler, since their capitals depend on the version of
+        Unicode."""
         if text.__class__ is not str:
             fault("TypeError")
         self._work.changed_text(len(text), 4 * len(text))
@@ -267,7 +271,7 @@ class TextMethods:
         return data.hex()
 
     def m_to_bytes(self, number: Value, length: Value) -> bytes:
-        """``int.to_bytes``: big-endian, unsigned."""
+        """``int.to_bytes(length)``: an unsigned integer as big-endian bytes."""
         needs_number(number)
         needs_number(length)
         if not 0 <= length <= INTEGER_BITS // 8 or number < 0 or number.bit_length() > 8 * length:
@@ -280,7 +284,7 @@ class TextMethods:
 
 
 def check_alike(text: Value, *parts: Value) -> None:
-    """Require texts with texts, or bytes with bytes; ends the handler otherwise."""
+    """End the handler as ``TypeError`` unless all arguments are texts, or all are bytes."""
     kind = text.__class__
     if kind not in TEXTS:
         fault("TypeError")

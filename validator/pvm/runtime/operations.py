@@ -1,4 +1,4 @@
-"""The common parts of the operations of programs. Each operation charges for its size before it works.
+"""The common parts of the operations that programs perform on values. Each operation charges before it works.
 
 Compiled code uses Python's own operation if it costs the same for all values, such as adding two small integers, and
 calls operations for everything else: :mod:`~validator.pvm.runtime.operators`, :mod:`~validator.pvm.runtime.builtins`
@@ -44,19 +44,20 @@ SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 CONTAINERS: Final = frozenset({list, tuple, dict})
 ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
 _HIDDEN: Final = "stampede"
-"""A text whose hash is the process's secret."""
+"""The text in the hidden form of integer keys. Its hash is secret, since Python makes it random for each process."""
 _SMALL_TABLE: Final = 1_024
 _TABLE_PER_KEY: Final = 192
-"""Bytes that a dict's table may have, plus this many per key. A table that has just grown has up to 120 bytes per key,
-a rebuilt one up to 60, so a large share of the keys is removed before a table is rebuilt."""
+"""Number of bytes per key that a dict's table may have, in addition to ``_SMALL_TABLE``, before it is rebuilt. A table
+that has just grown has up to 120 bytes per key, a rebuilt one up to 60, so a large share of the keys is removed before
+a table is rebuilt."""
 
 
 class ActorFault(HandlerFailure):
-    """A program did what Python or the actor VM does not allow; ``name`` is Python's or the VM's name for it."""
+    """A program did something that Python or the actor VM does not allow. ``name`` is the error's name in either."""
 
 
 class ActorError(HandlerFailure):
-    """The program's own ``raise ActorError(…)`` or ``assert``."""
+    """A program failed deliberately, by ``raise ActorError(…)`` or a failed ``assert``."""
 
     def __init__(self, text: Value = "") -> None:
         shown = text if isinstance(text, str) else ""
@@ -64,7 +65,7 @@ class ActorError(HandlerFailure):
 
 
 def fault(name: str) -> NoReturn:
-    """End the handler."""
+    """End the handler by an :class:`ActorFault` with this name."""
     raise ActorFault(name)
 
 
@@ -87,22 +88,22 @@ def needs_number(value: Value) -> None:
 
 
 def hidden_key(number: int) -> Value:
-    """An integer or truth value in the form of a dict's key."""
+    """The hidden form of an integer or truth value, in which dicts hold it as a key."""
     return (_HIDDEN, number, _HIDDEN)
 
 
 def shown_key(key: Value) -> Value:
-    """A dict's key in the form for programs."""
+    """The key of a dict as programs see it: the integer or truth value of a hidden key, otherwise the key itself."""
     return key[1] if key.__class__ is tuple else key
 
 
 def shown_keys(values: dict[Value, Value]) -> list[Value]:
-    """A dict's keys in the form for programs."""
+    """The keys of a dict as programs see them (:func:`shown_key`)."""
     return [key[1] if key.__class__ is tuple else key for key in values]
 
 
 def shrink(values: dict[Value, Value]) -> None:
-    """Rebuild a dict's table if it is far too large for its keys. No charge depends on the table's size."""
+    """Rebuild a dict's table if it is far too large for the number of its keys. It is free of charge."""
     if values.__sizeof__() > _SMALL_TABLE + _TABLE_PER_KEY * len(values):
         kept = values.copy()
         values.clear()
@@ -110,17 +111,18 @@ def shrink(values: dict[Value, Value]) -> None:
 
 
 def is_narrow(text: Value) -> bool:
-    """Whether each character of a copy has weight 1: true for bytes and ASCII texts."""
+    """Whether each character counts once when a text is copied: true for bytes and ASCII texts."""
     return text.__class__ is bytes or text.isascii()
 
 
 def text_size(text: Value) -> int:
-    """Characters or bytes that a copy counts: a text that is not ASCII counts in its widest form."""
+    """The size of a text or bytes for the price of a copy. A text that is not ASCII counts in its widest encoding."""
     return len(text) if is_narrow(text) else len(text) * WIDE_TEXT
 
 
 def taken(values: Value) -> int:
-    """Weight of each element that is taken out; a character that is not ASCII becomes a separate text."""
+    """Cycles for each element that is taken out of a value. A character that is not ASCII costs more, because it
+    becomes a separate text."""
     return WIDE_TEXT if values.__class__ is str and not values.isascii() else ELEMENT
 
 
@@ -141,26 +143,29 @@ class Work:
         self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_PER_CYCLE)
 
     def changed_text(self, length: int, size: int) -> None:
-        """Charge for a new text or bytes of this length that is not a copy; ``size`` characters count for making it."""
+        """Charge for a new text or bytes that is computed instead of copied; ends the handler if it is too long.
+
+        ``length`` is its length, and ``size`` the number of characters that are charged.
+        """
         if length > MAX_TEXT:
             fault("ValueTooLarge")
         self.text_work(size)
 
     def search_work(self, text: Value, part: Value, times: int = 1) -> None:
-        """Charge for searching a part, by the worst case of the slowest search in any version of Python."""
+        """Charge for ``times`` searches of a part in a text. The price is the worst case of all Python versions."""
         length, size = len(text), len(part)
         places = length - size + 1 if size <= length else 0
         counted = size if places <= SEARCHED_PLACES or size < SEARCHED_PART else SEARCHED_PART
         self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_PER_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
-        """Charge for ``count`` elements; ends the handler if one value may not hold that many."""
+        """Charge for making or visiting ``count`` elements; ends the handler if they are too many for one value."""
         if count > MAX_ELEMENTS:
             fault("ValueTooLarge")
         self.charge(OPERATION + count * each)
 
     def numbers(self, left: Value, right: Value) -> None:
-        """Charge for arithmetic on two numbers if one is a truth value, which makes it slower."""
+        """Check that both operands are numbers, and charge extra if one is a truth value, which is slower."""
         if left.__class__ is int and right.__class__ is int:
             return
         needs_number(left)

@@ -25,15 +25,15 @@ from validator.pvm.runtime.operations import (
 
 
 class Elements:
-    """Element access of one program's values; one method per operation of compiled code."""
+    """Access to the elements of values: one method for each operation that compiled code calls."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
     def key(self, value: Value) -> Value:
-        """A value that may be a key, in the form that dicts hold.
+        """Check that a value may be a dict's key, and return it in the form in which dicts hold it.
 
-        It repeats a part of :meth:`lookup_key`, since a call would make displays a tenth slower.
+        The code repeats a part of :meth:`lookup_key`, since a call would make dict displays a tenth slower.
         """
         kind = value.__class__
         if kind is str or kind is bytes:
@@ -47,7 +47,8 @@ class Elements:
         return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
-        """The key to look up in a dict; no dict has an integer or text that may not be a key."""
+        """The form of a value in which to look it up in a dict. The key's size is not checked: too large ones are in no
+        dict."""
         kind = value.__class__
         if kind is str or kind is bytes:
             return value
@@ -56,7 +57,7 @@ class Elements:
         return hidden_key(value)
 
     def index_of(self, values: Value, place: Value) -> int:
-        """An index that is within the bounds."""
+        """Check an index of a value, and return it. Ends the handler if it is out of bounds."""
         if place.__class__ is not int:
             needs_number(place)
             self._work.charge(OPERATION)
@@ -117,7 +118,7 @@ class Elements:
         return {self.key(parts[i]): parts[i + 1] for i in range(0, len(parts), 2)}
 
     def iterable(self, value: Value) -> Value:
-        """The values of a loop: a list of a dict's current keys, or the value itself."""
+        """What a loop over a value iterates over: a list of a dict's current keys, or the value itself."""
         if value.__class__ is dict:
             self._work.elements(len(value))
             return shown_keys(value)
@@ -126,21 +127,21 @@ class Elements:
         return value
 
     def parts(self, value: Value) -> Value:
-        """The value to be unpacked into names; a dict gives its keys."""
+        """What is unpacked when a value is assigned to several names: a list of a dict's keys, or the value itself."""
         return self.iterable(value) if value.__class__ is dict else value
 
 
 class Comparisons:
-    """Comparisons of one program, named by the compiler's table."""
+    """The comparisons that compiled code calls, one method each. The compiler's table has their names."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
         self._elements = elements
 
     def eq(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
-        """Equality, pair by pair: shared parts are charged each time they are reached.
+        """The operation ``left == right``. Each visited pair of parts is charged, also if it was visited before.
 
-        It follows nested values for ``depth`` levels, since a list may contain itself.
+        Nested values are followed for at most ``depth`` levels, since a list may contain itself.
         """
         kind = left.__class__
         if kind is not right.__class__ or kind not in CONTAINERS:
@@ -153,7 +154,7 @@ class Comparisons:
         return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
 
     def _scalars_equal(self, left: Value, right: Value) -> bool:
-        """Equality of values that are not both lists, tuples or dicts; a task's handle equals only itself."""
+        """Equality of two values that are not both of the same container class. A task's handle equals only itself."""
         kind = left.__class__
         if kind is not int or right.__class__ is not int:
             self._work.text_work(min(len(left), len(right)) if kind in TEXTS and kind is right.__class__ else 0)
@@ -179,7 +180,10 @@ class Comparisons:
         return True
 
     def compare(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> int:
-        """-1, 0 or 1, of numbers, of texts, of bytes, or of two lists or tuples, part by part."""
+        """Compare two numbers, texts, bytes, lists or tuples; the last two part by part.
+
+        Returns -1, 0 or 1 if ``left`` is less than, equal to or greater than ``right``.
+        """
         kind = left.__class__
         if is_number(left) and is_number(right):
             self._work.numbers(left, right)
@@ -239,7 +243,7 @@ class Comparisons:
 
 
 class Arithmetic:
-    """Operators of one program, one method each, named by the compiler's tables."""
+    """The arithmetic operators that compiled code calls, one method each. The compiler's tables have their names."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
@@ -310,7 +314,7 @@ class Arithmetic:
         return int(left % right)
 
     def pow(self, left: Value, right: Value) -> int:
-        """A power that fits; its size is bounded before it is computed."""
+        """The operation ``left ** right``. A result that is clearly too large is refused before it is computed."""
         self._work.numbers(left, right)
         if right < 0:
             fault("ValueError")

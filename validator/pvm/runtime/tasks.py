@@ -1,4 +1,4 @@
-"""Tasks of one handler: on one thread, strictly first in, first out (SPEC §14, seed 004).
+"""The tasks of one handler's run. They take turns on one thread, strictly first in, first out (SPEC §14, seed 004).
 
 The handler itself is the first task. A task runs until it ends, pauses, or waits for one that has not ended; then the
 task that has been ready for longest continues. Tasks that wait for one become ready when it ends, in the order of
@@ -30,7 +30,7 @@ class Task:
 
 
 class _Suspension:
-    """A task's message to the queue: the task that it waits for, or ``None`` for its next turn."""
+    """An awaitable with which a task gives up its turn. It passes the queue the task to wait for, or ``None``."""
 
     __slots__ = ("_awaited",)
 

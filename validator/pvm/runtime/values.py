@@ -1,4 +1,4 @@
-"""Values that enter or leave a handler: storage, payloads, messages, results (canonical MessagePack).
+"""The encoding (canonical MessagePack) of values that enter or leave a handler: storage, payloads, messages, results.
 
 Each value has one encoding: the shortest forms of MessagePack, a dict's pairs in the ascending order of their encoded
 keys, a tuple as a list, and integers outside MessagePack's own range as extension 1: a sign byte (0 or 1) and the
@@ -31,7 +31,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class _Room:
-    """The remaining room for one value, and the meter that pays for it."""
+    """The room that is left for one encoded value, and the meter that is charged for it."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
@@ -49,7 +49,7 @@ class _Room:
         self._charge(size * WIDE_CODING // BYTES_PER_CYCLE)
 
     def wide_integer(self) -> None:
-        """Charge for encoding an integer that MessagePack cannot represent."""
+        """Charge for encoding or decoding an integer that MessagePack cannot represent."""
         self._charge(WIDE_INTEGER)
 
 
@@ -57,7 +57,7 @@ class _Room:
 
 
 def pack(value: Value, charge: Charge) -> bytes:
-    """A value's encoding. Ends the handler as ``ValueInvalid`` if it has none, ``ValueTooLarge`` if it is too large."""
+    """Encode a value. Ends the handler as ``ValueInvalid`` or ``ValueTooLarge`` if that is impossible."""
     packer = _Packer(charge)
     packer.value(value, MAX_VALUE_DEPTH)
     return b"".join(packer.parts)
@@ -99,7 +99,7 @@ class _Packer(_Room):
         return _ENCODER.encode(value)
 
     def _dict(self, value: dict[Value, Value], depth: int) -> None:
-        """The pairs in the order of their encoded keys."""
+        """Encode a dict: its pairs in the ascending order of their encoded keys."""
         self.parts.append(_head(len(value), 0x80, 0xDE))
         for encoded, key in sorted((self._scalar(shown_key(key)), key) for key in value):
             self.parts.append(encoded)
@@ -107,7 +107,7 @@ class _Packer(_Room):
 
 
 def _head(count: int, short: int, long: int) -> bytes:
-    """The head of a list or dict, before its elements or pairs."""
+    """The head of an encoded list or dict of ``count`` items. ``short`` and ``long`` are its forms' first bytes."""
     if count < 16:
         return bytes([short | count])
     return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")
@@ -122,7 +122,7 @@ def _extension(value: int) -> Ext:
 
 
 def unpack(encoded: bytes, charge: Charge) -> Value:
-    """The value of an encoding; empty bytes are ``None``. Ends the handler as ``BadPayload`` for any other bytes."""
+    """Decode a value; empty bytes are ``None``. Ends the handler as ``BadPayload`` if the encoding is not canonical."""
     if not encoded:
         return None
     unpacker = _Unpacker(encoded, charge)
@@ -137,7 +137,7 @@ def _refuse() -> NoReturn:
 
 
 class _Unpacker(_Room):
-    """Reads one value, from its first byte on."""
+    """Decodes one value."""
 
     def __init__(self, encoded: bytes, charge: Charge) -> None:
         super().__init__(charge)
@@ -168,7 +168,7 @@ class _Unpacker(_Room):
         return int.from_bytes(self._bytes(size), "big")
 
     def _count(self, kind: int, short: int, long: int) -> int:
-        """The number of elements or pairs that follow, which must be in the shortest form."""
+        """Decode the number of elements or pairs that follow. It must be in the shortest form."""
         if kind < short + 16:
             return kind - short
         count = self._number(2 if kind == long else 4)
@@ -177,7 +177,10 @@ class _Unpacker(_Room):
         return count
 
     def _dict(self, count: int, depth: int) -> dict[Value, Value]:
-        """Pairs in the ascending order of their encoded keys; True and 1 are the same key."""
+        """Decode a dict of ``count`` pairs. They must be in the ascending order of their encoded keys.
+
+        True and 1 are the same key, so a dict with both is refused.
+        """
         made: dict[Value, Value] = {}
         before = b""
         for _ in range(count):
@@ -191,7 +194,7 @@ class _Unpacker(_Room):
         return made
 
     def _scalar(self, kind: int) -> Value:
-        """Any value except a list or dict, in the shortest form."""
+        """Decode a value that is not a list or dict. Its encoding must be the shortest one."""
         if kind < 0x80 or kind >= 0xE0:
             self.take(0)
             return kind if kind < 0x80 else kind - 256
@@ -234,7 +237,7 @@ class _Unpacker(_Room):
             _refuse()
 
     def _large_integer(self, kind: int) -> int:
-        """An integer without a shorter form, within the bit limit of integers."""
+        """Decode an integer that MessagePack cannot represent. It must be within the bit limit of integers."""
         length = 16 if kind == 0xD8 else self._number(1)
         if not 9 <= length <= 33 or (length == 16) is not (kind == 0xD8):
             _refuse()
@@ -259,8 +262,8 @@ _NUMBERS: Final = {
     0xD2: (4, True, -(2**31), -(2**15) - 1),
     0xD3: (8, True, -(2**63), -(2**31) - 1),
 }
-"""For each first byte of an integer: the number of bytes that follow, whether it is signed, and the values without a
-shorter form."""
+"""For each first byte of an encoded integer: the number of bytes that follow, whether they are signed, and the least
+and the greatest value that has no shorter encoding."""
 _LENGTHS: Final = {
     **dict.fromkeys(range(160, 192), (0, 0, True)),
     0xD9: (1, 32, True),
@@ -270,15 +273,16 @@ _LENGTHS: Final = {
     0xC5: (2, 2**8, False),
     0xC6: (4, 2**16, False),
 }
-"""For each first byte of a text or bytes: the number of bytes of the length, the lengths that need these, and whether
-it is a text."""
+"""For each first byte of encoded text or bytes: the number of bytes that the length takes, the least length that needs
+them, and whether it is a text."""
 _LARGE: Final = (0xC7, 0xD8)
-"""First bytes of an extension that may be an integer: either the next byte is its length, or it has 16 bytes."""
+"""The two first bytes of an encoded large integer. After the first of them, the next byte is the length; after the
+other, the length is 16."""
 _WORDS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def _key(found: Value) -> Value:
-    """A dict's key in the form that dicts hold."""
+    """Check a decoded key of a dict, and return it in the form in which dicts hold it."""
     if not (found.__class__ in (str, bytes) or is_number(found)):
         _refuse()
     if is_number(found):
@@ -294,21 +298,21 @@ def _key(found: Value) -> Value:
 
 
 def encode_value(value: Value) -> bytes:
-    """A client's payload for a handler; empty for ``None``. Raises like :func:`pack`."""
+    """Encode a payload for a handler, for clients; empty bytes for ``None``. Raises like :func:`pack`."""
     return b"" if value is None else pack(value, _free)
 
 
 def decode_value(encoded: bytes) -> Value:
-    """A stored value, for clients. Raises like :func:`unpack`."""
+    """Decode a stored value, for clients. Raises like :func:`unpack`."""
     return _shown(unpack(encoded, _free))
 
 
 def _shown(value: Value) -> Value:
-    """The value with keys in the form for programs."""
+    """A copy of a decoded value in which the keys of dicts have the form that programs see."""
     if value.__class__ is dict:
         return {shown_key(key): _shown(part) for key, part in value.items()}
     return [_shown(part) for part in value] if value.__class__ is list else value
 
 
 def _free(_cycles: int) -> None:
-    """A meter for clients, which pay nothing."""
+    """A charge function for clients, which does nothing."""

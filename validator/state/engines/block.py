@@ -1,4 +1,4 @@
-"""One block of the packed engine: the keys that its batch changes, and the entries that it appends."""
+"""The steps with which the packed engine applies one block: changing the keys, and appending the entries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from validator.state.interface import Batch
 
 
 class Columns(NamedTuple):
-    """A batch as arrays."""
+    """The keys and values of a batch, as arrays."""
 
     keys: Pieces
     values: Pieces
 
 
 class Part(NamedTuple):
-    """The encoded entries that one pass of a block appended, their hashes, and the undo data so far."""
+    """The result of :func:`append`: the encoded entries, their hashes, and the block's undo data up to then."""
 
     entries: bytes
     leaves: Array
@@ -50,8 +50,11 @@ def columns_of(batch: Batch) -> Columns:
 
 
 def change_ring(table: Table, columns: Columns) -> tuple[Array, Array, Array, Array]:
-    """Look the batch up and change the ring. Returns the places that get an entry (ascending), the batch items with
-    their values (or -1), the positions of deleted entries, and undo data."""
+    """Look up the keys of a batch, and add and remove keys in the index.
+
+    Returns four arrays: the index places of the keys that get an entry, ascending; for each of them, the batch item
+    with its new value, or -1; the positions of the deleted entries; the undo data.
+    """
     arrays, (keys, values) = table.arrays, columns
     total = len(keys.starts)
     hashes = hash_keys(keys, arrays)
@@ -82,7 +85,10 @@ def _undo_bytes(table: Table, columns: Columns, actions: Array, found: Array) ->
 
 
 def append(table: Table, height: Height, touched: Array, items: Array, columns: Columns, undo: Array) -> Part:
-    """Append entries for places, in this order."""
+    """Append an entry for the key at each index place of ``touched``, in this order.
+
+    ``items`` has the batch item with the new value of each, or -1 if the value stays.
+    """
     arrays, count = table.arrays, len(touched)
     if not count:
         return Part(b"", np.empty((0, 8), dtype=np.uint32), undo)
@@ -99,7 +105,10 @@ def append(table: Table, height: Height, touched: Array, items: Array, columns: 
 
 
 def oldest_places(table: Table, limit: int, most: int) -> Array:
-    """Places of the oldest active entries, which compaction moves: at most ``most``, until the window is ``limit``."""
+    """The index places of the oldest active entries, which compaction appends again.
+
+    There are at most ``most``, and only as many as bring the window down to ``limit``.
+    """
     slots = np.empty(most, dtype=np.int64)
     slots = slots[: kernels.choose_oldest(table.arrays, limit, most, slots)]
     touched = np.empty(len(slots), dtype=np.int64)

@@ -41,19 +41,19 @@ MESSAGE_BYTES_LIMIT: Final = 1024
 HASH_WORDS: Final = 8
 
 EMPTY: Final = 0xFFFFFFFF
-"""Marks the absence of a slot or record."""
+"""The number that represents the absence of a slot or record."""
 RECORD_HEAD_BYTES: Final = 12
 UNIT_BYTES: Final = 8
 POSITION_BITS: Final = 48
 POSITION_MASK: Final = (1 << POSITION_BITS) - 1
 NO_RECORD_POSITION: Final = POSITION_MASK
-"""Position in a record whose key had no entry before."""
+"""The position in the record of a new key, which has no entry yet."""
 
 ENTRY_HEAD_BYTES: Final = 54
 TWIG_LEVELS: Final = 11
 TWIG_ENTRIES: Final = 2048
 TWIG_BYTES: Final = 288
-"""A twig's entry root and its active bits."""
+"""Size of a twig's row: its entry root and its active bits."""
 GROUP_LEVELS: Final = 5
 TWIG_GROUPS: Final = 64
 """Number of groups of 32 entries per twig, whose roots are kept."""
@@ -68,14 +68,14 @@ SLOTS_USED: Final = 4
 SLOTS_FREE: Final = 5
 CAPACITY: Final = 6
 TOP: Final = 7
-"""Counter: the highest place of the index ever used."""
+"""Number of the counter that holds the highest place used in the index since the index was made."""
 FIRST_TWIG: Final = 8
 REPLAYED_FROM: Final = 9
-"""Counter: the first position whose entry was replayed."""
+"""Number of the counter that holds the position of the first replayed entry."""
 COUNTERS: Final = 10
 
 AHEAD: Final = 64
-"""Number of entries whose records are prefetched together."""
+"""Number of entries of the log whose replaced records are prefetched together during a replay."""
 
 NOTHING: Final = 0
 UPDATE: Final = 1
@@ -92,13 +92,15 @@ def compiled(function: Function, forceinline: bool = False) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """:func:`compiled`, and inlined into each caller: a call would pass every one of :class:`Arrays` on the stack,
-    which takes longer than most of the called functions."""
+    """Decorator: compile a function, and inline it into each caller.
+
+    A call would pass every one of :class:`Arrays` on the stack, which takes longer than most of these functions.
+    """
     return compiled(function, forceinline=True)
 
 
 class Pieces(NamedTuple):
-    """Concatenated keys or values."""
+    """The keys or the values of a batch, concatenated: their bytes, start offsets and lengths."""
 
     octets: Array
     starts: Array
@@ -107,7 +109,7 @@ class Pieces(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """Scratch memory of the hash."""
+    """Scratch memory for hashing sixteen messages at once."""
 
     words: Array
     """Chaining values, block lengths and flags of sixteen messages: ten rows of sixteen words."""
@@ -121,11 +123,11 @@ class Arrays(NamedTuple):
     """The arrays of one engine."""
 
     prefixes: Array
-    """Index: first 8 bytes of the key's hash, u64."""
+    """First 8 bytes of the key's hash, for each place of the index, u64."""
     places: Array
-    """Index: the key's slot, u32, or ``EMPTY``."""
+    """The key's slot, for each place of the index, u32; ``EMPTY`` in a gap."""
     offsets: Array
-    """Record of each slot, in units, u32."""
+    """Offset of each slot's record in the arena, in units, u32."""
     free_slots: Array
     words: Array
     """The arena as u64."""
@@ -136,22 +138,23 @@ class Arrays(NamedTuple):
     free_records: Array
     """First free record by size class, u32."""
     window: Array
-    """Slot of each active position, modulo its length, u32."""
+    """Slot of the key whose entry is at a position, for active positions only, u32. It is a ring buffer: its index is
+    the position modulo its length."""
     twigs: Array
-    """One row of bytes per twig, from ``FIRST_TWIG`` on."""
+    """Entry root and active bits of each twig, one row of bytes each, from ``FIRST_TWIG`` on."""
     groups: Array
     """Roots of the groups of 32 entries, one row of words each, from ``FIRST_TWIG`` on. Those of incomplete groups are
     undefined."""
     dirty: Array
-    """1 for each twig's row that changed since its hash was computed."""
+    """For each twig, 1 if its row changed since its hash was computed, else 0."""
     counters: Array
     mask: Array
-    """The significant bits of a hash prefix, one u64: all, except in tests of equal prefixes."""
+    """Mask of the significant bits of a hash prefix, one u64. All bits are set, except in tests of equal prefixes."""
     key_words: Array
-    """BLAKE3 key of the kind ``key``, as words."""
+    """The BLAKE3 key for hashes of state keys, as words."""
     lanes: Lanes
     scratch: Array
-    """Block of one key, and its hash, as bytes."""
+    """Scratch memory for hashing one key: one block of it, then its hash, as bytes."""
 
 
 _IV: Final = np.array(
@@ -160,7 +163,7 @@ _IV: Final = np.array(
 
 
 def _schedule() -> Array:
-    """The message word of each step of each round."""
+    """The BLAKE3 message schedule: for each round, the index of the message word that each half step adds."""
     permutation = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
     rows = [list(range(16))]
     while len(rows) < 7:
@@ -181,21 +184,21 @@ _CORNERS: Final = np.array(
         [3, 4, 9, 14],
     ]
 )
-"""The state words that each step of a round mixes."""
+"""For each step of a BLAKE3 round, the indices of the four state words that it mixes."""
 
 
 # --- instructions that the language does not have -------------------------------------------------------------------
 
 
 def instruction(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that compiled code calls and that the compiler replaces by its own code."""
+    """Decorator for a function that generates machine code. The compiler puts that code in place of each call."""
     return cast(Callable[..., Any], intrinsic(generator))
 
 
 _BUILDING: Final[Any] = cgutils
 _WORD: Final = ir.IntType(32)
 _VECTOR: Final = ir.VectorType(_WORD, LANES)
-"""The same word of sixteen messages."""
+"""Type of a vector that holds the same word of sixteen messages, one per lane."""
 
 
 def _vector(value: int) -> ir.Constant:
@@ -208,7 +211,7 @@ def _turned(builder: ir.IRBuilder, vector: ir.Value, bits: int) -> ir.Value:
 
 
 def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Sixteen vectors, transposed by four interleavings of the upper half's words with the lower's."""
+    """Transpose sixteen vectors of sixteen words, by interleaving the two halves of the rows four times."""
     low = ir.Constant(_VECTOR, [i // 2 + i % 2 * LANES for i in range(LANES)])
     high = ir.Constant(_VECTOR, [8 + i // 2 + i % 2 * LANES for i in range(LANES)])
     for _ in range(4):
@@ -218,7 +221,10 @@ def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Valu
 
 
 def _mixed(builder: ir.IRBuilder, values: Sequence[ir.Value], message: Sequence[ir.Value], last: Any) -> list[ir.Value]:
-    """The seven rounds of BLAKE3 over 8 words of chaining values; ``last`` are the block's lengths and flags."""
+    """Generate the seven rounds of BLAKE3, and return the 8 new words of the chaining values.
+
+    ``values`` are their former words, ``message`` the block's words, ``last`` the block's lengths and flags.
+    """
     state = [*values, *(_vector(int(word)) for word in _IV[:4]), _vector(0), _vector(0), *last]
     for step in range(7 * len(_CORNERS)):
         a, b, c, d = _CORNERS[step % 8].tolist()
@@ -236,7 +242,7 @@ def _data_of(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) ->
 
 
 def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> ir.Value:
-    """The value of a type, without the owner of each array in it."""
+    """Generate a copy of an array, or of a tuple of arrays, in which no array has an owner to be counted."""
     if isinstance(kind, types.BaseTuple):
         kinds: Any = kind
         for i, each in enumerate(kinds):
@@ -253,10 +259,10 @@ def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Val
 
 @instruction
 def _borrowed(_: Any, value: Any) -> Any:
-    """An array, or a tuple of arrays, without reference counting: the caller, its owner, outlives the call.
+    """Return an array, or a tuple of arrays, without reference counting. The caller must keep the arrays alive.
 
-    Otherwise each access to an array of a tuple increments and decrements a counter atomically, which takes longer than
-    the access.
+    With counting, each access to an array of a tuple increments and decrements a counter atomically, which takes longer
+    than the access.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
@@ -267,8 +273,10 @@ def _borrowed(_: Any, value: Any) -> Any:
 
 @instruction
 def _compress(_: Any, lanes: Any, addresses: Any) -> Any:
-    """Hash the block at each of 16 addresses into the chaining values, rows 0 to 7 of ``lanes``. Rows 8 and 9 are the
-    blocks' lengths and flags; lanes with zero flags keep their values."""
+    """Hash the block at each of 16 addresses into the chaining values, which are rows 0 to 7 of ``lanes``.
+
+    Rows 8 and 9 are the blocks' lengths and flags. Lanes with zero flags keep their values.
+    """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         rows, blocks = (_data_of(context, builder, *each) for each in zip(signature.args, arguments, strict=True))
@@ -302,7 +310,7 @@ def _copy(_: Any, source: Any, start: Any, target: Any, at: Any, count: Any) -> 
 
 @instruction
 def _read_word(_: Any, octets: Any, at: Any) -> Any:
-    """The big-endian number in 8 bytes."""
+    """Read the big-endian number of 8 bytes at an offset."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
@@ -313,7 +321,7 @@ def _read_word(_: Any, octets: Any, at: Any) -> Any:
 
 @instruction
 def _write_word(_: Any, octets: Any, at: Any, value: Any) -> Any:
-    """Write a big-endian number of 8 bytes."""
+    """Write a number as 8 big-endian bytes at an offset."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
@@ -374,9 +382,9 @@ def _begin_block(
 def hash_messages(
     octets: Array, starts: Array, lengths: Array, key: Array, out: Array, places: Array, lanes: Lanes
 ) -> None:
-    """Keyed BLAKE3 of the messages of ``lengths[i]`` bytes, up to 1,024, from byte ``starts[i]`` on.
+    """Hash many messages with keyed BLAKE3. Message ``i`` has ``lengths[i]`` bytes from byte ``starts[i]`` on.
 
-    A hash is stored in row ``places[i]`` of ``out``; for a longer message it is undefined.
+    Its hash is stored in row ``places[i]`` of ``out``. The hash of a message of more than 1,024 bytes is undefined.
     """
     lanes = _borrowed(lanes)
     total = len(starts)
@@ -423,7 +431,7 @@ def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, ou
 
 @compiled
 def _size_class(units: Int) -> tuple[Int, Int]:
-    """The list for records of a size, and the size of its records."""
+    """The size class of a record: the number of its list of free records, and the size of that list's records."""
     if units <= 256:
         return units, units
     shift = 0
@@ -505,7 +513,7 @@ def _new_slot(arrays: Arrays) -> Int:
 def _new_record(
     arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
 ) -> Int:
-    """A slot with a record for a key without an entry."""
+    """Allocate a slot and a record for a new key and its value. The key has no entry yet."""
     slot = _new_slot(arrays)
     at = _take_record(arrays, _units(key_bytes, value_bytes))
     arrays.offsets[slot] = np.uint32(at)
@@ -526,7 +534,7 @@ def _drop_slot(arrays: Arrays, slot: Int) -> None:
 
 @inlined
 def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
-    """Copy a record to the undo data; only the key of a new record. Returns the next cursor."""
+    """Copy a record to the undo data; of a new key's record only the key. Returns the next cursor."""
     key_bytes, value_bytes = _lengths(arrays, at)
     _copy(arrays.octets, at * 8, undo, cursor, 12 + key_bytes + (0 if is_new else value_bytes))
     if is_new:
@@ -570,9 +578,9 @@ def _turn(value: Int, bits: Int) -> Int:
 
 @compiled
 def _hash_record(arrays: Arrays, at: Int) -> None:
-    """Hash a record's key into the last 32 bytes of the scratch: one message, in as little code as possible.
+    """Hash the key of one record into the last 32 bytes of the scratch memory.
 
-    It is needed only if two keys have equal prefixes, and is inlined into every lookup.
+    It is needed only if two keys have equal hash prefixes. The code is short, because every lookup contains it.
     """
     key_bytes = _lengths(arrays, at)[0]
     words, state = arrays.scratch.view(np.uint32), np.empty(16, dtype=np.uint64)
@@ -605,7 +613,7 @@ def _hash_record(arrays: Arrays, at: Int) -> None:
 def _find(
     arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
 ) -> tuple[Int, bool]:
-    """The place of a key in the index, and whether it is there; otherwise the place where it belongs."""
+    """Find a key in the index. Returns its place and ``True``, or the place where it belongs and ``False``."""
     place = _home(prefix, arrays.counters[6])
     while arrays.places[place] != np.uint32(0xFFFFFFFF):
         found = arrays.prefixes[place]
@@ -628,14 +636,14 @@ def _find(
 
 @inlined
 def _find_key(arrays: Arrays, keys: Pieces, i: Int, hashes: Array) -> tuple[Int, bool]:
-    """:func:`_find` for a key of a batch."""
+    """Find the key of batch item ``i`` in the index, as :func:`_find` does."""
     prefix = _prefix(hashes, i * 32, arrays.mask)
     return _find(arrays, prefix, keys.octets, keys.starts[i], keys.lengths[i], hashes, i * 32)
 
 
 @inlined
 def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
-    """Insert at a place that :func:`_find` gave; entries from there up to the next gap move up."""
+    """Insert a key into the index at the place that :func:`_find` gave. Keys from there to the next gap move up."""
     gap = place
     while arrays.places[gap] != np.uint32(0xFFFFFFFF):
         gap += 1
@@ -650,7 +658,7 @@ def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
 
 @inlined
 def _take(arrays: Arrays, place: Int) -> None:
-    """Remove the entry at a place; entries after it that can move down do."""
+    """Remove the key at a place of the index. Keys after it move down as far as their hashes allow."""
     capacity = arrays.counters[6]
     after = place + 1
     while arrays.places[after] != np.uint32(0xFFFFFFFF) and _home(arrays.prefixes[after], capacity) < after:
@@ -662,7 +670,7 @@ def _take(arrays: Arrays, place: Int) -> None:
 
 @inlined
 def _next_place(arrays: Arrays, place: Int) -> Int:
-    """The place of the next key in the ring, which must have a key."""
+    """The place in the index of the next key in the ring. At least one key must exist."""
     place += 1
     top = arrays.counters[7]
     while place <= top:
@@ -677,7 +685,7 @@ def _next_place(arrays: Arrays, place: Int) -> Int:
 
 @inlined
 def _last_place_below(arrays: Arrays, place: Int) -> Int:
-    """The last occupied place below one, or the last of all; at least one key must exist."""
+    """The last occupied place of the index below a place, or the last of all. At least one key must exist."""
     place -= 1
     while place >= 0:
         if arrays.places[place] != np.uint32(0xFFFFFFFF):
@@ -698,7 +706,7 @@ def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
 
 @compiled
 def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
-    """The slot of the key before a place of the ring; at least one key must exist."""
+    """The slot of the key before a hash in the ring. At least one key must exist."""
     arrays = _borrowed(arrays)
     place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
     return np.int64(arrays.places[_last_place_below(arrays, place)])
@@ -706,7 +714,7 @@ def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
 
 @compiled
 def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: Int) -> Int:
-    """Spread an index into a larger or smaller one; returns the highest place used."""
+    """Copy an index into a larger or smaller one with this capacity. Returns the highest place used."""
     last = -1
     for i in range(len(old_places)):
         if old_places[i] != np.uint32(0xFFFFFFFF):
@@ -755,10 +763,10 @@ def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
 
 @compiled
 def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
-    """Prefetch the data for lookups of a batch's keys and their successors in the ring; ``near`` is scratch, two rows.
+    """Prefetch the data that :func:`lookup` and the next steps read for a batch's keys and their ring successors.
 
-    Each pass is a loop so short that the processor handles many cache misses at once, while :func:`lookup` and its
-    successors would wait for them one by one. The result only keeps the compiler from removing the reads.
+    Each pass is a short loop, so the processor handles many cache misses at once. The other functions would wait for
+    them one by one. ``near`` is scratch memory of two rows. The result only keeps the compiler from removing the reads.
     """
     arrays = _borrowed(arrays)
     seen = np.uint64(0)
@@ -800,10 +808,11 @@ def lookup(
     found: Array,
     found_places: Array,
 ) -> tuple[Int, Int]:
-    """The action for each key of a batch, in ring order; returns how many keys are added and removed.
+    """Look up the keys of a batch, and write the action for each to ``actions``. Returns the numbers of added and
+    removed keys.
 
-    ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
-    ``found_places`` their places in the index.
+    ``order`` sorts the keys by hash prefix, and is changed to sort them by whole hash. The slots of found keys are
+    written to ``found``, their places in the index to ``found_places``.
     """
     arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     for i in range(1, len(order)):
@@ -894,9 +903,11 @@ def touched_places(
     touched: Array,
     items: Array,
 ) -> Int:
-    """Write to ``touched`` the places of the keys that get a new entry; a place may be listed twice. First come those
-    with a new value, whose items go to ``items``, then the predecessors of added or removed keys, with item -1. Returns
-    the number of places."""
+    """Find the keys that get a new entry. Their places in the index are written to ``touched``, and counted.
+
+    First come the keys with a new value; their batch items are written to ``items``. Then come the predecessors of
+    added or removed keys, with item -1. A place may be listed twice.
+    """
     arrays, keys = _borrowed(arrays), _borrowed(keys)
     count = 0
     for i in order:
@@ -920,7 +931,10 @@ def touched_places(
 
 @compiled
 def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array) -> tuple[Int, Int]:
-    """Sizes of the entries and the undo data, in bytes; also finds the next slots."""
+    """Compute the sizes, in bytes, of the entries to be appended and of their undo data.
+
+    The slots of the next keys in the ring are written to ``next_slots``.
+    """
     arrays = _borrowed(arrays)
     entries = undone = 0
     for j in range(len(touched)):
@@ -934,7 +948,7 @@ def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, 
 
 @compiled
 def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> None:
-    """Start offsets in the arena, and lengths, of the slots' keys."""
+    """Write the start offset in the arena, and the length, of each slot's key to ``starts`` and ``lengths``."""
     arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
@@ -944,7 +958,7 @@ def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> No
 
 @compiled
 def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
-    """The places of slots, given the hashes of their keys."""
+    """Write the place in the index of each slot's key to ``touched``. ``hashes`` are the keys' hashes."""
     arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
@@ -966,7 +980,10 @@ def append_entries(
     undo: Array,
     undo_cursor: Int,
 ) -> Int:
-    """Append an entry of ``sizes[j]`` bytes for each place, encoded to ``section``. Returns the undo data's end."""
+    """Append an entry for the key at each place of the index in ``touched``.
+
+    The encoded entries are written to ``section``, their sizes to ``sizes``. Returns the end of the undo data.
+    """
     arrays, values = _borrowed(arrays), _borrowed(values)
     cursor = 0
     for j in range(len(touched)):
@@ -997,7 +1014,10 @@ def append_entries(
 
 @compiled
 def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
-    """The slots of the oldest active entries to be appended again, at most ``steps``; returns their number."""
+    """Choose the oldest active entries that compaction appends again, at most ``steps``.
+
+    Their slots are written to ``chosen``. Returns their number.
+    """
     arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[2])
@@ -1012,7 +1032,7 @@ def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
 
 @compiled
 def raise_oldest(arrays: Arrays, position: Int) -> Int:
-    """The first active position at or after ``position``, or the end."""
+    """The first active position at or after ``position``; the next position if there is none."""
     arrays = _borrowed(arrays)
     end = arrays.counters[0]
     first = arrays.counters[8]
@@ -1048,10 +1068,10 @@ def _clear_bit(arrays: Arrays, position: Int) -> None:
 def extend_leaves(
     arrays: Arrays, first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array
 ) -> tuple[Int, Int, bool]:
-    """Hash new leaves up to the roots of their twigs, with the frontier to their left, which is updated.
+    """Hash new leaves from position ``first`` on up to the entry roots of their twigs, and update the frontier.
 
-    ``rows`` holds the leaves after one spare node; ``other`` has the same size. Returns the first twig, the number of
-    twigs, and whether their roots are in ``other``.
+    ``rows`` holds the leaves after one spare node; ``other`` is scratch memory of the same size. Returns the first
+    twig, the number of twigs, and whether their roots are in ``other`` instead of ``rows``.
     """
     arrays = _borrowed(arrays)
     start, after = first, first + count
@@ -1082,7 +1102,8 @@ def extend_leaves(
 
 @compiled
 def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
-    """Hash all levels of a tree: first ``count`` nodes, a power of two, then their parents, and so on."""
+    """Hash all levels of a tree. ``levels`` begins with ``count`` nodes, a power of two; their parents follow, and so
+    on."""
     lanes = _borrowed(lanes)
     start = 0
     while count > 1:
@@ -1093,10 +1114,10 @@ def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
 
 @compiled
 def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_key: Array, lanes: Lanes) -> Int:
-    """Find the ends of up to 32 entries, and hash all nodes of the tree over them; ``nodes`` is zero at first.
+    """Find the ends of up to 32 entries, and hash all nodes of the tree over them. ``nodes`` must be zero at first.
 
-    Returns the length of the longest entry, and does not hash if that is above 1,024; or -1 if the bytes are not
-    exactly the entries.
+    Returns the length of the longest entry, or -1 if the bytes are not exactly ``len(ends)`` entries. Nothing is hashed
+    if the longest entry has more than 1,024 bytes.
     """
     lanes = _borrowed(lanes)
     count = len(ends)
@@ -1123,8 +1144,10 @@ def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_ke
 
 @compiled
 def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, key: Array, lanes: Lanes) -> None:
-    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels over ``width`` leaves, and
-    ``octets`` are its bytes."""
+    """Hash the nodes of the upper tree above the changed twig roots, whose indices are ascending.
+
+    ``heap`` holds the tree over ``width`` leaves, and ``octets`` are its bytes.
+    """
     lanes = _borrowed(lanes)
     count = len(changed)
     indexes = changed.copy()
@@ -1149,7 +1172,10 @@ def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, ke
 
 @compiled
 def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
-    """Start offsets and lengths of the keys in the undo data; returns their number."""
+    """Write the start offset and length of each key in the undo data to ``starts`` and ``lengths``.
+
+    Returns the number of keys.
+    """
     cursor = count = 0
     while cursor < end:
         key_bytes = np.int64(undo[cursor + 6]) | np.int64(undo[cursor + 7]) << 8
@@ -1165,7 +1191,7 @@ def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
 
 @compiled
 def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
-    """Restore the former record of every key in the undo data; positions from ``end`` on are dropped."""
+    """Undo a block: restore the former record of every key in the undo data, and drop the positions from ``end`` on."""
     arrays = _borrowed(arrays)
     count = len(starts)
     for j in range(count - 1, -1, -1):
@@ -1199,7 +1225,8 @@ def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes
 
 @compiled
 def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
-    """Start offsets of concatenated encoded entries, and the lengths of their keys and values."""
+    """Write the start offset of each concatenated encoded entry, and the lengths of its key and value, to the last
+    three arguments."""
     for j in range(len(starts)):
         starts[j] = start
         lengths = _read_word(data, start + 46)
@@ -1210,7 +1237,7 @@ def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, valu
 
 @inlined
 def _replay_deleted(arrays: Arrays, position: Int) -> None:
-    """Forget the key, if known, whose active entry is at a position."""
+    """Remove the key whose active entry is at a position, unless its entry was not replayed."""
     if position >= arrays.counters[9]:
         _drop_slot(arrays, np.int64(arrays.window[position % len(arrays.window)]))
         _clear_bit(arrays, position)
@@ -1218,8 +1245,11 @@ def _replay_deleted(arrays: Arrays, position: Int) -> None:
 
 @inlined
 def _approach_replaced(arrays: Arrays, data: Array, starts: Array, first: Int, are_new: bool, slots: Array) -> None:
-    """Find the slots of the replaced entries, and prefetch their records: in loops so short that the processor handles
-    many cache misses at once. -1 for positions from ``first`` on, and for new keys."""
+    """Write the slots of the entries that some entries of the log replace to ``slots``, and prefetch their records.
+
+    The slot is -1 for a new key, and if the replaced entry is at position ``first`` or later. The loops are short, so
+    the processor handles many cache misses at once.
+    """
     for j in range(len(starts)):
         previous = np.int64(_read_word(data, starts[j] + 8))  # -1 if there is none
         is_known = arrays.counters[9] <= previous < first and not are_new
@@ -1242,7 +1272,7 @@ def _replay_entry(
     are_new: bool,
     slot: Int,
 ) -> None:
-    """Apply one entry; ``slot`` is its key's, or -1 if it was not found yet."""
+    """Apply one entry of the log. ``slot`` is the slot of its key, or -1 if it was not found yet."""
     previous = np.int64(_read_word(data, start + 8))
     if slot < 0 and previous >= arrays.counters[9] and not are_new:
         slot = np.int64(arrays.window[previous % len(arrays.window)])
@@ -1270,11 +1300,11 @@ def replay_entries(
     deleted: Array,
     deleted_after: Array,
 ) -> None:
-    """Apply entries of the log: each key has only its new record from now on.
+    """Apply entries of the log, in order: each replaces the record of its key.
 
     After ``deleted_after[i]`` entries, the key whose active entry is at ``deleted[i]`` is removed. An entry names the
     position of the entry that it replaces, so no key is looked up, and the index is built once, at the end
-    (:func:`sort_equal`). ``are_new``: no entry replaces a known one.
+    (:func:`sort_equal`). ``are_new`` says that no entry replaces a known one.
     """
     arrays = _borrowed(arrays)
     slots = np.empty(AHEAD, dtype=np.int64)
@@ -1296,7 +1326,7 @@ def replay_entries(
 
 @compiled
 def active_slots(arrays: Arrays, slots: Array) -> Int:
-    """The slots of all active entries, in the order of the entries; returns their number."""
+    """Write the slots of all active entries to ``slots``, in the order of the entries. Returns their number."""
     arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[8] << 11)
@@ -1309,7 +1339,7 @@ def active_slots(arrays: Arrays, slots: Array) -> Int:
 
 @compiled
 def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
-    """Order slots by the whole hashes of their keys where the ascending prefixes are equal."""
+    """Sort slots by the whole hashes of their keys. They are sorted by the hashes' prefixes already."""
     arrays = _borrowed(arrays)
     for i in range(1, len(slots)):
         j = i

@@ -40,13 +40,13 @@ from validator.state.snapshot import SnapshotTwig
 
 FULL_MASK: Final = 2**64 - 1
 REPLAY_BYTES: Final = 2 * 1024 * 1024
-"""Size of the entries that recovery applies at once."""
+"""Size of the sections of the log that recovery collects before it applies them together."""
 
 
 @dataclass(slots=True)
 class _Undo:
     records: Array
-    """The touched keys' records before the block, concatenated."""
+    """The concatenated records that the touched keys had before the block."""
     oldest: int
     mark: TreeMark
 
@@ -60,10 +60,10 @@ class PackedEngine:
         self._table = Table(mask)
         self.tree = PackedTree(self._table)
         self._pending: list[tuple[memoryview, SectionHead]] = []
-        """Sections of the log that will be applied together."""
+        """Sections of the log that were read but not applied yet: for each, the data after its head, and the head."""
         self._pending_bytes = 0
         self._is_fresh = True
-        """Whether nothing has been replayed yet."""
+        """Whether nothing has been loaded or replayed yet."""
 
     @property
     def root(self) -> Hash:
@@ -177,7 +177,7 @@ class PackedEngine:
         self.tree.revert(undo.mark, next_position)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
-        """The values of an applied step's keys before it, including keys whose entry only moved."""
+        """The values that the keys of an applied step had before it, including keys whose entry only moved."""
         undo: _Undo = step.undo
         data = undo.records.tobytes()
         found: dict[bytes, bytes | None] = {}
@@ -192,7 +192,7 @@ class PackedEngine:
         return found
 
     def _reserve(self, keys: int, size: int, entries: int) -> None:
-        """Make room for numbers of keys and entries, and for ``size`` bytes of keys and values."""
+        """Make room in the arrays for these numbers of keys and entries, and for ``size`` bytes of keys and values."""
         self._table.reserve(keys, size, entries)
         self.tree.reserve(entries)
 

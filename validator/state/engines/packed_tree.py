@@ -41,7 +41,7 @@ _ABSENT_ENTRY_WORDS: Final = np.stack([words_of(node) for node in ABSENT_ENTRY_N
 
 @dataclass(slots=True)
 class TreeMark:
-    """The end of the log before a block, for undoing it."""
+    """The data of the tree before a block, with which :meth:`PackedTree.revert` undoes the block."""
 
     next_position: int
     frontier: Array
@@ -66,7 +66,7 @@ class PackedTree:
         """The state root as of the last :meth:`climb`."""
 
     def twig(self, index: int) -> Twig:
-        """Parts of twig ``index``, which must not be pruned."""
+        """The entry root and the active bits of twig ``index``, which must not be pruned."""
         row = self._table.arrays.twigs[index - self._table.count(kernels.FIRST_TWIG)].tobytes()
         return Twig(row[:NODE_BYTES], row[NODE_BYTES : NODE_BYTES + BITMAP_BYTES])
 
@@ -84,8 +84,11 @@ class PackedTree:
         return node
 
     def group_nodes(self, data: Array, ends: Array) -> bytes:
-        """The nodes of the subtree over one group's entries, level by level; finds the entries' ends. Raises
-        :class:`ValueError` if the bytes are not exactly the entries."""
+        """The nodes of the subtree over one group's entries, level by level. Writes the entries' end offsets to
+        ``ends``.
+
+        Raises :class:`ValueError` if the bytes are not exactly ``len(ends)`` entries.
+        """
         nodes = np.zeros((2 * GROUP_ENTRIES - 1, kernels.HASH_WORDS), dtype=np.uint32)
         arrays = self._table.arrays
         longest = kernels.hash_group(data, ends, nodes, ENTRY_WORDS, _ENTRY_NODE_WORDS, arrays.lanes)
@@ -100,7 +103,10 @@ class PackedTree:
         return found
 
     def nodes_above(self, lowest: Array) -> bytes:
-        """All nodes of the tree over a power of two of entry tree nodes, level by level."""
+        """The nodes of the entry tree from the nodes ``lowest`` up, level by level, these first.
+
+        Their number is a power of two.
+        """
         nodes = np.empty((2 * len(lowest) - 1, kernels.HASH_WORDS), dtype=np.uint32)
         nodes[: len(lowest)] = lowest
         kernels.hash_levels(nodes, len(lowest), _ENTRY_NODE_WORDS, self._table.arrays.lanes)
@@ -115,7 +121,7 @@ class PackedTree:
         return TreeMark(next_position, self._frontier.copy(), self.twig(next_position >> TWIG_LEVELS).entries_root)
 
     def extend(self, first: int, parts: Sequence[Array]) -> None:
-        """Put the roots of new leaves from position ``first`` on into their twigs."""
+        """Add new leaves from position ``first`` on to the entry trees of their twigs."""
         count = sum(len(part) for part in parts)
         if not count:
             return
@@ -129,7 +135,10 @@ class PackedTree:
         arrays.twigs[row : row + twigs, :NODE_BYTES] = (other if swapped else rows)[1 : 1 + twigs].view(np.uint8)
 
     def climb(self, twigs: int) -> None:
-        """Hash everything above the changed rows; ``twigs``: their number now or before, the larger one."""
+        """Hash the changed twigs and all nodes above them, and compute the state root.
+
+        ``twigs`` is the number of twigs before or after the change, whichever is larger.
+        """
         arrays = self._table.arrays
         rows = np.flatnonzero(arrays.dirty)
         if len(rows):
@@ -151,7 +160,10 @@ class PackedTree:
         self.root = self._make_root()
 
     def revert(self, mark: TreeMark, next_position: int) -> None:
-        """Move back to a mark from ``next_position``. The caller has restored the counters and the active bits."""
+        """Move the tree back to a mark. ``next_position`` is that before the call.
+
+        The caller has restored the counters and the active bits.
+        """
         arrays, twigs, kept = self._table.arrays, twigs_for(next_position), twigs_for(mark.next_position)
         self._frontier = mark.frontier.copy()
         first = int(arrays.counters[kernels.FIRST_TWIG])
@@ -169,13 +181,13 @@ class PackedTree:
     # --- opening, pruning and room ------------------------------------------------------------------------------------
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin after pruned twigs."""
+        """Begin an empty tree after the pruned twigs below ``first_twig``. ``peaks`` are the upper nodes over them."""
         self.reserve(0)
         for (level, index), peak in zip(pruned_peaks(first_twig), peaks, strict=True):
             self._heap[(self._width >> level) + index] = np.frombuffer(peak, dtype=np.uint32)
 
     def load(self, twig: SnapshotTwig) -> None:
-        """Load the entry root of a snapshot's twig as the last twig; its bits are set already."""
+        """Load the entry root of a snapshot's twig, which becomes the last twig. Its active bits are set already."""
         arrays = self._table.arrays
         row = twig.index - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[row, :NODE_BYTES] = np.frombuffer(twig.entries_root, dtype=np.uint8)
@@ -226,7 +238,10 @@ def _empty_twigs(rows: int) -> Array:
 
 
 def _empty_heap(width: int) -> Array:
-    """An upper tree of ``width`` absent twigs: the root is row 1, row ``i`` has the children ``2 * i`` and the next."""
+    """An upper tree over ``width`` absent twigs, as a heap.
+
+    Row 1 is the root. The children of row ``i`` are rows ``2 * i`` and ``2 * i + 1``.
+    """
     heap = np.zeros((2 * width, kernels.HASH_WORDS), dtype=np.uint32)
     for level in range(width.bit_length()):
         row = width >> level

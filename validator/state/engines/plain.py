@@ -39,10 +39,10 @@ from validator.state.merkle import Tree, TreeUndo, pruned_peaks, tree_nodes
 from validator.state.snapshot import SnapshotTwig
 
 FEW: Final = 64
-"""Changes of the ring up to which each is made separately; above, the whole list is sorted."""
+"""Maximum number of changes of the ring that are made one by one. For more, the whole list of hashes is sorted."""
 
 REPLAY_ENTRIES: Final = 65_536
-"""Number of entries that recovery hashes at once."""
+"""Number of replayed entries that recovery collects before it adds their hashes to the tree."""
 
 _Slot = tuple[int, bytes]
 """Position and value of a key's active entry."""
@@ -68,7 +68,7 @@ class _Appender:
         self.before: dict[bytes, _Slot | None] = {}
 
     def append(self, place: bytes, key: bytes, value: bytes) -> None:
-        """Append an entry of a key in the ring, at ``place``, in place of its current entry."""
+        """Append an entry of the key whose hash is ``place``. It replaces the key's current entry, if there is one."""
         engine = self.engine
         old = engine.slots.get(key)
         self.before[key] = old
@@ -99,7 +99,7 @@ class PlainEngine:
         self.key_at: dict[int, bytes] = {}
         """Keys by the positions of their active entries."""
         self.slack = slack
-        """Entries that the window may always hold, in addition to 2.5 per live key."""
+        """Number of entries that the window may hold in addition to 2.5 per live key, before compaction begins."""
         self._ring: list[bytes] = []
         """Hashes of the live keys, ascending."""
         self._by_hash: dict[bytes, bytes] = {}
@@ -176,7 +176,7 @@ class PlainEngine:
         self.tree.revert(undo.tree)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
-        """The values of an applied step's keys before it, including keys whose entry only moved."""
+        """The values that the keys of an applied step had before it, including keys whose entry only moved."""
         undo: _Undo = step.undo
         return {key: None if slot is None else slot[1] for key, slot in undo.slots.items()}
 
@@ -189,7 +189,7 @@ class PlainEngine:
         return None if slot is None else slot[0]
 
     def place_after(self, place: bytes) -> bytes:
-        """The place of the next key in the ring after a key's place."""
+        """The hash of the next key in the ring after the key whose hash is ``place``."""
         after = bisect_left(self._ring, place) + 1
         return self._ring[after % len(self._ring)]
 
@@ -225,7 +225,7 @@ class PlainEngine:
         self.tree.forget(first_twig)
 
     def copy_to(self, engine: Engine) -> None:
-        """Give an empty engine the same state, as if it had loaded a snapshot. Costs O(all keys)."""
+        """Copy the state to an empty engine, which loads it like a snapshot. Costs O(all keys)."""
         first_twig, end = self._first_position >> TWIG_LEVELS, twigs_for(self.next_position)
         engine.seed(first_twig, [self.tree.upper_node(*place) for place in pruned_peaks(first_twig)])
         entries: dict[int, dict[int, bytes]] = {index: {} for index in range(first_twig, end)}
@@ -243,7 +243,7 @@ class PlainEngine:
     # --- one block ----------------------------------------------------------------------------------------------------
 
     def _net_changes(self, batch: Batch) -> dict[bytes, tuple[bytes, bytes | None]]:
-        """Key and new value of every key that changes, by the key's hash."""
+        """The key and the new value of every key whose value a batch changes, by the key's hash."""
         changed: dict[bytes, tuple[bytes, bytes | None]] = {}
         for key, value in batch.items():
             check_bounds(key, value)
@@ -252,7 +252,10 @@ class PlainEngine:
         return changed
 
     def _relink(self, changed: dict[bytes, tuple[bytes, bytes | None]]) -> tuple[list[bytes], list[bytes]]:
-        """Change the ring. Returns the places that get an entry and those whose key is removed, both ascending."""
+        """Change the ring.
+
+        Returns the hashes of the keys that get an entry, and those of the removed keys, both ascending.
+        """
         added = [place for place, (key, _) in changed.items() if key not in self.slots]
         gone = [place for place, (_, value) in changed.items() if value is None]
         for place in added:
@@ -264,7 +267,7 @@ class PlainEngine:
         return sorted(touched), sorted(gone)
 
     def _change_ring(self, added: list[bytes], removed: list[bytes]) -> None:
-        """Add places, of keys known by hash, to the ring, and remove others."""
+        """Add key hashes to the ring, and remove others. The added keys are in ``_by_hash`` already."""
         for place in removed:
             del self._by_hash[place]
         if len(added) + len(removed) > FEW:

@@ -22,17 +22,20 @@ from validator.state.hashing import NODE_BYTES
 MIN_CAPACITY: Final = 1024
 MIN_LOAD: Final = 66
 MAX_LOAD: Final = 86
-"""Load of the index after and before it grows, in per cent."""
+"""Load of the index, in per cent, at which it grows. After growing, the load is ``MIN_LOAD``."""
 INDEXED_AT_ONCE: Final = 65_536
 """Number of keys whose hashes are in memory at once while the index is built."""
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 
 RECORD_HEAD: Final = struct.Struct("<QI")
-"""Position and length of the key in one number, then the length of the value."""
+"""The head of a record in the arena: the position and the key's length in one number, then the value's length."""
 
 
 class Table:
-    """The arrays of one state. Twigs and their dirty marks are grown by :mod:`validator.state.engines.packed_tree`."""
+    """Owns the arrays of one packed engine, and grows them.
+
+    The arrays of the tree are grown by :mod:`validator.state.engines.packed_tree`.
+    """
 
     def __init__(self, mask: int) -> None:
         arena = np.empty(MIN_CAPACITY, dtype=np.uint64)
@@ -77,7 +80,7 @@ class Table:
     # --- room ---------------------------------------------------------------------------------------------------------
 
     def reserve(self, keys: int, size: int, entries: int) -> None:
-        """Make room for numbers of keys and entries, and for ``size`` bytes of keys and values."""
+        """Make room in all arrays for these numbers of keys and entries, and for ``size`` bytes of keys and values."""
         self._reserve_index(keys)
         self.reserve_records(keys, size, entries)
 
@@ -174,7 +177,7 @@ class Table:
         self.places = self.prefixes = self.offsets = self.octets = memoryview(b"")
 
     def _look(self) -> None:
-        """Views of the arrays for single reads, which are faster than the arrays."""
+        """Make the views of the arrays for single reads. They are faster than the arrays."""
         arrays = self.arrays
         self.places, self.prefixes = arrays.places.data, arrays.prefixes.data
         self.offsets, self.octets = arrays.offsets.data, arrays.octets.data
@@ -182,10 +185,10 @@ class Table:
 
 
 def room(size: int, dtype: Any) -> Array:
-    """An array in separate pages, initially zero: when it is freed, all of it returns to the system.
+    """Allocate an array of zeros in separate memory pages. When it is freed, all its memory returns to the system.
 
-    Large arrays request huge pages. By default a mapping is shared, and the system's settings exclude shared mappings,
-    so the mapping is private; memory should not be shared with a forked process either.
+    Large arrays request huge pages. The mapping is private, since the system's settings exclude shared mappings from
+    huge pages, and memory should not be shared with a forked process either.
     """
     count = size * np.dtype(dtype).itemsize
     if not hasattr(mmap_module, "MAP_PRIVATE"):

@@ -56,7 +56,7 @@ _UPPER_USUAL: Final = tuple(ABSENT_UPPER_NODES[:depth] for depth in range(UPPER_
 
 
 class ProofError(ValidatorError):
-    """The bytes prove nothing about this key under this root. The message gives the reason."""
+    """A proof is malformed, for another state root, or about another key. The message gives the reason."""
 
 
 class Witness(NamedTuple):
@@ -72,7 +72,7 @@ class Witness(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A proof about one key. The verifier knows the key and the root."""
+    """A proof that one key has a value, or is absent. The verifier knows the key and the state root."""
 
     next_position: int
     live: int
@@ -80,7 +80,7 @@ class Proof(NamedTuple):
     """The witness; if no key is live, the upper tree's root."""
 
     def encode(self) -> bytes:
-        """The compact form: one bit each for nodes over nothing and for words of active bits that are zero."""
+        """The encoding of the proof. Nodes over nothing, and words of active bits that are zero, take one bit each."""
         parts = [_HEAD.pack(PROOF_VERSION, self.next_position, self.live)]
         witness = self.witness
         if isinstance(witness, bytes):
@@ -116,16 +116,17 @@ def verify(root: Hash, key: bytes, encoded: bytes) -> bytes | None:
 
 
 def lies_between(place: bytes, low: bytes, high: bytes) -> bool:
-    """Whether a place of the ring is after ``low`` and before ``high``, which may be past the ring's end."""
+    """Whether ``place`` is after ``low`` and before ``high`` in the ring of key hashes, which may wrap between them."""
     if low < high:
         return low < place < high
     return place > low or place < high
 
 
 def _verify_witness(root: Hash, encoded: bytes) -> bytes | None:
-    """The encoded entry that a proof shows under a root; ``None`` if it shows that no key is live.
+    """Check a proof's witness against a state root, and return its encoded entry.
 
-    Raises :class:`ProofError`, or :class:`struct.error` if the encoding is too short.
+    ``None`` if the proof shows that no key is live. Raises :class:`ProofError`, or :class:`struct.error` if the
+    encoding is too short.
     """
     version, next_position, live = _HEAD.unpack_from(encoded)
     if version != PROOF_VERSION:
@@ -156,7 +157,10 @@ def _verify_witness(root: Hash, encoded: bytes) -> bytes | None:
 
 
 def _climb(key: bytes, node: bytes, index: int, siblings: Sequence[bytes]) -> bytes:
-    """The root above a node of a tree, from the siblings of its path."""
+    """Compute a tree's root from a node, its index, and the siblings of the path above it.
+
+    ``key`` is the BLAKE3 key of the tree's nodes.
+    """
     hasher = blake3(key=key)  # reset takes less than half of the time of a new hasher
     reset, update, digest = hasher.reset, hasher.update, hasher.digest
     for sibling in siblings:
@@ -171,7 +175,7 @@ def _climb(key: bytes, node: bytes, index: int, siblings: Sequence[bytes]) -> by
 
 
 def _read_bits(encoded: bytes, cursor: int) -> tuple[bytes, int]:
-    """A twig's active bits, whose sparse list begins at the cursor, and the next cursor."""
+    """Decode a twig's active bits from the sparse list at the cursor. Returns them and the next cursor."""
     (mask,) = _MASK.unpack_from(encoded, cursor)
     cursor += _MASK.size
     if mask == _ALL_WORDS:
@@ -191,7 +195,10 @@ def _read_bits(encoded: bytes, cursor: int) -> tuple[bytes, int]:
 
 
 def _read_siblings(encoded: bytes, cursor: int, usual: Sequence[bytes]) -> tuple[Sequence[bytes], int]:
-    """Siblings, as many as ``usual``, whose sparse list begins at the cursor, and the next cursor."""
+    """Decode siblings from the sparse list at the cursor. Returns them and the next cursor.
+
+    ``usual`` are the nodes over nothing, one for each sibling. The list leaves out siblings that equal them.
+    """
     (mask,) = _MASK.unpack_from(encoded, cursor)
     cursor += _MASK.size
     count, nodes = mask.bit_count(), len(usual)
@@ -207,7 +214,10 @@ def _read_siblings(encoded: bytes, cursor: int, usual: Sequence[bytes]) -> tuple
 
 
 def _encode_bits(bits: bytes) -> bytes:
-    """A bit for each non-zero word, in 8 bytes from the lowest on, then these words."""
+    """Encode a twig's active bits as a sparse list: a mask of 8 bytes, then the words that are not zero.
+
+    Bit ``i`` of the mask says that word ``i`` is not zero.
+    """
     words = _BITS.unpack(bits)
     if 0 not in words:
         return _MASK.pack(_ALL_WORDS) + bits
@@ -217,7 +227,10 @@ def _encode_bits(bits: bytes) -> bytes:
 
 
 def _encode_siblings(siblings: Sequence[bytes], usual: Sequence[bytes]) -> bytes:
-    """A bit for each sibling that differs from the usual one, in 8 bytes from the lowest on, then these siblings."""
+    """Encode siblings as a sparse list: a mask of 8 bytes, then the siblings that differ from the ``usual`` ones.
+
+    Bit ``i`` of the mask says that sibling ``i`` differs.
+    """
     are_usual = list(map(eq, siblings, usual))
     if True not in are_usual:
         return _MASK.pack((1 << len(siblings)) - 1) + b"".join(siblings)

@@ -51,25 +51,27 @@ REMEMBERED_GROUPS: Final = REMEMBERED_TWIGS * TWIG_GROUPS
 
 @dataclass
 class PastState:
-    """The difference between the state of a height (the past state) and the final one."""
+    """The state of a retained height (the past state), as its difference from the final state."""
 
     height: Height
     root: Hash
     next_position: int
     live: int
     oldest: int
-    """Position before which no entry was active."""
+    """Position of the oldest active entry of the past state, or a lower one."""
     positions: dict[bytes, int | None] = field(default_factory=dict)
-    """Active entries, in the past state, of the keys that changed since, by the hash of the key; ``None`` if the key
-    was absent."""
+    """For each key that changed since, by its hash: the position of its active entry in the past state; ``None`` if the
+    key was absent."""
     reactivated: dict[int, list[int]] = field(default_factory=dict)
-    """Positions that were active in the past state and are not now, by twig."""
+    """Positions of entries that were active in the past state and are not in the final one, by twig."""
     upper: list[dict[int, bytes]] = field(default_factory=list)
-    """Nodes of the upper tree that were different, by level; the last level holds the root."""
+    """Nodes of the upper tree of the past state that differ from the final one, for each level by index. The last level
+    holds the root."""
 
 
 def _starts(width: int) -> tuple[int, ...]:
-    """Start of each level in a tree over ``width`` nodes whose levels are concatenated, the root last."""
+    """The index of the first node of each level in a tree over ``width`` nodes, whose levels are concatenated, the root
+    last."""
     return tuple(2 * width - (2 * width >> level) for level in range(width.bit_length()))
 
 
@@ -100,16 +102,16 @@ class _Groups:
         self._engine = engine
         self._log = log
         self._read: OrderedDict[tuple[int, int], _Group] = OrderedDict()
-        """Groups by the positions of their begin and end. A complete group never changes."""
+        """Cached groups by the positions of their first entry and of their end. A complete group never changes."""
 
     def entry(self, position: int) -> bytes:
         """The encoded entry at a position."""
         return self.group(position // GROUP_ENTRIES, self._engine.next_position).entry(position % GROUP_ENTRIES)
 
     def group(self, number: int, end: int) -> _Group:
-        """A group as it was when the log had ``end`` entries.
+        """The group with a number, as it was when the log had ``end`` entries.
 
-        Raises :class:`DiskError` if the log does not lead to its root.
+        Raises :class:`DiskError` if the entries in the log do not hash to the group's kept root.
         """
         first = number * GROUP_ENTRIES
         after = min(first + GROUP_ENTRIES, end)
@@ -150,7 +152,7 @@ class _Twig:
         return self._group(offset // GROUP_ENTRIES).entry(offset % GROUP_ENTRIES)
 
     def node(self, level: int, index: int) -> bytes:
-        """A node of the entry tree."""
+        """The node of the entry tree at a level and index. Level 0 are the hashes of entries."""
         if level >= GROUP_LEVELS:
             at = (_TWIG_STARTS[level - GROUP_LEVELS] + index) * NODE_BYTES
             return self._nodes[at : at + NODE_BYTES]
@@ -168,7 +170,7 @@ class _Twig:
 
 
 def _path_of(nodes: bytes, starts: Sequence[int], place: int) -> list[bytes]:
-    """The siblings of the path from an index of a tree's lowest level to below its root."""
+    """The siblings of the path from a leaf to the root, lowest first. ``place`` is the leaf's index."""
     places = [(start + (place >> level ^ 1)) * NODE_BYTES for level, start in enumerate(starts[:-1])]
     return [nodes[at : at + NODE_BYTES] for at in places]
 
@@ -190,7 +192,10 @@ class _SnapshotTwig:
         return self.entries[offset]
 
     def node(self, level: int, index: int) -> bytes:
-        """A node of the entry tree; empty if it is below inactive entries, so that the snapshot lacks it."""
+        """The node of the entry tree at a level and index.
+
+        It is empty if it is inside a subtree of inactive entries, of which the snapshot has only the root.
+        """
         return self.levels[level][index]
 
     def path(self, offset: int) -> list[bytes]:
@@ -199,8 +204,10 @@ class _SnapshotTwig:
 
 
 class Prover:
-    """Makes proofs about a store's final state and its retained older ones. The engine is positioned at the final state
-    whenever the prover is used."""
+    """Makes proofs and snapshots of a store's final state, and of the retained older ones.
+
+    The engine must be at the final state whenever the prover is used.
+    """
 
     def __init__(self, engine: Engine, log: StateLog, origin: Manifest | None = None) -> None:
         self._engine = engine
@@ -212,7 +219,7 @@ class Prover:
         """State root, number and content of the last chunk: it may be requested piece by piece."""
 
     def past(self, height: Height) -> PastState:
-        """The state of a retained height. The cost is proportional to the changes of the blocks above it."""
+        """Compute the state of a retained height. The cost is proportional to the changes of the blocks above it."""
         head = self._log.head_at(height)
         if head is not None:
             past = PastState(height, head.root, head.next_position, head.live, head.oldest)
@@ -225,12 +232,10 @@ class Prover:
         return past
 
     def extend(self, past: PastState, known: Height) -> None:
-        """Add the blocks above ``known`` to a past state, which has those up to it. The cost is proportional to their
-        changes.
+        """Extend a past state by the blocks above height ``known``. It covers the blocks up to ``known`` already.
 
-        The order of the blocks does not matter: each entry of the past state is replaced at most once, and its key was
-        present then, however often it was removed and added later. Replacements and deletions of later entries say
-        nothing about the past state.
+        The cost is proportional to the changes of the added blocks. Their order does not matter: each entry of the past
+        state is replaced or deleted at most once. Replacements and deletions of later entries do not matter either.
         """
         for section in self._log.sections_above(known):
             for _, encoded in section.entries():
@@ -274,7 +279,7 @@ class Prover:
         return data
 
     def encoded_twig(self, index: int, past: PastState) -> bytes:
-        """One twig as part of a chunk."""
+        """The encoding of one twig of a past state, as part of a chunk."""
         twig = self._twig(index, past.next_position)
         count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
         return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
@@ -297,8 +302,10 @@ class Prover:
         past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
 
     def _position_below(self, place: bytes, past: PastState) -> int:
-        """The active entry, in the past state, of the key before a place of the ring: the nearer one of the keys that
-        are still live and of those that have changed since."""
+        """The position of the active entry, in the past state, of the key before a place of the ring.
+
+        It compares two candidates: the nearest key that is unchanged since, and the nearest one that has changed.
+        """
         present = sorted(each for each, position in past.positions.items() if position is not None)
         candidates: dict[bytes, int] = {}
         if present:
@@ -324,7 +331,7 @@ class Prover:
         return Witness(position, twig.entry(offset), twig.path(offset), self._bits(index, past), upper)
 
     def _twig(self, index: int, end: int) -> _Twig | _SnapshotTwig:
-        """A twig as it was when the log had ``end`` entries."""
+        """The entry tree of a twig, as it was when the log had ``end`` entries. Twigs are cached."""
         first = index * TWIG_ENTRIES
         after = min(first + TWIG_ENTRIES, end)
         twig = self._twigs.pop((index, after), None)
@@ -339,7 +346,7 @@ class Prover:
         return twig
 
     def _read_twig(self, index: int, after: int) -> _Twig | _SnapshotTwig:
-        """A twig up to a position, from the log and from the snapshot with which the log begins."""
+        """Read the entries of a twig up to a position, from the log and from the snapshot with which the log begins."""
         origin, first = self._origin, index * TWIG_ENTRIES
         if origin is None or not self._came_with_snapshot(index):
             return _Twig(self._engine, self._groups, index, after)
@@ -373,7 +380,7 @@ class Prover:
         )
 
     def _node(self, level: int, index: int, past: PastState) -> bytes:
-        """A node of the upper tree in the past state."""
+        """The node of the upper tree of the past state at a level and index."""
         if index << level >= twigs_for(past.next_position):
             return ABSENT_UPPER_NODES[level]
         if level < len(past.upper) and index in past.upper[level]:
