@@ -1,4 +1,4 @@
-"""The numbers of each block of a chain, in columns: a run of days has hundreds of thousands of blocks."""
+"""Metrics of each block of a chain, stored in columns to save memory: a run of days has several hundred thousand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, overload
 
 
 class BlockMetrics(NamedTuple):
-    """The numbers of one block, for metrics and curves. Fees are those in force during the block."""
+    """Counts, use and prices of one block, for metrics and charts. The basefees are those in force during the block."""
 
     height: int
     transactions: int
@@ -27,16 +27,16 @@ class BlockMetrics(NamedTuple):
     basefee_lane_timer: int
     lane_cycles: int
     lane_limit: int
-    """``LANE_TIMER_CYCLES``, as it was in force."""
+    """The parameter ``LANE_TIMER_CYCLES`` in force during the block."""
     user_cycles: int
 
 
 PRICES: Final = frozenset({"basefee_cycle", "basefee_cell", "basefee_lane_timer"})
-"""Fields that may take more than eight bytes."""
+"""Fields of :class:`BlockMetrics` whose values may take more than eight bytes."""
 
 
 class BlockColumns(Sequence[BlockMetrics]):
-    """The numbers of the blocks that were entered with their headers, in order. A row is made when it is read."""
+    """A sequence of :class:`BlockMetrics`, one per block, stored in columns. A row is built when it is read."""
 
     def __init__(self) -> None:
         self._columns: dict[str, array[int] | list[int]] = {
@@ -48,7 +48,7 @@ class BlockColumns(Sequence[BlockMetrics]):
             column.append(value)
 
     def column(self, name: str) -> Sequence[int]:
-        """A field of every block; not to be changed."""
+        """The values of one field for all blocks, in order. The caller must not change them."""
         return self._columns[name]
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The books of a whole run: one ledger per served chain, and the findings about each validator's own chain.
+"""The auditor's books of a whole run: one ledger per distinct served chain, and the violations found in each chain.
 
 Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
 ledger of the longest chain is the run's; others are kept as far as the checks need them.
@@ -32,30 +32,36 @@ MAX_PENDING_ASKED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation, and the validator whose chain shows it."""
+    """A violation, and the validators whose chains show it."""
 
     validators: tuple[str, ...]
     violation: Violation
     evidence: bool = False
-    """Seen in the receipts of an execution that the others rejected."""
+    """Whether the violation is in receipts that a diverged validator gave as evidence, instead of in a served chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class TipView:
-    """The books at the last block of one validator, for the accounts and timers that it was asked about."""
+    """The answers that the ledger expects from a validator at its last block: balances, pending timers and totals.
+
+    They are about the accounts and timers that the validator was asked about.
+    """
 
     height: int
     balances: dict[str, int]
     pending: dict[str, bool]
     pending_timers: int
     held: int
-    """The sum over all accounts."""
+    """The sum of the balances of all accounts."""
     burned: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinalQueries:
-    """The queries to every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
+    """The accounts and timers about which every validator is asked at the end of a run.
+
+    :class:`ValidatorRecord` keeps the answers as ``balances`` and ``pending_timers``.
+    """
 
     accounts: tuple[str, ...]
     """Addresses, as ``0x…``."""
@@ -64,7 +70,7 @@ class FinalQueries:
 
 
 class TipState(NamedTuple):
-    """The books at the tip of a validator."""
+    """The whole state that the ledger computed at the height of a validator's last block."""
 
     balances: Mapping[bytes, int]
     pending: Set[bytes]
@@ -78,7 +84,7 @@ class TipState(NamedTuple):
         return cls(dict(accounts.balances), frozenset(ledger.timers.pending), accounts.held(), accounts.burned)
 
     def view(self, height: int, owner: ValidatorRecord) -> TipView:
-        """The part of the state that the validator was asked about."""
+        """The balances and timers of this state that the validator ``owner`` was asked about."""
         return TipView(
             height=height,
             balances={text: self.balances.get(hex_bytes(text.removeprefix("0x")), 0) for text in owner.balances},
@@ -91,10 +97,10 @@ class TipState(NamedTuple):
 
 @dataclass
 class KeptLedger:
-    """The ledger of a chain from height 1 on, and the books at the validators' tips."""
+    """The ledger of a chain from height 1 on, with copies of its state at the heights of validators' last blocks."""
 
     blocks: Sequence[BlockRecord]
-    """The blocks that the ledger has or is about to be fed."""
+    """The chain's blocks: those that the ledger has processed, then those that it has yet to process."""
     ledger: Ledger
     tips: dict[int, TipState] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
@@ -104,7 +110,7 @@ class KeptLedger:
         self._note({self.ledger.height})
 
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
-        """Feed the ledger all blocks that it lacks, and keep the books at the heights ``tips``."""
+        """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``."""
         self._note(tips)
         for record in self.blocks[self.ledger.height :]:
             self.ledger.apply(record.block, record.receipts)
@@ -118,7 +124,7 @@ class KeptLedger:
 
 @dataclass
 class Books:
-    """What the checks, the metrics and the report read, computed once."""
+    """The auditor's results for one run, computed once, and read by the checks, the metrics and the report."""
 
     record: RunRecord
     ledger: Ledger
@@ -132,9 +138,9 @@ class Books:
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[DivergedExecution] = field(default_factory=list)
-    """Executions that by a validator's report differ from a final block, by height and name."""
+    """Executions that differ from a final block, as diverged validators report them; sorted by height, then by name."""
     bisections: list[Page] = field(default_factory=list)
-    """For each divergence the step that differs (:mod:`cluster.audit.reexecution.bisect`)."""
+    """For each divergence, the first step of the block that differs (:mod:`cluster.audit.reexecution.bisect`)."""
 
     @cached_property
     def proofs(self) -> list[Proof]:
@@ -143,14 +149,14 @@ class Books:
 
     @cached_property
     def reexecution(self) -> Reexecution:
-        """The re-execution of the run's final blocks, up to the height that a caller asks for."""
+        """Executes the run's final blocks again, each once, as far as callers ask."""
         record = self.record
         is_stores = record.reexecuted is not None and self.chain == ServedBlocks.all_of(record.store)
         return Reexecution(record.genesis, self.chain, record.reexecuted if is_stores else None)
 
     @property
     def common_height(self) -> int:
-        """The lowest tip of the judged validators. Each of them can have executed every height up to it."""
+        """The lowest tip among the judged validators; 0 if the record lacks a validator of the scenario."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
         return min((self.chains[validator.name].tip for validator in self.judged), default=0)
@@ -174,7 +180,10 @@ class Books:
 
     @property
     def served(self) -> list[tuple[str, ServedChain]]:
-        """Every chain that a validator served at the end or before it lost a disk, except byzantine ones."""
+        """The non-empty chains served at the end, or before a disk was lost, each with its validator's name.
+
+        Those of byzantine validators are left out.
+        """
         served = [(validator.name, self.chains[validator.name]) for validator in self.seen]
         for validator, chain in zip(self.record.lost, self.lost_chains, strict=True):
             if chain and not validator.byzantine:
@@ -188,7 +197,7 @@ class Books:
 
 
 def keep_books(record: RunRecord) -> Books:
-    """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
+    """Compute the :class:`Books` of a run from its record alone. No data that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     reader = ChainReader() if record.kept_ledger is None else record.kept_ledger.reader
@@ -217,7 +226,7 @@ def keep_books(record: RunRecord) -> Books:
 
 
 def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
-    """The ledger of a chain from height 1 on."""
+    """A new ledger, fed all blocks of a chain from height 1 on."""
     ledger = Ledger(genesis)
     for record in blocks:
         ledger.apply(record.block, record.receipts)
@@ -225,10 +234,10 @@ def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
 
 
 def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> FinalQueries:
-    """The queries to the validators at the end of a run, from the blocks of any one of them; bounded.
+    """Choose the accounts and timers to ask every validator about at the end of a run, from one validator's blocks.
 
-    Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
-    ``ledger`` is the ledger of exactly these blocks, if it exists already.
+    Their number is bounded. Accounts of validators come first, then those whose balance differs from the genesis, then
+    the rest. ``ledger`` is the ledger of exactly these blocks, if it exists already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
     started, held = Accounts(genesis).balances, ledger.accounts.balances
@@ -247,14 +256,17 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
 
 
 def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
-    """A validator's chain from height 1 on. Below the height at which it joined, the other validators' blocks."""
+    """A validator's chain from height 1 on. Blocks below the height at which it joined are taken from ``chain``."""
     if validator.first_height == 1:
         return validator.blocks
     return joined(chain[: validator.first_height - 1], validator.blocks)
 
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
-    """The ledger of a chain, and the state at the tip of each validator that holds a prefix of it."""
+    """Compute the ledger of a chain, and enter into ``books.tips`` its state at the tip of each owner of the chain.
+
+    Each owner's chain is a prefix of ``blocks``. A ledger that the driver kept is reused if it fits.
+    """
     kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
     if kept is None or not tips <= kept.tips.keys() or kept.blocks != blocks:
         kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)

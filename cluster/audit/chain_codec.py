@@ -30,7 +30,7 @@ Read = Callable[[Any], Any]
 
 
 class Unreadable(Exception):
-    """The bytes do not follow the protocol's tables."""
+    """Raised if bytes do not follow the protocol's tables."""
 
 
 # --- kinds ----------------------------------------------------------------------------------------------------------
@@ -88,7 +88,10 @@ _PLAIN: Final[dict[type, Read]] = {bytes: _bytes, str: _text, bool: _of_type(boo
 
 
 def _reader(kind: Any) -> Read:
-    """The reader of a kind: its own, or that of a plain type, a list, a record, or an optional one of these."""
+    """The function that reads a field of the given kind.
+
+    A kind is annotated with its reader, a plain type, a list, a record, or an optional kind.
+    """
     arguments = get_args(kind)
     if get_origin(kind) is Annotated:
         return arguments[1]
@@ -113,7 +116,7 @@ def _list_of(read: Read) -> Read:
 
 
 def _record(kind: type[T]) -> Callable[[Any], T]:
-    """The reader of a record: a list of its fields, each by its annotation."""
+    """A function that reads a record from the list of its fields; each field is read by its type annotation."""
     reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
 
     def read(value: Any) -> T:
@@ -124,7 +127,7 @@ def _record(kind: type[T]) -> Callable[[Any], T]:
 
 
 def _one_of(kinds: dict[Any, type]) -> Read:
-    """The reader of one of several records, distinguished by a tag in front of their fields."""
+    """A function that reads one of several records. A tag before the fields tells which record it is."""
     reads: dict[Any, Read] = {tag: _record(kind) for tag, kind in kinds.items()}
 
     def read(value: Any) -> Any:
@@ -172,7 +175,7 @@ class Header(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A header with its hash, and the signed transactions as encoded."""
+    """A block: its header, its encoded signed transactions, and the header's hash."""
 
     header: Header
     transactions: tuple[bytes, ...]
@@ -192,7 +195,7 @@ class Movement(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A timer as it was stored; ``None`` is a field that its caller left open."""
+    """A newly scheduled timer, with its terms as stored. ``None`` is a fee or limit that its caller left open."""
 
     timer_id: Hash
     actor: Address
@@ -216,7 +219,10 @@ class Extended(NamedTuple):
 
 
 class Bidder(NamedTuple):
-    """The agent, another actor, that bids from now on: for a timer or, without one, for the running actor's timers."""
+    """A change of the bidding agent: from now on the contract ``agent`` bids for the timer.
+
+    Without a timer id, it bids for all timers of the running actor.
+    """
 
     timer_id: HashOrNone
     agent: AddressOrNone
@@ -280,14 +286,17 @@ class DestroyedReceipt(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """An agent's answer, per cycle; ``None`` leaves the field to the default agent."""
+    """A bidding agent's answer: fees per cycle. A fee of ``None`` is left to the default agent."""
 
     max_fee: Price | None
     priority: Price | None
 
 
 class QueryReceipt(NamedTuple):
-    """``bid`` is the agent's answer. ``agent`` is the contract that was asked; empty for the actor's own agent."""
+    """The receipt of a query to a bidding agent about a timer.
+
+    ``bid`` is the agent's answer. ``agent`` is the contract that was asked; empty for the actor's own agent.
+    """
 
     timer_id: Hash
     actor: Address
@@ -302,7 +311,7 @@ _query_of_own: Final = _record(QueryReceipt)
 
 
 def _query(value: Any) -> QueryReceipt:
-    """``agent`` is the last field, left out for the actor's own agent."""
+    """Read a query receipt. Its last field, ``agent``, is absent if the actor's own agent was asked."""
     if type(value) is list and len(value) == 6:
         return _query_of_own([*value, b""])
     if type(value) is list and value and value[-1] == b"":
@@ -392,7 +401,7 @@ Action = Annotated[
 
 
 class TransactionBody(NamedTuple):
-    """The fields that a sender signed."""
+    """The signed part of a transaction."""
 
     chain_id: str
     nonce: U64
@@ -407,7 +416,7 @@ class TransactionBody(NamedTuple):
 
 
 class Submission(NamedTuple):
-    """The payload of a runner's ``submit_result``."""
+    """The payload of the runner contract's handler ``submit_result``, which a runner calls."""
 
     job_id: bytes
     result: bytes
@@ -432,7 +441,7 @@ def tagged(tag: bytes, data: bytes) -> bytes:
 
 
 def merkle_root(tag: bytes, contents: Sequence[bytes]) -> bytes:
-    """The root over a list. An odd node moves up unpaired, and the list's length is part of the root."""
+    """The Merkle root of a list. An unpaired node moves up a level unchanged. The root also covers the length."""
     level = [tagged(tag + b"/leaf", content) for content in contents]
     while len(level) > 1:
         pairs = [tagged(tag + b"/node", b"".join(level[at : at + 2])) for at in range(0, len(level) - 1, 2)]
@@ -449,7 +458,7 @@ def transactions_root(hashes: Sequence[bytes]) -> bytes:
 
 
 def address_of(public_key: bytes) -> bytes:
-    """The account of a key."""
+    """The account address of a public key."""
     return keccak256(public_key)[-ADDRESS_BYTES:]
 
 
@@ -466,7 +475,7 @@ _body: Final = _record(TransactionBody)
 
 
 def _unpack(data: bytes) -> Any:
-    """The value of canonical MessagePack: lists, texts, bytes, integers, booleans and null."""
+    """Decode canonical MessagePack: lists, texts, bytes, integers, booleans and null. Raises :class:`Unreadable`."""
     try:
         value = msgpack.unpackb(data, raw=False)
         is_canonical = msgpack.packb(value) == data
@@ -478,19 +487,19 @@ def _unpack(data: bytes) -> Any:
 
 
 def read_block(data: bytes) -> Block:
-    """A block. Raises :class:`Unreadable`."""
+    """Decode a block. Raises :class:`Unreadable`."""
     header, transactions = _fields("block", _unpack(data), 2)
     return Block(_header(header), _list_of(_bytes)(transactions), tagged(b"header", msgpack.packb(header)))
 
 
 def read_header(block: bytes) -> tuple[Header, bytes]:
-    """A block's header and its hash. Raises :class:`Unreadable`."""
+    """Decode an encoded block's header. Returns it with its hash. Raises :class:`Unreadable`."""
     header, _ = _fields("block", _unpack(block), 2)
     return _header(header), tagged(b"header", msgpack.packb(header))
 
 
 def read_receipts(data: bytes) -> BlockReceipts:
-    """A block's receipts. Raises :class:`Unreadable`."""
+    """Decode a block's receipts, and compute their root. Raises :class:`Unreadable`."""
     raw = _unpack(data)
     if type(raw) is not list or len(raw) not in (9, 10) or (len(raw) == 10 and raw[9] == []):
         raise Unreadable("receipts: expected 9 fields, and callbacks where there are any")
@@ -502,18 +511,18 @@ def read_receipts(data: bytes) -> BlockReceipts:
 
 
 def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Sender and body of a signed transaction; the signature is not verified. Raises :class:`Unreadable`."""
+    """Decode a signed transaction into sender and body, without verifying it. Raises :class:`Unreadable`."""
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     return address_of(public_key), _body(_unpack(body))
 
 
 def read_key_and_nonce(wire: bytes) -> tuple[bytes, int]:
-    """Public key and nonce of a signed transaction; the rest is not read. Raises :class:`Unreadable`."""
+    """Decode a signed transaction's public key and nonce only. Raises :class:`Unreadable`."""
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     _, nonce, *_ = _fields("transaction body", _unpack(body), len(TransactionBody._fields))
     return public_key, _u64(nonce)
 
 
 def read_payload(kind: type[T], payload: bytes) -> T:
-    """The payload of a call of the runner contract. Raises :class:`Unreadable`."""
+    """Decode the payload of a call of the runner contract as a ``kind`` of record. Raises :class:`Unreadable`."""
     return _record(kind)(_unpack(payload))

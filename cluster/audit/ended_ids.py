@@ -1,4 +1,4 @@
-"""How ids of timers and jobs ended, at about 17 bytes an id: a run of days ends millions of timers.
+"""A compact table of how timers and jobs ended, at about 17 bytes an id: a run of days ends millions of timers.
 
 The rules of a chain need little about a timer or job that has ended: that its id was used, how it ended, and at which
 height. An id is a hash, so its first eight bytes identify it. Among :math:`n` ids, two collide with a probability of
@@ -22,10 +22,10 @@ OUTCOME_BITS: Final = 3
 
 
 class Ended(NamedTuple):
-    """How and when something ended."""
+    """How a timer or job ended, and at which height."""
 
     outcome: int
-    """Below ``2 ** OUTCOME_BITS``; the table's owner defines its meaning."""
+    """A code for how it ended, below ``2 ** OUTCOME_BITS``. The table's user defines the codes."""
     height: int
 
 
@@ -42,7 +42,7 @@ class EndedIds:
         return self.get(key) is not None
 
     def get(self, key: bytes) -> Ended | None:
-        """How an id ended; ``None`` if it did not."""
+        """How and when the timer or job with this id ended; ``None`` if its end was not entered."""
         number = _number(key)
         told = self._segments[number % SEGMENTS].get(number // SEGMENTS + 1)
         return Ended(told & ((1 << OUTCOME_BITS) - 1), told >> OUTCOME_BITS) if told else None
@@ -54,7 +54,7 @@ class EndedIds:
 
 
 class _Segment:
-    """A part of the table. Numbers and values are above 0; a slot with value 0 is free."""
+    """One segment of the hash table: maps numbers to values, both above 0. A slot with value 0 is free."""
 
     __slots__ = ("_numbers", "_values", "used")
 

@@ -43,7 +43,7 @@ class Proof:
     """The index of the accused validator; ``None`` if the evidence cannot be read."""
     view: int
     holds: bool | None
-    """Whether a third party must accept it; ``None`` if it builds on a block newer than all that were served."""
+    """Whether a third party must accept the proof; ``None`` if it builds on a block newer than all served blocks."""
 
 
 class _Shown(NamedTuple):
@@ -54,12 +54,12 @@ class _Shown(NamedTuple):
 
     @property
     def base(self) -> Hash | None:
-        """The final block on which an invalid block builds; ``None`` if the proof needs none, or names none."""
+        """The digest of the final block on which an invalid block builds; ``None`` if the proof needs or names none."""
         return base_digest(self.evidence) if isinstance(self.evidence, InvalidBlock) else None
 
 
 def proofs(record: RunRecord) -> list[Proof]:
-    """Every proof that a validator presents, except those of byzantine validators."""
+    """Judge every proof of misbehaviour on the status pages of validators that are not byzantine."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
     judge = _Judge(record)
@@ -82,7 +82,7 @@ def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
 
 
 class _Judge:
-    """Judges proofs. Proofs of invalid blocks come in the order of the heights on which they build."""
+    """Judges proofs. Proofs of invalid blocks must be given in ascending order of the heights on which they build."""
 
     def __init__(self, record: RunRecord) -> None:
         self._validators = validators_of(record.genesis, record.scheme)
@@ -96,7 +96,7 @@ class _Judge:
         return _Chain(self._record)
 
     def height_of(self, shown: _Shown) -> int:
-        """The final height whose state is needed to judge; 0 if keys are enough, or if nothing can be judged."""
+        """The final height whose state is needed to judge a proof; 0 if none is needed, or if it is unknown."""
         return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
 
     def judge(self, shown: _Shown) -> Proof:
@@ -136,7 +136,7 @@ class _Chain:
 
     @cached_property
     def heights(self) -> dict[Hash, int]:
-        """The heights of final blocks, keyed by digest; with the genesis block if no block was executed yet."""
+        """The heights of the run's final blocks, keyed by digest, including the genesis block."""
         known = {self._executor.final_digest: 0}
         for height, record in enumerate(self._blocks, 1):
             block = decode_block(record.block)
@@ -145,7 +145,10 @@ class _Chain:
         return known
 
     def at(self, height: int) -> Executor | None:
-        """The executor with this height final; ``None`` if the chain does not reach it. Heights must be ascending."""
+        """The executor, advanced until this height is final; ``None`` if the chain does not reach it.
+
+        Heights must be ascending from call to call.
+        """
         final = self._executor
         while final.final_header.height < height:
             if final.final_header.height >= len(self._blocks):

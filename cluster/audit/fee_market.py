@@ -15,9 +15,9 @@ from cluster.audit.chain_codec import FireReceipt, Header
 from validator.primitives.params import P50Weight, Parameters
 
 USUAL_SLOPE: Final = 8
-"""``A`` for the basefees of cycles and cells."""
+"""The constant ``A`` of SPEC §7, the slope of the basefees of cycles and cells."""
 MIN_DIVISOR: Final = 2
-"""The smallest ``D``."""
+"""The lower bound of the fairness divisor ``D`` (SPEC §8)."""
 
 
 class Basefees(NamedTuple):
@@ -33,7 +33,7 @@ class Basefees(NamedTuple):
 
 
 class Market(NamedTuple):
-    """A basefee in a block, and the block's use of its resource."""
+    """The basefee of one resource in a block, and how much of the resource the block used, with the target."""
 
     basefee: int
     used: int
@@ -42,12 +42,12 @@ class Market(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The change of the basefee after the block, before it is bounded."""
+        """The size of the basefee's change after the block, without sign, before the limits of basefees apply."""
         return _step(*self)
 
 
 def markets(header: Header, parameters: Parameters, is_auctioned: bool) -> tuple[Market, ...]:
-    """The markets of cycles and cells, and of the lane if it runs the auction (SPEC §7, §13)."""
+    """The markets of cycles and cells in a block, and that of the timer lane if it runs the auction (SPEC §7, §13)."""
     before, p = Basefees.of(header), parameters
     cycles, cells = header.user_cycles + header.lane_cycles, header.user_cells + header.lane_cells
     usual = (
@@ -83,7 +83,7 @@ def _step(basefee: int, used: int, target: int, slope: int) -> int:
 
 
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
-    """``p50`` of a block's fires; 0 if there are none."""
+    """The median tip per cycle (``p50``) of a block's fires; 0 if there are none. ``weight``: by fires or by cycles."""
     tips = sorted((fire.tip_per_cycle, fire.cycles) for fire in fires)
     if not tips:
         return 0
@@ -99,17 +99,17 @@ class FairnessWindow:
     """Fires of recent blocks, counted by actor (SPEC §8)."""
 
     recent: Counter[bytes] = field(default_factory=Counter)
-    """``r``; actors without any are absent."""
+    """The number of fires in the window (``r``), by actor. Actors without any are absent."""
     divisor: int = MIN_DIVISOR
-    """``D`` of the current block."""
+    """The fairness divisor ``D`` of the current block: twice the median of the counts in ``recent``, bounded below."""
     actors: int = 0
-    """The number of actors whose fires went into that median."""
+    """The number of actors with fires in the window when the current block began."""
     pruned: int = 0
-    """Blocks that left the window with the current block."""
+    """The number of blocks that left the window when the current block began."""
     _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
 
     def begin_block(self, height: int, window: int) -> None:
-        """Drop the fires older than the window for good."""
+        """Begin a block: drop the fires of blocks older than the window, and compute ``divisor`` for the block."""
         before = len(self._blocks)
         while self._blocks and self._blocks[0][0] < height - window:
             for actor, count in self._blocks.popleft()[1].items():
@@ -129,6 +129,6 @@ class FairnessWindow:
             self.recent.update(fires)
 
     def score(self, actor: bytes, tip: int, parameters: Parameters) -> int:
-        """The score that the auction sorts by."""
+        """The score of a timer in the auction, from its actor's weight and its tip (SPEC §8)."""
         weight = 2 * self.divisor - min(2 * self.recent[actor], self.divisor)
         return (tip + parameters.priority_floor) * weight

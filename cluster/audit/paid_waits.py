@@ -1,4 +1,4 @@
-"""Timers that wait although they pay: the number of blocks in a row, and its bound (SPEC §6, §7).
+"""Checks how many blocks in a row a timer waits although it pays the price, against a bound (SPEC §6, §7).
 
 A timer *waits at a price that it pays* in a block if it is due, its fee limit reaches the lane price, its gas limit is
 within the cap, its payer could pay for its fire, and it did not fire. Each such wait raises a price:
@@ -54,11 +54,11 @@ class Wait(NamedTuple):
     max_fee: int
     """The highest lane price that it pays, per cycle."""
     spare: int
-    """The payer's balance beyond the cycles of the fire, for :attr:`Parameters.max_cells_per_fire`."""
+    """The payer's balance left after the fire's cycles, to pay for :attr:`Parameters.max_cells_per_fire` cells."""
 
 
 class _Run(NamedTuple):
-    """Consecutive waits for the same reason."""
+    """A series of consecutive blocks in which a timer waited because the same resource was full."""
 
     full: Full
     length: int
@@ -75,7 +75,7 @@ class TooLong(NamedTuple):
 
 
 class PaidWaits:
-    """Follows the timers of a chain, block after block."""
+    """Counts the consecutive paid waits of each timer of a chain, block after block, and finds those over the bound."""
 
     def __init__(self) -> None:
         self.longest = 0
@@ -105,7 +105,7 @@ class PaidWaits:
 
 
 class _Rise(NamedTuple):
-    """The least rise of a basefee after a block."""
+    """The smallest rise of a basefee that a full block must cause. ``after`` gives the resulting basefee."""
 
     used: int
     target: int
@@ -117,7 +117,7 @@ class _Rise(NamedTuple):
 
 
 def _full(lane: Lane, wait: Wait) -> Full | None:
-    """Why a timer did not fit; ``None`` if the lane had room for it at the end."""
+    """The resource that was full for a timer; ``None`` if the lane had room for it after the last fire."""
     p = lane.parameters
     if lane.cycles + _needed(p, wait) > p.lane_timer_cycles:
         return Full.CYCLES
@@ -138,8 +138,10 @@ def _least_rise(p: Parameters, wait: Wait, full: Full) -> _Rise | None:
 
 
 def _pays(p: Parameters, wait: Wait, full: Full, basefee: int) -> bool:
-    """Whether a timer pays at this basefee. A basefee at its maximum counts as paid, because the timer waits at a price
-    that it pays."""
+    """Whether a timer can pay a computed lower bound of the basefee. The maximum basefee always counts as paid.
+
+    At the maximum the bound is the price in force, which a timer that is a :class:`Wait` pays.
+    """
     if basefee >= p.max_basefee:
         return True
     if full is Full.CYCLES:

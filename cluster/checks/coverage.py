@@ -15,7 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.rules import AnswerRule, LedgerRule, PromiseRule, SafetyRule
 
 COVERAGE: Final = "coverage"
-"""The name of the check, which is the last of every run's."""
+"""The name of the check that :func:`check_coverage` performs. It is the last check of every run."""
 
 EVERY_HEIGHT: Final = frozenset(
     {
@@ -33,7 +33,7 @@ EVERY_HEIGHT: Final = frozenset(
         SafetyRule.FIGURES,
     }
 )
-"""Rules of the simulator's monitor that are due at every height; the others are due once a run."""
+"""The rules of the simulator's monitor that must be evaluated at every height. Most others must be once a run."""
 
 NOT_DUE: Final = frozenset(
     {
@@ -45,7 +45,10 @@ NOT_DUE: Final = frozenset(
         SafetyRule.BLAMES,
     }
 )
-"""Rules that a run need not evaluate: no validator may be stuck, behind or byzantine, and no view given up or long."""
+"""The rules that a run need not evaluate, because they are about situations that may not occur.
+
+Such situations are a validator that is stuck, behind or byzantine, and a view that is given up or long.
+"""
 
 EVERY_PROMISE: Final = frozenset({PromiseRule.PASSED_ON, PromiseRule.KEPT})
 """Promise rules that every transaction taken from a client evaluates."""
@@ -115,7 +118,7 @@ def needed_of_monitor(books: Books, rule: str) -> int:
 
 
 def check_coverage(evaluations: Sequence[Evaluation]) -> Check:
-    """Every invariant was evaluated often enough for a pass to be meaningful."""
+    """Check that every invariant was evaluated often enough for a pass to be meaningful."""
     short = [f"{e.rule} {e.times:,} times of {e.needed:,}" for e in evaluations if not e.is_enough]
     if short:
         return Check(COVERAGE, Outcome.INCONCLUSIVE, f"too seldom evaluated: {examples(short)}")

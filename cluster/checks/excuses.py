@@ -18,7 +18,7 @@ ROOT_DIGITS: Final = 16
 
 
 def unless_vacuous(books: Books, name: str, detail: str, evaluated: Mapping[str, int] = NOTHING) -> Check:
-    """A pass, or inconclusive if too little was compared."""
+    """The verdict of a check that found nothing wrong: a pass, or inconclusive if too little was compared."""
     record = books.record
     section, least = record.scenario.validators, record.scenario.success.heights_compared
     expected = section.count - byzantine_count(record)
@@ -32,12 +32,18 @@ def unless_vacuous(books: Books, name: str, detail: str, evaluated: Mapping[str,
 
 
 def unless_too_slow(name: str, outcome: Outcome, what: str, excuse: str) -> Check:
-    """A check's verdict, which is inconclusive if the machine's lag explains the finding."""
+    """The verdict of a check with a finding: ``outcome``, or inconclusive if an excuse is given.
+
+    The excuse says how the machine's lag explains the finding.
+    """
     return Check(name, Outcome.INCONCLUSIVE, f"{what}; {excuse}") if excuse else Check(name, outcome, what)
 
 
 def excuse_for(books: Books, begin_ms: float, end_ms: float, limit_ms: float) -> str:
-    """How the machine's lag explains a delay, in words; empty if it does not."""
+    """Explains in words how the machine's lag caused a delay; empty if the lag does not explain it.
+
+    The delay lasted from ``begin_ms`` to ``end_ms``, where ``limit_ms`` was allowed.
+    """
     return explains_delay(books.record, active_committees_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
 
 

@@ -1,4 +1,4 @@
-"""Checks of a run's progress: heights and stalls, the load that was committed, problems around the run."""
+"""Checks of a run's progress: heights and stalls, the committed load, and problems of the run's machinery."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def check_progress(books: Books) -> Check:
 
 
 def _check_stalls(books: Books, limit_ms: int) -> Check:
-    """The longest stall that the machine's lag does not explain, if any; otherwise the longest of all."""
+    """The verdict on stalls beyond the limit: failed if the machine's lag does not explain one, else inconclusive.
+
+    It names the longest unexplained stall, or the longest of all.
+    """
     found = sorted(stalls_beyond_limit(books.record), key=lambda stall: -stall.length_ms)
     excuses = [(stall, excuse_for(books, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
     stall, excuse = next(((stall, excuse) for stall, excuse in excuses if not excuse), excuses[0])

@@ -29,10 +29,10 @@ from cluster.scenario.sections.faults import SLOWING
 from consensus.types import fault_bound, quorum
 
 LOST_ONCE_MORE: Final = 2
-"""Factor on the time in which views may fail, if the links lose messages."""
+"""The factor by which the time in which views may fail is longer if links lose messages."""
 
 HEIGHTS_UNTIL_IT_VOTES: Final = 4
-"""A validator that joined by a snapshot abstains where it may have voted before: for at most this many heights."""
+"""The most heights for which a validator that joined by a snapshot abstains, as it may have voted there before."""
 
 
 class ProgressDuringFaults:
@@ -97,7 +97,7 @@ class ProgressDuringFaults:
 
     @cached_property
     def _newest_proposals(self) -> list[float]:
-        """The newest proposal of all so far, in the order in which heights became final."""
+        """For each final height, in the order of time, the latest proposal time among the heights final until then."""
         first, proposed = self._record.first_finalizations, self._record.proposals
         return list(accumulate((proposed.get(height, first[height]) for height in self._moments.heights), max))
 
@@ -118,17 +118,23 @@ class ProgressDuringFaults:
 
     @cached_property
     def _doubled(self) -> set[str]:
-        """Validators that have a twin."""
+        """The names of validators that have a twin (:class:`Twins`), a second instance with the same key."""
         section = self._record.scenario.validators
         return {name for index, name in enumerate(section.names) if Twins.name in section.node(index).byzantine}
 
     def _without_twins(self, fault: FaultRecord) -> FaultRecord:
-        """The fault without validators that have a twin: the twin votes on. A partition isolates both."""
+        """The fault, without impaired validators that have a twin: the twin still votes.
+
+        The sides of a partition are unchanged, because a partition isolates both.
+        """
         return replace(fault, impaired=tuple(name for name in fault.impaired if name not in self._doubled))
 
     def _never_there(self, begun_ms: float) -> set[str]:
-        """Validators that count as missing in a fault that begins at this moment: byzantine and mutated ones, those
-        that join later, and those that joined or lost their disks so recently that they may still abstain."""
+        """The names of validators whose votes cannot be counted on in a fault that begins at this moment.
+
+        They are byzantine and mutated ones, those that join later, and those that joined or lost their disks so
+        recently that they may still abstain.
+        """
         settled_ms = self._moments.newest(begun_ms, HEIGHTS_UNTIL_IT_VOTES) or 0.0
         joins = self._record.joins
         late = {join.target for join in joins if join.ended_ms is None or join.ended_ms > settled_ms}
@@ -137,8 +143,10 @@ class ProgressDuringFaults:
 
 
 def faults_at_once(faults: Sequence[FaultRecord]) -> list[list[int]]:
-    """For each fault the numbers of the faults under way with it at some moment, including its own, ascending; empty if
-    it never began."""
+    """For each fault, the numbers of the faults that overlap it in time, including itself, ascending.
+
+    The list of a fault that never began is empty.
+    """
     found: list[list[int]] = [[] for _ in faults]
     under_way: list[tuple[float, int]] = []
     begun = ((fault.begun_ms, number) for number, fault in enumerate(faults) if fault.begun_ms is not None)
@@ -155,12 +163,12 @@ def faults_at_once(faults: Sequence[FaultRecord]) -> list[list[int]]:
 
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
-    """For each committee, whether it has no quorum without the validators that the faults impair and the others."""
+    """For each committee, whether the faults, with ``others`` missing too, can leave it without a quorum."""
     return [len(_missing(members, faults, others)) > fault_bound(len(members)) for members in committees]
 
 
 def _missing(members: set[str], faults: Sequence[FaultRecord], others: set[str]) -> set[str]:
-    """The members of a committee on which no certificate can count at the worst moment."""
+    """The members of a committee whose votes are missing at the worst moment of the faults, with ``others`` missing."""
     missing = (others & members).union(*(_impaired_in(members, fault) for fault in faults))
     for fault in faults:
         missing |= max(((members & set(group)) - missing for group in fault.one_at_a_time), key=len, default=set())
@@ -168,7 +176,7 @@ def _missing(members: set[str], faults: Sequence[FaultRecord], others: set[str])
 
 
 def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:
-    """The members of a committee on which no certificate can count."""
+    """The members of a committee whose votes are missing because of a fault, without its groups one at a time."""
     if not fault.sides:
         return members.intersection(fault.impaired)
     whole = next((set(side) for side in fault.sides if len(members.intersection(side)) >= quorum(len(members))), set())

@@ -49,7 +49,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
 CHECK_NAMES: Final = tuple(check.__name__.removeprefix("check_") for check in CHECKS)
 
 Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
-"""Takes the checks of every run and returns all checks of a verdict; a drill adds its own expectations."""
+"""A function that adds a drill's expectations: it takes the checks of every run, and returns all of the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Judged:
 
 
 def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Judged:
-    """Keep the books of a run, unless ``books`` are given, compute its metrics and perform every check."""
+    """Compute a run's metrics and perform every check. Its books are computed too, unless ``books`` are given."""
     books = books if books is not None else keep_books(record)
     actors = use_by_actor(books)
     latencies = load_latencies(books)
@@ -82,7 +82,7 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
 
 
 def _with_seen(record: RunRecord, check: Check) -> Check:
-    """The check, failed if the live audit reported a violation during the run that is not known at the end."""
+    """The check, turned into a failure if the live audit reported a violation of it during the run."""
     seen = record.seen_violations.get(check.name)
     if not seen or check.verdict is Outcome.FAIL:
         return check
@@ -90,5 +90,5 @@ def _with_seen(record: RunRecord, check: Check) -> Check:
 
 
 def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:
-    """The verdict of :func:`judge_run`."""
+    """Perform every check of a run, and return its verdict (:func:`judge_run`)."""
     return judge_run(record, books, judge).verdict

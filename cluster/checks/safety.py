@@ -15,7 +15,10 @@ from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.sections.faults import CUTTING
 
 VIEWS_UNTIL_EVIDENCE: Final = 3
-"""Views with expected evidence after which one proof must have been found; fewer may have been the last views."""
+"""The number of views with expected evidence from which on a missing proof is a failure.
+
+Fewer views may have been the last ones of the run, too late for a proof.
+"""
 
 
 def check_byzantine(books: Books) -> Check:
@@ -117,9 +120,9 @@ def check_promises(books: Books) -> Check:
 
 
 def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
-    """Whether a validator's messages surely reached the others while they compared them.
+    """Whether a byzantine validator's messages surely reached the others early enough to become evidence.
 
-    No fault of the links cut it off, and no uplink delays its votes behind blocks of unlimited size.
+    That is so if no fault of the links cut it off, and no limited uplink delayed its votes behind large blocks.
     """
     has_uplink = any(scenario.links.uplink_kbps is not None for scenario in (*record.former, record.scenario))
     cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)

@@ -100,7 +100,7 @@ def check_bounds(books: Books) -> Check:
 
 
 def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
-    """Differences between a validator's state and the books in the total supply, including unknown accounts."""
+    """Differences between a validator's and the ledger's totals of all balances and of the burned amount."""
     for what, told, kept in (("balances", supply.balances, view.held), ("burned", supply.burned, view.burned)):
         if told != kept:
             difference = f"{told:,} at height {view.height}, in the books to {kept:,} ({told - kept:+,})"
@@ -108,9 +108,10 @@ def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
 
 
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
-    """Validators whose answers are about the last block collected from them; and the others, in words.
+    """The validators whose answers can be compared with the ledger, and a sentence about each other one.
 
-    The others' answers cannot be judged: they may have withheld blocks, or were still running.
+    Answers can be compared if they are about the last block collected from the validator. Otherwise it may have
+    withheld blocks, or was still running.
     """
     found, mismatches = [], []
     for validator in books.judged:

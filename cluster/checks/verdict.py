@@ -12,7 +12,7 @@ from cluster.common.outcome import Outcome, worst
 from cluster.common.suggestions import instead
 
 EXAMPLES_SHOWN: Final = 3
-"""Findings quoted in a detail; the rest is counted."""
+"""The most findings that a check's detail quotes. Further ones are only counted."""
 
 Result = tuple[Outcome, str]
 """The outcome of a part of a check, and its figures."""
@@ -26,7 +26,7 @@ class Check:
     verdict: Outcome
     detail: str
     evaluated: Mapping[str, int] = field(default_factory=dict)
-    """How often the check evaluated its own rules, by name, if it counts them."""
+    """How often the check evaluated each of its rules, keyed by rule; empty if it does not count them."""
     applies: bool = True
     """Whether there was anything to judge. A check that does not apply passes, and is shown as such."""
 
@@ -37,8 +37,10 @@ class Check:
 
     @classmethod
     def of_parts(cls, name: str, results: Sequence[Result], expected: int = 0, missing: str = "") -> Check:
-        """The worst outcome of a check's parts, with the details of the parts that have it. With fewer than
-        ``expected`` parts it is inconclusive, and ``missing`` describes the others."""
+        """Combine a check's parts: the worst outcome, with the details of the parts that have it.
+
+        Fewer than ``expected`` parts count as an inconclusive part, in which ``missing`` describes the others.
+        """
         if len(results) < expected:
             absent = f"{expected - len(results)} of {expected} {missing}"
             results = [*results, (Outcome.INCONCLUSIVE, absent)]
@@ -97,7 +99,7 @@ class Verdict:
         return f"{self.outcome}: {self.reason}" if self.reason else str(self.outcome)
 
     def __repr__(self) -> str:
-        """As short as :meth:`__str__`: details have many numbers, and divergences fill pages."""
+        """The text of :meth:`__str__` in angle brackets, because the full fields fill pages."""
         return f"<{type(self).__name__} {self}>"
 
 

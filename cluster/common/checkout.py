@@ -20,8 +20,10 @@ OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 
 def checkout_commit(folder: Path | None = None) -> str:
-    """The git commit of the code, ``unknown`` without one. If tracked files changed, ``-dirty-`` and a digest of the
-    changes follow: a run must continue with the state of the code that began it.
+    """The git commit of the code; ``unknown`` if it is not known.
+
+    If tracked files changed, ``-dirty-`` and a digest of the changes follow. So a run can require that it continues
+    with the same code that began it.
 
     ``folder`` is another checkout. Outside of a checkout, as in a container's image, the environment variable
     ``STAMPEDE_COMMIT`` gives the commit.

@@ -59,6 +59,9 @@ def write_for_user(path: Path, content: str) -> None:
 
 
 def write_json_for_user(path: Path | None, page: object, indent: int = 2) -> None:
-    """Write a page as JSON to a file named by the user; ``None`` is no file. Raises :class:`BadInput` likewise."""
+    """Write ``page`` as JSON to a file named by the user; do nothing if ``path`` is ``None``.
+
+    Raises :class:`BadInput` if the file cannot be written.
+    """
     if path is not None:
         write_for_user(path, json.dumps(page, indent=indent) + "\n")

@@ -37,16 +37,16 @@ class Interrupts:
 
     @property
     def seen(self) -> bool:
-        """Whether any signal came, delivered or not."""
+        """Whether any signal came that was not accepted (:meth:`accept`), whether or not it raised an exception."""
         return self._seen > 0
 
     def install(self) -> None:
-        """Install the handlers; again after a library replaced them."""
+        """Install the signal handlers. Call it again after a library replaced them."""
         for number in self._before:
             signal.signal(number, self._note)
 
     def checkpoint(self) -> None:
-        """Raise :class:`KeyboardInterrupt` if a signal came since the last one."""
+        """Raise :class:`KeyboardInterrupt` if a signal came since the last checkpoint."""
         if self._seen > self._taken:
             self._taken = self._seen
             raise KeyboardInterrupt
@@ -60,11 +60,11 @@ class Interrupts:
             self.checkpoint()
 
     def accept(self) -> None:
-        """Do not count the signals so far as interruptions."""
+        """Forget the signals so far: no checkpoint raises :class:`KeyboardInterrupt` because of them."""
         self._seen = self._taken = 0
 
     def wait_for_one(self) -> None:
-        """Sleep until a signal comes, and do not count it as an interruption."""
+        """Sleep until a signal comes, then forget it (:meth:`accept`)."""
         while self._seen == self._taken:
             time.sleep(SLICE_S)
         self.accept()

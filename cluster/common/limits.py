@@ -13,5 +13,5 @@ MAX_SEED: Final = 2**64 - 1
 
 
 def is_seed(value: object) -> bool:
-    """Whether a value is a run's seed."""
+    """Whether a value is valid as the seed of a run."""
     return type(value) is int and 0 <= value <= MAX_SEED

@@ -14,7 +14,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def counted_quantile(counts: Counter[int], share: float) -> int:
-    """:func:`quantile` over values with their counts."""
+    """The quantile of values, as :func:`quantile` has it, from the number of times that each value occurs."""
     need = max(1, -(-int(share * 1_000_000) * counts.total() // 1_000_000))
     reached = 0
     for value in sorted(counts):

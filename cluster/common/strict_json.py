@@ -15,12 +15,13 @@ from validator.primitives.types import HEX_DIGITS, Address, is_reserved, parse_a
 
 MAX_DECIMAL_DIGITS: Final = 40
 MAX_NESTING: Final = 256
-"""Levels of lists and objects: far below the limit of any Python's parser, so that all reject the same files."""
+"""Maximum number of levels of lists and objects. It is far below the limit of the parser of every Python version, so
+that all versions reject the same files."""
 SHOWN_CHARACTERS: Final = 64
 
 
 class Wrong(Exception):
-    """A problem as ``path: problem``, without the file."""
+    """Raised for a wrong JSON text. The message is ``path: problem``, without the file's name."""
 
 
 class _Pairs(NamedTuple):
@@ -100,7 +101,7 @@ def integer(value: Any, path: str, limit: int) -> int:
 
 
 def describe_limit(limit: int) -> str:
-    """``limit - 1`` in the usual notation."""
+    """The number ``limit - 1`` as text: ``2**64 - 1`` below a large power of two, else in decimal."""
     bits = limit.bit_length() - 1
     return f"2**{bits} - 1" if limit == 1 << bits and bits >= 32 else str(limit - 1)
 
@@ -128,7 +129,7 @@ def address(value: Any, path: str) -> Address:
 
 
 def owner(name: str, path: str, taken: Iterable[Address]) -> Address:
-    """The address named by an object's field: neither reserved nor given before."""
+    """The address that an object's field has as its name. Raises :class:`Wrong` if it is reserved or in ``taken``."""
     found = address(name, path)
     if is_reserved(found):
         raise Wrong(f"{path}: reserved address")
@@ -150,7 +151,7 @@ def items(value: Any, path: str) -> list[tuple[str, Any]]:
 
 
 def mapping(value: Any, path: str, allowed: Iterable[str], needed: Iterable[str]) -> dict[str, Any]:
-    """An object with all needed fields and only allowed ones."""
+    """The value, checked to be an object that has all needed fields and only allowed ones. Raises :class:`Wrong`."""
     if not isinstance(value, dict):
         raise Wrong(f"{path}: expected an object, got {kind(value)}")
     unknown = sorted(set(value) - set(allowed))

@@ -12,24 +12,24 @@ import yaml
 from yaml.constructor import ConstructorError
 
 MAX_CHARACTERS: Final = 4 * 1_024 * 1_024
-"""Characters of a text."""
+"""Maximum number of characters of a text."""
 MAX_NESTED: Final = 50
-"""Levels of lists and mappings, several times what any field needs."""
+"""Maximum number of levels of lists and mappings, several times what any field needs."""
 MAX_VALUES: Final = 100_000
-"""Values, lists and mappings together; the largest list of links has 70,000."""
+"""Maximum number of values, lists and mappings together. The largest list of links has 70,000."""
 CHARACTERS_PER_VALUE: Final = 64
-"""A longer text counts as several values."""
+"""A text counts as one value, plus one for each full run of this many characters."""
 MAX_DIGITS: Final = 400
-"""Characters of a number."""
+"""Maximum number of characters of a number."""
 SHOWN_CHARACTERS: Final = 300
-"""Characters shown of an error, which may quote the text."""
+"""Maximum number of characters shown of an error, which may quote the text."""
 
 MERGE: Final = "tag:yaml.org,2002:merge"
 NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class NoYaml(ValueError):
-    """The error of a text, with its line if known."""
+    """Raised for a text that is not accepted as YAML. The message names the line, if it is known."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         super().__init__(problem if line is None else f"line {line}: {problem}")
@@ -37,7 +37,7 @@ class NoYaml(ValueError):
 
 
 def parse(text: str) -> Any:
-    """The value of a text. Raises :class:`NoYaml`."""
+    """The value of a YAML text. Raises :class:`NoYaml`."""
     if len(text) > MAX_CHARACTERS:
         raise NoYaml(f"more than {MAX_CHARACTERS:,} characters")
     try:
@@ -54,11 +54,11 @@ def _shortened(problem: str) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Checks the bounds while nodes are composed, before aliases are expanded."""
+    """A YAML loader that checks the bounds while it composes nodes, before it expands aliases."""
 
     _depth = 0
     _deepest = 0
-    """Depth of the nodes composed since the innermost node began."""
+    """Greatest depth of the nodes composed since the innermost incomplete node began."""
     _values = 0
 
     def __init__(self, text: str) -> None:

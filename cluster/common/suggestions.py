@@ -15,7 +15,7 @@ _DIGITS: Final = re.compile(r"\d+")
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The known name closest to an unknown one, or ``None``.
+    """The known name closest to an unknown one; ``None`` if no name is close.
 
     A name that differs in its numbers is not suggested: ``validator-0`` is no suggestion for ``validator-7``.
     """
@@ -28,7 +28,7 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 
 def instead(name: str, names: Iterable[str]) -> str:
-    """The closest name as a question, or the list of names after *there are*."""
+    """A hint for an unknown name: ``did you mean NAME?`` with the closest name, or ``there are`` and all names."""
     return _meant_or("there are ", name, names)
 
 
@@ -38,7 +38,7 @@ def unknown(what: str, name: Any, names: Iterable[str]) -> str:
 
 
 def meant_or_known(name: str, names: Iterable[str]) -> str:
-    """The closest name as a question, or the list of names after *known*."""
+    """A hint for an unknown name: ``did you mean NAME?`` with the closest name, or ``known:`` and all names."""
     return _meant_or("known: ", name, names)
 
 

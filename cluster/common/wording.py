@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def counted(count: int, word: str) -> str:
-    """``1 height``, ``1,200 heights``."""
+    """A count with its word in the singular or plural: ``1 height``, ``1,200 heights``."""
     return f"{count:,} {plural(count, word)}"
 
 
@@ -16,13 +16,13 @@ def plural(count: int, word: str) -> str:
 
 
 def first_few(names: Sequence[str], most: int) -> str:
-    """``a, b and 3 more``: at most ``most`` of the names."""
+    """A list of at most ``most`` names, with the number of those left out: ``a, b and 3 more``."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def listed(word: str, numbers: Sequence[int]) -> str:
-    """``height 15``, ``heights 15, 16``."""
+    """A word, in the singular or plural, with its numbers: ``height 15``, ``heights 15, 16``."""
     return f"{plural(len(numbers), word)} {', '.join(f'{number:,}' for number in numbers)}"
 
 

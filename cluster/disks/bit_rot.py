@@ -12,8 +12,8 @@ from validator.storage.journal import JOURNAL_FILE
 from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE
 
 FINALS_SINCE_ROT: Final = 2
-"""Final blocks committed after the bytes that rot, at least. Damage to the last commit looks like a torn write, which
-recovery correctly derives again from the archive."""
+"""Minimum number of final blocks committed after the bytes that rot. Damage to the last commit looks like a torn write,
+which recovery correctly derives again from the archive."""
 STATE_LOG_PREFIX: Final = "state/log-"
 CHECKED: Final = (ARCHIVE_FILE, INDEX_FILE, PRUNED_FILE, JOURNAL_FILE, STATE_LOG_PREFIX)
 """Prefixes of the names of files that are checked completely when a validator starts."""
@@ -21,7 +21,7 @@ BITS_PER_BYTE: Final = 8
 
 
 class Rot(NamedTuple):
-    """One bit of a file."""
+    """The place of a bit that rots: the file, the byte's offset, and the bit in the byte (0 to 7)."""
 
     file: str
     offset: int
@@ -32,7 +32,7 @@ class Rot(NamedTuple):
 
 
 def may_rot(file: str) -> bool:
-    """Whether a file is checked completely when a validator starts."""
+    """Whether bits of a file may rot: a validator checks the file completely when it starts."""
     return file.startswith(CHECKED)
 
 

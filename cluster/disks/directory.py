@@ -69,7 +69,7 @@ class DirectoryDisk:
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
     def size(self, name: str) -> int:
-        """Safe to call from any thread."""
+        """The file's length in bytes; 0 if there is no such file. Safe to call from any thread."""
         path = self._path(name)
         with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
             return path.stat().st_size
@@ -102,7 +102,7 @@ class DirectoryDisk:
             self._write_file(name, handle, offset, data)
 
     def truncate(self, name: str, size: int) -> None:
-        """Raises :class:`DiskError` if the file has fewer bytes."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if the file has fewer bytes."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         handle = self._handle(name, create=False)
@@ -160,7 +160,7 @@ class DirectoryDisk:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _handle(self, name: str, create: bool) -> int | None:
-        """The open file; ``None`` if there is none and ``create`` is false."""
+        """The file's descriptor, opened if necessary; ``None`` if there is no such file and ``create`` is false."""
         self._require_open(name)
         if name in self._handles:
             return self._handles[name]
@@ -197,7 +197,7 @@ class DirectoryDisk:
 
 @contextmanager
 def _as_disk_error(name: str, offset: int, verb: str) -> Iterator[None]:
-    """Turn an error of the operating system into one clear line."""
+    """A context that turns an :class:`OSError` into a :class:`DiskError` with a message of one line."""
     try:
         yield
     except OSError as error:
@@ -205,7 +205,7 @@ def _as_disk_error(name: str, offset: int, verb: str) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make a folder's entries durable: files that were created, renamed or removed."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

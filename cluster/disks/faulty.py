@@ -31,7 +31,7 @@ Trap = DiskFullFault | FailedSyncFault
 
 @dataclass(slots=True)
 class _Unsynced:
-    """The part of a file that a failed sync takes back."""
+    """What is needed to undo the unsynced writes to a file when a sync fails."""
 
     size: int
     """The file's size at the last sync."""
@@ -56,7 +56,7 @@ class FaultyDisk(DirectoryDisk):
         self._unsynced: dict[str, _Unsynced] = {}
 
     def lay_trap(self, trap: Trap | None) -> None:
-        """Fail once, at the next operation that the fault concerns."""
+        """Make the next operation that the fault concerns fail, once. ``None`` cancels a pending failure."""
         with self._orders:
             self._trap = trap
             self._keeps_old = self._keeps_old or isinstance(trap, FailedSyncFault)
@@ -90,7 +90,7 @@ class FaultyDisk(DirectoryDisk):
         self._unsynced.pop(name, None)
 
     def _springs(self, kind: type[Trap], name: str) -> bool:
-        """Whether the trap is of this kind and about this file; if so, it is removed."""
+        """Whether an operation must fail: the pending trap is of this kind and concerns this file. If so, remove it."""
         if self._trap is None:
             return False
         with self._orders:
@@ -118,7 +118,7 @@ class FaultyDisk(DirectoryDisk):
 
 
 def flip_bit(path: Path, offset: int, bit: int) -> None:
-    """Let one bit (0 to 7) of a file rot. Raises :class:`OSError`."""
+    """Flip one bit (0 to 7) of the byte at an offset of a file, durably. Raises :class:`OSError`."""
     with path.open("r+b") as file:
         file.seek(offset)
         byte = file.read(1)[0]

@@ -23,7 +23,7 @@ MODULES = (order, overflow, kernels)
 
 
 class InstalledCache(FunctionCache):
-    """A function's cache that also reads the cache next to the source."""
+    """Numba's cache of the compiled code of a function, which also reads the cache next to the source."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)

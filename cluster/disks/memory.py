@@ -17,14 +17,17 @@ from validator.storage.disk import DiskError
 
 
 class SimulatedCrash(Exception):
-    """The machine stopped in the middle of an operation. Not a disk error: only the test may catch it."""
+    """Raised when the simulated machine stops in the middle of a disk operation.
+
+    It is no :class:`DiskError`, so that only the test catches it.
+    """
 
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """One fault: at the disk's ``operation``-th change (counted from 1; reads do not count), fail or crash.
+    """A planned fault: the disk fails or crashes at its ``operation``-th change (from 1; reads do not count).
 
-    With ``verbs`` (``append``, ``write``, ``sync`` …) it happens at the first change of such a kind from there on.
+    With ``verbs`` (``append``, ``write``, ``sync`` …) this happens at the first change of such a kind from there on.
 
     A failing append or write leaves the first half of its bytes, as a full disk does. After a crash, an append or
     write is pending, and any other operation is undone; :meth:`MemoryDisk.crash` must be called next.
@@ -53,16 +56,16 @@ class _File:
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Write] = field(default_factory=list)
     settled: int = 0
-    """The number of writes before the pending ones."""
+    """The number of writes to the file that are no longer pending."""
     is_durable: bool = False
     """Whether the file itself survives a crash, even if empty."""
     replaced_at: int = 0
-    """The disk's change that replaced the whole file; 0 if the file only grew."""
+    """The number of the disk's last change that replaced the whole file; 0 if none did."""
     whole_bytes: int = 0
-    """The file's length after that change."""
+    """The file's length right after it was last replaced as a whole."""
 
     def settle(self, written: int | None = None) -> list[_Write]:
-        """Remove and return the pending ones of the first ``written`` writes, or all of them."""
+        """Remove and return pending writes: those among the file's first ``written`` writes, or all."""
         count = len(self.pending) if written is None else max(0, written - self.settled)
         taken, self.pending = self.pending[:count], self.pending[count:]
         self.settled += len(taken)
@@ -103,7 +106,7 @@ class MemoryDisk:
         self._write(name, offset, data, "write")
 
     def truncate(self, name: str, size: int) -> None:
-        """Raises :class:`DiskError` if the file has fewer bytes."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if the file has fewer bytes."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         self._begin(name, size, "truncate")
@@ -121,8 +124,10 @@ class MemoryDisk:
         return 0 if file is None else file.settled + len(file.pending)
 
     def sync(self, name: str, written: int | None = None) -> None:
-        """Return once everything written to the file is durable, or its first ``written`` writes. Later writes stay
-        pending, though a real sync might make them durable too."""
+        """Make the file's first ``written`` writes durable, or all of them.
+
+        Later writes stay pending, though a real sync might make them durable too.
+        """
         self.syncs += 1
         try:
             self._begin(name, self.size(name), "sync")
@@ -162,7 +167,7 @@ class MemoryDisk:
         return (0, 0) if file is None else (file.replaced_at, file.whole_bytes)
 
     def flip_bit(self, name: str, offset: int, bit: int) -> None:
-        """Let one bit (0 to 7) of a durable byte rot."""
+        """Flip one bit (0 to 7) of the durable byte at an offset of a file."""
         file = self._files[name]
         file.durable[offset] ^= 1 << bit
         file.visible[offset] ^= 1 << bit
@@ -219,7 +224,7 @@ def _apply(content: bytearray, writes: list[_Write]) -> None:
 
 
 def _torn(write: _Write, rng: Random) -> _Write:
-    """The write whole, or in half of the cases only its beginning."""
+    """The part of a write that survives a crash: all of it or, in half of the cases, only its beginning."""
     return write if rng.random() < 0.5 else _Write(write.offset, write.data[: rng.randint(0, len(write.data))])
 
 

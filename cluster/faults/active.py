@@ -18,7 +18,7 @@ def nothing_seen() -> Seen:
 
 @dataclass(slots=True, eq=False)
 class ActiveFault:
-    """A fault that began, until its record is complete."""
+    """The state of a fault that has begun: its plan, its record, its targets and how far it has come."""
 
     key: int
     number: int
@@ -28,12 +28,12 @@ class ActiveFault:
     along: list[int] = field(default_factory=list)
     """Other validators on the same hosts, which go down with the targets."""
     observe: Callable[[], Seen] = nothing_seen
-    """Tells whether the fault took effect, and the evidence; called when the fault is over."""
+    """Returns whether the fault took effect, with the evidence. The engine calls it when the fault is over."""
     delays_before: int = 0
     """For an impairment: the number of effects counted before it began."""
     is_in_force: bool = False
     is_to_end: bool = False
-    """Whether the fault was ended before it was in force."""
+    """Whether the fault was to end before it was in force. It then ends as soon as it is in force."""
     is_over: bool = False
     is_noted: bool = False
     """Whether the fault is over, and its record is complete."""
@@ -44,13 +44,16 @@ class ActiveFault:
         return [*self.targets, *self.along]
 
     def is_awaited(self, stage: Stage) -> bool:
-        """Whether the run must wait for the fault: it is under way, does not merely wait for a write, and can end."""
+        """Whether the run must wait for the fault to end.
+
+        It need not if the fault is over, if it still waits for a disk operation, or if a target is lost for good.
+        """
         lies_in_wait = isinstance(self.plan, DiskFullFault | FailedSyncFault) and not self.record.took_effect
         return not (self.is_noted or lies_in_wait or any(stage.is_lost(index) for index in self.targets))
 
 
 class Deaths:
-    """Tells whether all validators are down that ran when a fault took them down."""
+    """Tells whether all running validators that a fault was to take down have gone down."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -58,12 +61,12 @@ class Deaths:
         """For each validator that is to go down, how often it had gone down before."""
 
     def expect(self, indices: list[int]) -> list[int]:
-        """Expect those of the validators that run now to go down. Returns them."""
+        """Expect these validators to go down, except those that do not run now. Returns the expected ones."""
         running = [index for index in indices if self._stage.is_running(index)]
         self.before.update({index: self._stage.deaths(index) for index in running})
         return running
 
     def have_happened(self) -> bool:
-        """Whether all are down; ``False`` if none was expected to."""
+        """Whether every expected validator has gone down; ``False`` if none was expected to."""
         gone = [self._stage.deaths(index) > before for index, before in self.before.items()]
         return bool(gone) and all(gone)

@@ -18,56 +18,56 @@ T = TypeVar("T")
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A planned fault begins."""
+    """The call that begins a planned fault."""
 
     planned: int
     """The fault's number among all that were ever planned."""
 
 
 class End(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A fault ends."""
+    """The call that ends a fault."""
 
     key: int
-    """The fault's number among all that began; likewise in the classes below."""
+    """The fault's number among all faults that began. The field ``key`` of the classes below is the same number."""
 
 
 class InForce(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A fault is in force everywhere."""
+    """The call that notes that a fault is in force everywhere."""
 
     key: int
 
 
 class NoteEnd(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A fault is undone everywhere."""
+    """The call that notes that a fault is undone everywhere, and completes its record."""
 
     key: int
 
 
 class Restart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A fault lets validators run again."""
+    """The call with which a fault lets validators run again. They start unless another fault holds them down."""
 
     key: int
     indices: list[int]
 
 
 class StartValidator(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A validator gets a new disk, and is started."""
+    """The call that starts a validator whose disk was replaced."""
 
     index: int
 
 
 class EndThoseBack(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """End the faults whose validators are up again."""
+    """The call that ends all faults whose validators are up again."""
 
 
 class UpgradeNext(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """An upgrade continues with its next host."""
+    """The call that continues an upgrade with its next host."""
 
     key: int
 
 
 class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """An upgrade starts the validators of a host with the new code."""
+    """The call that starts the validators of an upgraded host with the new code."""
 
     key: int
     group: list[int]
@@ -88,7 +88,7 @@ class Call(Generic[T]):
 
 
 def nothing() -> None:
-    """For orders whose completion the caller does not await."""
+    """Do nothing: the callback for an order whose completion the caller does not await."""
 
 
 def what_of(then: Then) -> Any:

@@ -30,26 +30,26 @@ class Downtime:
         self.fault = fault
         self.plan = plan
         self.is_trap = isinstance(plan, DiskFullFault | FailedSyncFault)
-        """Whether the fault waits for a disk operation."""
+        """Whether the fault takes effect only when a later disk operation of a target fails."""
         self.is_back = False
-        """Whether the validators that it took down may run again."""
+        """Whether the validators that the fault took down may run again."""
         self._stage = stage
         self._targets = targets
         self._deaths = Deaths(stage)
         self._failures: dict[int, str] = {}
         """For each validator that stopped by itself, the reason."""
         self._loss = ""
-        """Why the validators' machine is lost, if that was not planned."""
+        """The reason of an unplanned loss of the validators' machine; empty for a planned fault."""
         self._lost: set[int] = set()
-        """Validators whose machine was lost since."""
+        """Validators whose machine was lost since the fault began."""
         self._snapshots: dict[int, int] = {}
-        """The height of the snapshot with which a validator's disk began, before the fault."""
+        """For each validator, the height of the snapshot that its disk began with, noted when the fault began."""
         self._rotten: dict[int, str] = {}
         """The place of the flipped bit, keyed by validator."""
 
     @property
     def state(self) -> DowntimeState:
-        """The state, for another process."""
+        """The state of this downtime as plain data, from which another process can continue."""
         return DowntimeState(
             self.fault.key,
             self.is_back,
@@ -62,7 +62,7 @@ class Downtime:
         )
 
     def take_over(self, state: DowntimeState) -> None:
-        """Continue from another process's state."""
+        """Replace the state of this downtime by that of another process, to continue from it."""
         self.is_back, self._loss, self._lost = state.is_back, state.loss, state.lost
         self._deaths.before, self._failures = state.deaths_before, state.failures
         self._snapshots, self._rotten = state.snapshots, state.rotten
@@ -96,7 +96,7 @@ class Downtime:
         self._note_whether_gone()
 
     def begin_unplanned(self, reason: str) -> None:
-        """The validators' machine is lost already."""
+        """Begin an unplanned fault: the validators' machine is already lost, for this ``reason``."""
         self._note_snapshots()
         self._targets.hold_down(self.fault.hit)
         self._loss = reason
@@ -104,19 +104,20 @@ class Downtime:
         self.fault.record.took_effect = True
 
     def look(self) -> None:
-        """Check whether the validators are down, on a stage where that takes a while."""
+        """Check whether the validators have gone down meanwhile. On real machines that takes a while."""
         if not self.fault.is_over and not self.is_trap and not self._loss:
             self._note_whether_gone()
 
     def _note_whether_gone(self) -> None:
-        """The fault has taken effect once all validators that ran are down."""
+        """Note whether the fault has taken effect: all validators that ran are down and, for bit rot, a bit flipped."""
         has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
 
     def note_loss(self, indices: Sequence[int]) -> bool:
         """Note that the machine of some validators is lost. Returns whether the fault is the cause.
 
-        The fault takes one machine of each validator. A machine lost later, to which they have moved, is another loss.
+        The fault causes one loss of each validator's machine. If validators have moved to another machine and that is
+        lost later, the fault is not the cause.
         """
         to_lose = set(self.fault.hit) - self._lost
         self._lost.update(indices)
@@ -147,7 +148,7 @@ class Downtime:
         return gone
 
     def has_come_back(self) -> bool:
-        """Whether all validators that it took down are up again."""
+        """Whether all validators that the fault took down are up again."""
         stage, fault = self._stage, self.fault
         if not self.is_back or fault.is_over:
             return False
@@ -159,12 +160,12 @@ class Downtime:
         self._snapshots = {index: each.snapshot_height for index, each in found.items() if each is not None}
 
     def _has_lost_disk(self, index: int) -> bool:
-        """Whether a validator came back by another snapshot than the one with which its disk began."""
+        """Whether a validator lost its disk: it came back from a later snapshot than its disk began with."""
         found = self._stage.recovery(index)
         return found is not None and found.snapshot_height > self._snapshots.get(index, 0)
 
     def _observe(self) -> Seen:
-        """How the validators came back, once they are up."""
+        """Whether the fault took effect, and the evidence: how the validators went down and came back."""
         stage, record, targets = self._stage, self.fault.record, self.fault.targets
         recoveries = [(index, found) for index in targets if (found := stage.recovery(index)) is not None]
         words = [f"not planned: {self._loss}"] if self._loss else []

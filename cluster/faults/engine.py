@@ -95,7 +95,7 @@ class FaultEngine:
         """The records of the scenario's faults, in order, then of the unplanned ones."""
         self._waiting = list(self._planned)
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
-        """Faults that wait for votes, each with the senders keyed by view."""
+        """Faults that wait for votes, each with the validators that have sent such votes, keyed by view."""
         self._active: list[ActiveFault] = []
         """All faults that began, including those that are over; the index is the key."""
         self._downtimes: list[Downtime] = []
@@ -103,7 +103,7 @@ class FaultEngine:
 
     @property
     def are_over(self) -> bool:
-        """Whether no fault is under way. A fault that has not begun does not count."""
+        """Whether the run need not wait for any fault that has begun. Faults that have not begun do not count."""
         return not any(active.is_awaited(self._stage) for active in self._active)
 
     @property
@@ -112,7 +112,7 @@ class FaultEngine:
         return bool(self._listening)
 
     def schedule(self) -> None:
-        """Schedule the faults that begin at a time."""
+        """Schedule the faults that begin at a given time, as opposed to a height."""
         for planned in self._planned:
             self._schedule_at_its_time(planned)
 
@@ -171,7 +171,7 @@ class FaultEngine:
     # --- events of the run --------------------------------------------------------------------------------------------
 
     def on_new_height(self, height: int) -> None:
-        """A height is final for the first time."""
+        """Called when a height is first final: begin the faults that wait for it, and end those that last until it."""
         for planned in list(self._waiting):
             at_height = planned.plan.at_height
             if at_height is not None and height >= at_height:
@@ -186,7 +186,7 @@ class FaultEngine:
                 self._stage.later(0, f"fault {active.number} ends", Call(self.perform, End(active.key)))
 
     def on_vote(self, sender: int, view: int, kind: VoteKind) -> None:
-        """A validator sent a vote."""
+        """Called when a validator sent a vote: begin the faults that waited for such votes, once they are a quorum."""
         for planned, senders in list(self._listening):
             if kind not in VOTES[planned.plan.after_votes or ""]:
                 continue
@@ -198,17 +198,20 @@ class FaultEngine:
                 self._begin_soon(planned)
 
     def on_up(self) -> None:
-        """A validator is up, or may be."""
+        """Called when a validator is up, or may be: soon end the faults whose validators are all up again."""
         if self._active:
             self._stage.later(0, "joined", Call(self.perform, EndThoseBack()))
 
     def on_progress(self) -> None:
-        """A validator made a block final, or diverged."""
+        """Called when a validator made a block final, or diverged: continue upgrades whose next host is due."""
         for upgrade in self._upgrades:
             upgrade.on_progress()
 
     def on_failed(self, index: int, reason: str) -> bool:
-        """A validator stopped by itself, and is down. Returns whether a fault explains that."""
+        """Called when a validator stopped by itself, and is down. Returns whether a fault is the cause.
+
+        If so, the validator's restart is scheduled.
+        """
         stage = self._stage
         downtime = next((each for each in self._downtimes if each.explains(index, reason)), None)
         if downtime is None:
@@ -225,9 +228,11 @@ class FaultEngine:
         return True
 
     def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
-        """The machine of some validators is lost, and the validators with it. If no fault is the cause, the loss
-        becomes an unplanned fault itself: ``what`` is lost for a ``reason``. It is called before they are taken down;
-        they may start elsewhere right afterwards."""
+        """Called when the machine of some validators is lost, and they with it, before the driver takes them down.
+
+        If no fault is the cause, the loss becomes an unplanned fault itself: ``what`` is lost for a ``reason``. The
+        validators may start elsewhere right afterwards.
+        """
         explained = [downtime.note_loss(indices) for downtime in self._downtimes]
         if any(explained):
             return
@@ -245,7 +250,10 @@ class FaultEngine:
         self._stage.later(0, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit)))
 
     def look(self) -> None:
-        """Check which validators are down that faults took down, on a stage where that takes a while."""
+        """Check which validators have gone down by faults meanwhile, and whether upgrades can continue.
+
+        It is for a stage on which validators take a while to go down.
+        """
         for downtime in self._downtimes:
             downtime.look()
         self.on_progress()
@@ -309,7 +317,7 @@ class FaultEngine:
         return sum(self._stage.delays(index, plan.kind) for index in active.targets)
 
     def _observe(self, active: ActiveFault, plan: LinkFault | ImpairingFault) -> Seen:
-        """The effect of a fault that takes no validator down."""
+        """Whether a fault of links or an impairment took effect, with the evidence."""
         if isinstance(plan, LinkFault):
             return self._stage.seen_on_links(active.key, plan)
         delays = self._delays(active, plan) - active.delays_before
@@ -328,7 +336,7 @@ class FaultEngine:
         active.record.begun_ms, active.record.height_when_begun = self._stage.now_ms, self._stage.height
 
     def _is_in_force(self, active: ActiveFault) -> None:
-        """Count a fault as under way from now on."""
+        """Note that a fault is in force from now on, and schedule its end if it has a duration."""
         stage, for_ms = self._stage, getattr(active.plan, "for_ms", None)
         active.is_in_force = True
         self._note_beginning(active)
@@ -425,7 +433,10 @@ class FaultEngine:
         )
 
     def take_over(self, state: EngineState) -> None:
-        """Continue with another process's faults in place of the engine's own. Scheduled calls are the stage's task."""
+        """Replace the engine's faults by those of another process, and continue with them.
+
+        Scheduled calls are not part of the state: the stage takes them over.
+        """
         self._ever_planned = every = [
             _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
             for place, each in enumerate(state.planned)

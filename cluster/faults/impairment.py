@@ -32,7 +32,7 @@ class Stress:
 
     threads: int
     job_ms: int | None
-    """Duration of a job under the other faults."""
+    """Duration of an executor's job under the faults that Chaos Mesh does not apply; ``None`` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Impairment:
     job_ms: int | None = None
     clock_speed: float = 1.0
     stress: Stress | None = None
-    """The part that Chaos Mesh applies, where that is possible."""
+    """The busy threads of the faults that Chaos Mesh applies where it can; ``None`` without such faults."""
 
     @classmethod
     def of(cls, plans: Sequence[AnyFault]) -> Impairment:

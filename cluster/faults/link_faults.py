@@ -44,7 +44,7 @@ class LinkCounts:
     eased: int = 0
     """Messages on links with a lower rate of loss, duplication, reordering or queueing than without the fault."""
     delayed: int = 0
-    """Sends of leaders that were delayed."""
+    """How often a leader sent a message with an additional delay."""
 
     def __add__(self, other: LinkCounts) -> LinkCounts:
         return LinkCounts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
@@ -68,11 +68,11 @@ class LinkFaultInForce:
 
     @property
     def changes_links(self) -> bool:
-        """Whether :meth:`change` applies to this fault."""
+        """Whether the fault replaces links (:meth:`change`). A delay of the leader does not."""
         return not isinstance(self.plan, LeaderDelayFault)
 
     def change(self, sender: int, receiver: int, link: Link) -> Link:
-        """The replacement of a link, or the link itself."""
+        """The link to use in place of ``link`` under this fault; ``link`` itself if it is cut or not affected."""
         if link.is_cut or not self.hits(sender, receiver):
             return link
         other = self._links.get(link)
@@ -83,7 +83,10 @@ class LinkFaultInForce:
         return other
 
     def delay_of_leader_ms(self) -> int:
-        """The delay of a message that a leader sends now; the message counts as sent with it."""
+        """The additional delay of a message that a leader sends now; 0 if the fault delays none.
+
+        Each call counts one delayed message.
+        """
         if not isinstance(self.plan, LeaderDelayFault):
             return 0
         self._delayed += 1
@@ -135,20 +138,23 @@ class LinkFaults:
 
     @property
     def delay_leaders(self) -> bool:
-        """Whether :meth:`leader_delay_us` applies to the messages of leaders."""
+        """Whether a fault in force delays the messages of leaders, by :meth:`leader_delay_us`."""
         return bool(self._leader_delays)
 
     def leader_delay_us(self) -> int:
-        """The delay of a message that a leader sends now; the message counts as sent with it."""
+        """The additional delay, by all faults in force, of a message that a leader sends now.
+
+        Each call counts one delayed message.
+        """
         return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_PER_MILLISECOND
 
     def counts(self) -> dict[int, LinkCounts]:
-        """The messages affected by each fault."""
+        """The messages affected so far by each fault that was ever in force, by key."""
         return {key: fault.counts() for key, fault in self._known.items()}
 
 
 def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
-    """The validators on which no certificate can count."""
+    """The validators on whose votes no certificate can rely while the fault is in force."""
     match plan:
         case PartitionFault():
             largest = max(plan.sides(names), key=len)

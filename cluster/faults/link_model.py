@@ -1,6 +1,6 @@
 """The link model: the fate of a message between two validators, independent of its carrier.
 
-Pure: from the number of bytes and the time, it computes when each copy arrives. A directed link has a latency, a jitter
+From the number of bytes and the time, it computes when each copy arrives. A directed link has a latency, a jitter
 around it, shares of messages that are lost, duplicated or held back so that later ones overtake them, and a bandwidth:
 bytes leave one after the other, and a message that does not fit into the queue is lost. A validator's uplink also has a
 bandwidth and a queue, which all its messages pass first. The link between two validators is one of the scenario's, or a
@@ -23,12 +23,12 @@ from cluster.scenario.topology.network import Network, Quality
 
 BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20
-"""Bytes that may wait for a link; a message that finds this many waiting is lost."""
+"""Bytes that may wait for a link; a message that finds more than this waiting is lost."""
 UPLINK_QUEUE_BYTES: Final = 64 << 20
-"""The same for a validator's uplink."""
+"""Bytes that may wait for a validator's uplink; a message that finds more than this waiting is lost."""
 MIN_HOLD_BACK_US: Final = 1_000
 HELD_BACK_LATENCIES: Final = 3
-"""A message that is held back arrives up to this many times the link's latency and jitter later."""
+"""Maximum additional delay of a message that is held back, as a multiple of the link's latency plus jitter."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Link:
     duplication: float = 0.0
     reordering: float = 0.0
     bytes_per_second: int = 0
-    """0 means unbounded."""
+    """Bandwidth; 0 means unbounded."""
     is_cut: bool = False
     sent: int = 0
     dropped: int = 0
@@ -70,7 +70,7 @@ class Link:
         return is_wider or loses_less or self.duplication < other.duplication or self.reordering < other.reordering
 
     def with_changes(self, changes: dict[str, float]) -> Link:
-        """A copy with other parameters and zero counts; ``changes`` are a scenario's fields."""
+        """A copy with zero counts and with these changes; their names and units are those of a scenario's ``links``."""
         fields: dict[str, float] = {}
         for name, value in changes.items():
             field, scale = _UNITS[name]
@@ -101,12 +101,14 @@ class Links:
         self._random = random
         self._changes: list[Change] = []
         self._free_at_us: dict[int, int] = {}
-        """When a link of bounded bandwidth has sent everything queued, by sender and receiver; an uplink by
-        :func:`_uplink_of`."""
+        """The time at which a link or an uplink of bounded bandwidth will have sent everything queued, by its number.
+
+        The number of a link is ``sender * number of validators + receiver``; for uplinks see :func:`_uplink_of`.
+        """
         self.become(network)
 
     def become(self, network: Network) -> None:
-        """Replace the scenario's links; the changes to links remain."""
+        """Use the links of this network from now on. The changes made by :meth:`change` still apply to them."""
         self._network = network
         self.uplink_bytes_per_second = (network.uplink_kbps or 0) * BYTES_PER_KILOBIT
         """Bandwidth of each validator's uplink; 0 means unbounded."""
@@ -122,18 +124,18 @@ class Links:
         return sum(kind.dropped for kind in self.kinds)
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Apply these changes, in order, to the scenario's links from now on."""
+        """Apply these changes, in order, to the scenario's links from now on. They replace all earlier changes."""
         self._changes = list(changes)
         self._rows = [None] * len(self._rows)
 
     def between(self, sender: int, receiver: int) -> Link:
-        """The link that messages use now."""
+        """The link that messages from one validator to another use now."""
         return (self._rows[sender] or self._row(sender))[receiver]
 
     def arrivals(
         self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
     ) -> list[tuple[int, int]]:
-        """``(receiver, time)`` of each copy of a message that arrives. The sender does not get a copy.
+        """Send a message. Returns ``(receiver, time in µs)`` of each copy that arrives. The sender gets no copy.
 
         ``random`` replaces the common random source.
         """
@@ -175,7 +177,7 @@ class Links:
         return delay_us
 
     def _transmit(self, link: Link, number: int, bytes_per_second: int, size: int, now_us: int) -> int:
-        """When the last byte has left the link or uplink with this number; -1 if the message is lost."""
+        """Queue a message. Returns when its last byte leaves the link or uplink of this number; -1 if it is lost."""
         free_at_us = self._free_at_us.get(number, 0)
         if free_at_us > now_us:
             queue_bytes = UPLINK_QUEUE_BYTES if number < 0 else LINK_QUEUE_BYTES
@@ -208,5 +210,5 @@ def _link_of(quality: Quality) -> Link:
 
 
 def _uplink_of(sender: int) -> int:
-    """The number of a validator's uplink; those of links are not negative."""
+    """The number of a validator's uplink. It is negative, which tells it from the numbers of links."""
     return -1 - sender

@@ -14,7 +14,7 @@ Then = Callable[[], None]
 
 
 class Recovery(NamedTuple):
-    """The heights at which a running validator started."""
+    """How a running validator started: the height that it recovered, and that of the snapshot its disk began with."""
 
     recovered_height: int
     snapshot_height: int
@@ -48,7 +48,7 @@ class Stage(Protocol):
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """Put exactly these faults of links in force, by key, in this order."""
+        """Put exactly these faults of links in force, by key, in this order; call ``then`` once they are in force."""
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
         """Whether a link fault had an observable effect on messages, with the evidence."""
@@ -77,7 +77,7 @@ class Stage(Protocol):
         """How often the validator was seen to go down."""
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        """Prepare the release that validators will run, while they still run the old one."""
+        """Prepare a release for validators while they still run the old one; call ``then`` when that is done."""
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         """Stop the running validators of a host gracefully; their next start is with the release."""
@@ -92,7 +92,7 @@ class Stage(Protocol):
         """Whether the validator computed another state than the others, and has stopped."""
 
     def keep_blocks(self, index: int) -> None:
-        """Keep the blocks that the validator serves, or served while it was up: its disk is about to be lost."""
+        """Save the blocks that the validator serves, or served while it was up, before its disk is lost."""
 
     def crash(self, index: int, plan: DownFault) -> None:
         """Take the validator down at once; others on its host may go down with it."""
@@ -109,13 +109,13 @@ class Stage(Protocol):
     # --- their impairments --------------------------------------------------------------------------------------------
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
-        """Apply exactly these impairments from now on."""
+        """Replace the impairments of these validators, keyed by index; call ``then`` once that is done."""
 
     def delays(self, index: int, kind: str) -> int:
-        """How many effects of a kind of impairment were seen so far."""
+        """How many effects of a kind of impairment were seen so far on the validator."""
 
     def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        """The effect of a kind of impairment on these validators: its last ``delays`` delays."""
+        """Whether an impairment took effect on these validators, with the evidence, given the number of its effects."""
 
     # --- their disks --------------------------------------------------------------------------------------------------
 
@@ -123,10 +123,13 @@ class Stage(Protocol):
         """Make the validator's disk fail at the next operation that the fault concerns."""
 
     def has_trap(self, index: int) -> bool:
-        """Whether that failure is still pending."""
+        """Whether a failure set by :meth:`lay_trap` is still pending."""
 
     def lose_disk(self, index: int) -> None:
         """Give a stopped validator an empty disk, with which it has to join by a snapshot."""
 
     def flip_a_bit(self, index: int) -> str | None:
-        """Flip a bit of a stopped validator's long durable data. Returns where; ``None`` if there is none."""
+        """Flip a bit of a stopped validator's disk, in data that was durable for some time.
+
+        Returns the bit's place; ``None`` if there is no such data.
+        """

@@ -30,7 +30,7 @@ class ListeningState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     planned: int
     senders: dict[int, set[int]]
-    """The validators that have sent a vote, keyed by view."""
+    """The validators that have sent such a vote, keyed by view."""
 
 
 class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: int
     plan: BaseFault
     record: int
-    """The index of its record: first all that were planned, then the unplanned ones."""
+    """The index of the fault's record. The records of all planned faults come first, then those of unplanned ones."""
     targets: list[int]
     along: list[int]
     delays_before: int
@@ -78,7 +78,7 @@ class EngineState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planned: list[PlannedState]
     """All faults that were ever planned."""
     current: list[int]
-    """The scenario's current faults, in order."""
+    """The scenario's current faults, in order, as indices of ``planned``."""
     waiting: list[int]
     listening: list[ListeningState]
     unplanned: list[FaultRecord]

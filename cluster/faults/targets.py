@@ -1,4 +1,4 @@
-"""The validators that faults hit, and those that they hold down."""
+"""Chooses the validators that faults hit, and notes which validators faults keep from starting."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Targets:
         return chosen, groups
 
     def host_mates(self, index: int, plan: AnyFault) -> list[int]:
-        """The validators that go down with one that stopped by itself."""
+        """The other validators on the same host, which go down with one that stopped by itself."""
         sharing, late = self._stage.sharing_fate(index, plan) or (), self._validators.late
         return [each for each in sharing if each != index and late.get(each, 0) <= self._stage.height]
 
     def is_honest(self, index: int) -> bool:
-        """Whether a validator is supposed to be honest."""
+        """Whether a validator has no byzantine behaviour by the scenario."""
         return not self._validators.node(index).byzantine
 
     def is_held_down(self, index: int) -> bool:
@@ -80,7 +80,7 @@ class Targets:
         return dict(self._held_down)
 
     def take_over(self, held_down: Mapping[int, int]) -> None:
-        """Continue from another process's state."""
+        """Replace the counts by those of another process (:attr:`held_down`), to continue from them."""
         self._held_down = Counter(held_down)
 
     def hold_down(self, indices: Sequence[int]) -> None:
@@ -103,5 +103,5 @@ class Targets:
         return [self.names.index(name) for name in target]
 
     def _that_run(self, indices: Sequence[int]) -> list[int]:
-        """Those validators that run, or would run without a fault."""
+        """Those of the given validators that run, or that only a fault keeps from running."""
         return [each for each in indices if self._stage.is_running(each) or self.is_held_down(each)]

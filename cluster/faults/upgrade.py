@@ -14,7 +14,10 @@ from cluster.scenario.sections.faults import UpgradeFault
 
 
 class RollingUpgrade:
-    """One upgrade. ``let_up`` lets validators start again, ``end`` ends the fault, ``call`` schedules calls."""
+    """One rolling upgrade.
+
+    ``let_up`` lets validators start again, ``end`` ends the fault, and ``call`` makes a future call from its data.
+    """
 
     def __init__(
         self,
@@ -39,15 +42,15 @@ class RollingUpgrade:
         self._left: list[list[int]] = []
         """The validators that still run the old code, host by host."""
         self._settles_from: int | None = None
-        """The height at which the last upgraded validators were started."""
+        """The height at which the validators upgraded last were started; ``None`` while none are awaited."""
 
     @property
     def state(self) -> UpgradeState:
-        """The state, for another process."""
+        """The progress of this upgrade as plain data, from which another process can continue."""
         return UpgradeState(self.key, self._chosen, self._left, self._settles_from, self._deaths.before)
 
     def take_over(self, state: UpgradeState) -> None:
-        """Continue from another process's state."""
+        """Replace the progress of this upgrade by that of another process, to continue from it."""
         self._chosen, self._left = state.chosen, state.left
         self._settles_from, self._deaths.before = state.settles_from, state.deaths_before
 
@@ -72,7 +75,7 @@ class RollingUpgrade:
             self._stage.later(0, f"upgrade {self._fault.number} goes on", self._call(UpgradeNext(self.key)))
 
     def upgrade_next(self) -> None:
-        """Upgrade the next host, unless a validator diverged with the new code."""
+        """Upgrade the next host. If none is left, or a validator diverged with the new code, end the upgrade."""
         plan, stage, fault, names = self._plan, self._stage, self._fault, self._targets.names
         if fault.is_over:
             return
@@ -113,7 +116,7 @@ class RollingUpgrade:
         return all(map(stage.is_up, targets)) and all(stage.height_of(each) >= goal for each in honest)
 
     def _observe(self) -> Seen:
-        """How many validators run the new code."""
+        """Whether the upgrade took effect, and the evidence: how many validators run the new code."""
         plan, stage, targets = self._plan, self._stage, self._fault.targets
         runs = sum(stage.runs(index, plan.release) for index in targets)
         words = [

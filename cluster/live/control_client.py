@@ -23,7 +23,7 @@ class ControlError(HarnessError):
 
 
 class ControlClient:
-    """Talks to one testnet.
+    """A client of one running testnet's endpoint.
 
     Every method raises :class:`ControlError`, and :class:`BadInput` for wrong arguments.
     """

@@ -17,20 +17,22 @@ class Injection:
     links: dict[int, LinkFault] = field(default_factory=dict)
     """Faults of links, by their keys, in the order in which they began."""
     impairments: dict[int, Impairment] = field(default_factory=dict)
-    """Keyed by validator; missing ones are not impaired. Pauses are separate: the driver stops processes itself."""
+    """Impairments by validator; one without an entry is not impaired. Pauses are not applied here: the driver stops the
+    process of a paused host.
+    """
     traps: dict[int, tuple[int, DiskFullFault | FailedSyncFault]] = field(default_factory=dict)
     """Disk faults to trigger next, keyed by validator, each with a number so that it is set only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """Why a host ended itself."""
+    """The reason why a host ended itself, and the process and validator that it concerns."""
 
     pid: int
     validator: int
     reason: str
     started: int = 0
-    """Start time of the process: in a container every process has one of the same few ids."""
+    """Start time of the process. In a container every process has one of the same few ids, so ``pid`` is not enough."""
 
 
 @dataclass(slots=True)

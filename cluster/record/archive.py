@@ -1,7 +1,7 @@
-"""The files from which a run is executed again: final blocks, and how diverged validators executed theirs.
+"""Reads and writes the archive files of a run: its final blocks, and the executions of validators that diverged.
 
-This module needs no more than executing a block does, so that a process of another Python can read the files
-(:mod:`cluster.audit.reexecution.worker`).
+The run is executed again from these files. This module imports no more than executing a block does, so that a process
+of another Python can read them (:mod:`cluster.audit.reexecution.worker`).
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class BlockRecord:
 
 @dataclass(frozen=True, slots=True)
 class DivergedExecution:
-    """How a validator that diverged executed the block concerned."""
+    """The execution of a block by a validator that diverged at it."""
 
     validator: str
     height: int
     reason: str
-    """Why it diverged, as the validator reports it."""
+    """The reason for the divergence, as the validator reports it."""
     expected_root: str
     computed_root: str
     receipts: bytes
-    """The receipts of its first execution; empty if the block was rejected."""
+    """The encoded receipts of the validator's first execution of the block; empty if it rejected the block."""
     trace: bytes
-    """An encoded :class:`validator.transition.trace.BlockTrace`; empty if it gave none."""
+    """The trace of the execution, an encoded :class:`validator.transition.trace.BlockTrace`; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +67,28 @@ class Reexecuted:
     (:mod:`cluster.audit.reexecution.follower`)."""
 
     heights: int
-    """Number of blocks that gave what was recorded, from height 1 on."""
+    """The number of blocks from height 1 on whose results were as recorded."""
     root: str
-    """The state root after them, in hex; empty if the next block gave another result."""
+    """The state root after these blocks, in hex; empty if the next block's result was not as recorded."""
     reason: str = ""
-    """Why the next block gave another result, in one line; empty if none did."""
+    """How the next block's result differed from the record, in one line; empty if no block's did."""
     receipts: bytes = b""
-    """The receipts of that block as executed again, encoded; empty if there are none."""
+    """The encoded receipts of the block with the differing result, as executed again; empty if there are none."""
     trace: bytes = b""
-    """The trace of that block, likewise."""
+    """The encoded trace of the block with the differing result, as executed again; empty if there is none."""
     slowest_height: int = 0
-    """The block that took longest to execute; 0 if none took long enough to be compared."""
+    """The height of the block that took longest to execute; 0 if none took long enough to be compared."""
     slowest_s: float = 0.0
-    """Its processor time, in seconds."""
+    """The processor time of the slowest block, in seconds."""
     full_block_s: float = 0.0
-    """The processor time of a full block of honest transactions and timers; 0 if it was not measured."""
+    """The processor time of a full block of honest transactions and timers, in seconds; 0 if it was not measured."""
 
 
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
-    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
+    """Encode an archive of blocks.
 
-    Lengths are four bytes big-endian; the checksum is over everything before it.
+    It is a line that names the format, then for each block its length and ``[block, receipts, computed_root]``, then a
+    checksum of everything before. Lengths are four bytes big-endian.
     """
     body = b"".join([ARCHIVE_MAGIC, *map(encode_item, blocks)])
     return body + tagged_hash(_ARCHIVE_TAG, body)
@@ -105,7 +106,7 @@ def encode_item(record: BlockRecord) -> bytes:
 
 
 def decode_item(item: bytes) -> BlockRecord:
-    """The block of :func:`encode_item`. Raises :class:`CodecError`."""
+    """Decode a block that :func:`encode_item` encoded. Raises :class:`CodecError`."""
     return BlockRecord(*decode(item[LENGTH_BYTES:], tuple[bytes, bytes, bytes]))
 
 
@@ -131,7 +132,7 @@ def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:
 
 
 def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> ArchivedBlocks:
-    """The blocks of an archive, from height 1 on. Raises :class:`BadInput`."""
+    """Read the blocks of an archive given as bytes. ``source`` names it in errors. Raises :class:`BadInput`."""
     return ArchivedBlocks(BytesIO(data), source)
 
 
@@ -163,7 +164,7 @@ class ArchivedBlocks(Sequence[BlockRecord]):
             raise BadInput(f"{source}: the block at height {len(self)} cannot be read: {error}") from None
 
     def _checksum(self, size: int) -> bytes:
-        """The checksum of the file's first ``size`` bytes; reads the file up to there."""
+        """Compute the checksum of the file's first ``size`` bytes. It leaves the file's position behind them."""
         hasher = archive_hasher()
         self._file.seek(0)
         while size:
@@ -197,7 +198,7 @@ class ArchivedBlocks(Sequence[BlockRecord]):
 
 
 def encode_traces(executions: Sequence[DivergedExecution]) -> bytes:
-    """Encode a line that names the format, the executions, a checksum."""
+    """Encode an archive of traces: a line that names the format, the executions, and a checksum."""
     body = TRACES_MAGIC + encode([astuple(each) for each in executions])
     return body + tagged_hash(b"traces archive", body)
 

@@ -1,4 +1,4 @@
-"""The run's chain, kept once, and each validator's blocks where they differ from it.
+"""Stores the blocks that validators served: the run's chain once, and each validator's blocks that differ from it.
 
 Validators normally serve the same chain. So a run has one store of blocks, to which drivers append, in memory or in a
 file. :class:`ServedBlocks` are the blocks that one validator served: a range of heights, with the blocks that are not
@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 32
 
 
 class BlockStore(Protocol):
-    """Blocks from height 1 on."""
+    """A store of one chain of blocks without gaps, from height 1 on."""
 
     def __len__(self) -> int: ...
 
@@ -32,7 +32,7 @@ class BlockStore(Protocol):
         """The block at a height that the store has."""
 
     def holds(self, height: int, record: BlockRecord) -> bool:
-        """Whether a block is the store's block at a height that it has."""
+        """Whether ``record`` equals the store's block at a height, which the store must have."""
 
     def digest(self, height: int) -> bytes:
         """:func:`block_digest` of the block at a height that the store has."""
@@ -42,14 +42,14 @@ class BlockStore(Protocol):
         """Bytes of the largest block with its receipts; 0 if there is none."""
 
     def flush(self) -> None:
-        """Pass the appended blocks to the operating system, if they are kept in a file. Raises :class:`OSError`."""
+        """Write buffered blocks to the file, if the store is in a file. Raises :class:`OSError`."""
 
     def sync(self) -> None:
         """Make appended blocks that are kept in a file durable against a power failure. Raises :class:`OSError`."""
 
 
 class MemoryBlocks:
-    """A store in memory."""
+    """A :class:`BlockStore` in memory."""
 
     def __init__(self, blocks: Iterable[BlockRecord] = ()) -> None:
         self._blocks = list(blocks)
@@ -102,8 +102,8 @@ class FileBlocks:
     def reopen(cls, path: Path, archive: Path) -> FileBlocks:
         """Continue with the file of a process that ended; an incomplete last block is removed.
 
-        If the process had already published it under the name ``archive``, it gets its own name back. A file that does
-        not begin as an archive has no blocks. Raises :class:`OSError`.
+        If that process had already published the file under the name ``archive``, the file is renamed back to ``path``.
+        A file that does not begin as an archive counts as empty. Raises :class:`OSError`.
         """
         if not path.exists() and archive.exists():
             archive.replace(path)
@@ -126,7 +126,7 @@ class FileBlocks:
         return len(self._ends) - 1
 
     def append(self, record: BlockRecord) -> None:
-        """Raises :class:`OSError`."""
+        """Add the block of the next height. Raises :class:`OSError`."""
         item = encode_item(record)
         self._file.write(item)
         self._note(item, record)
@@ -160,7 +160,7 @@ class FileBlocks:
         self._file.flush()
 
     def publish(self, path: Path) -> None:
-        """Complete the archive, and rename it within its folder; nothing may be appended afterwards.
+        """Complete the file to an archive, and rename it to ``path``. Nothing may be appended afterwards.
 
         Raises :class:`OSError`.
         """
@@ -183,7 +183,10 @@ class FileBlocks:
 
 
 class ServedBlocks(Sequence[BlockRecord]):
-    """Blocks without gaps from a height on, as one validator served them."""
+    """The blocks that one validator served, without gaps from a height on.
+
+    It holds only the blocks that are not the store's; all others are read from the store.
+    """
 
     def __init__(self, store: BlockStore, first_height: int = 1) -> None:
         self.store = store
@@ -203,7 +206,7 @@ class ServedBlocks(Sequence[BlockRecord]):
     def known(
         cls, store: BlockStore, first_height: int, count: int, differing: Mapping[int, BlockRecord]
     ) -> ServedBlocks:
-        """``count`` blocks, which are the store's except for ``differing``."""
+        """A sequence of ``count`` blocks: those in ``differing``, keyed by height, and all others from the store."""
         found = cls(store, first_height)
         found._count, found.differing = count, dict(differing)
         return found
@@ -214,7 +217,7 @@ class ServedBlocks(Sequence[BlockRecord]):
         return self.first_height + self._count - 1
 
     def append(self, record: BlockRecord) -> None:
-        """Add the next block, to the store too if that ends right below. Raises :class:`OSError`."""
+        """Add the next block; if the store ends right below it, to the store too. Raises :class:`OSError`."""
         self._count += 1
         if self.tip == len(self.store) + 1:
             self.store.append(record)
@@ -222,7 +225,7 @@ class ServedBlocks(Sequence[BlockRecord]):
             self.differing[self.tip] = record
 
     def first(self, count: int) -> ServedBlocks:
-        """The first ``count`` of them as a separate sequence."""
+        """The first ``count`` blocks as a separate sequence."""
         part = self[:count]
         assert isinstance(part, ServedBlocks)
         return part
@@ -271,7 +274,7 @@ class ServedBlocks(Sequence[BlockRecord]):
 
 
 def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
-    """A validator's blocks up to the first unknown one: the store may have lost its last blocks."""
+    """A validator's blocks up to the first one that is missing, because a store may have lost its last blocks."""
     if not isinstance(blocks, ServedBlocks):
         return blocks
     known = blocks.first_height - 1
@@ -281,7 +284,7 @@ def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
 
 
 def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -> Iterable[int]:
-    """The places, within the shorter sequence, at which two sequences may differ; they are equal at all others."""
+    """The indexes at which two sequences may differ, up to the end of the shorter one. All others are equal."""
     count = min(len(one), len(other))
     if not isinstance(one, ServedBlocks) or not isinstance(other, ServedBlocks):
         return range(count)
@@ -292,7 +295,7 @@ def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -
 
 
 def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequence[BlockRecord]:
-    """Two consecutive sequences as one."""
+    """Concatenate two sequences of blocks. The second one begins right above the first."""
     if not isinstance(below, ServedBlocks):
         return [*below, *above]
     found = below[:]
@@ -303,7 +306,7 @@ def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequen
 
 
 def block_digest(record: BlockRecord) -> bytes:
-    """32 bytes for a block, its receipts and its computed root (``docs/http.md``)."""
+    """A hash of 32 bytes over a block, its receipts and its computed root (``docs/http.md``)."""
     hasher = blake3(len(record.block).to_bytes(8, "big"))
     hasher.update(len(record.receipts).to_bytes(8, "big"))
     for part in (record.block, record.receipts, record.computed_root):

@@ -1,7 +1,7 @@
-"""The moments at which validators were seen to finalise heights, in columns: 14 bytes per validator and height.
+"""Records when validators were seen to finalise heights, in columns, at 14 bytes per validator and height.
 
-A run of 64 validators and 100,000 heights has 6.4 million of them, and checks, metrics and charts query them
-repeatedly. NumPy answers queries over all of them, and the answers are cached until the next one is appended.
+A run of 64 validators and 100,000 heights has 6.4 million finalizations, and checks, metrics and charts query them
+repeatedly. NumPy answers queries over all of them. The answers are cached until the next finalization is appended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 AT_A_TIME: Final = 1 << 20
-"""Rows per step, so that NumPy's intermediate arrays stay small."""
+"""The number of rows that NumPy processes at a time, so that intermediate arrays stay small."""
 NOBODY: Final[frozenset[int]] = frozenset()
 
 
@@ -36,14 +36,14 @@ class FinalMoments:
     def __init__(self, first: Mapping[int, float]) -> None:
         ordered = sorted((at_ms, height) for height, at_ms in first.items())
         self.times_ms = [at_ms for at_ms, _ in ordered]
-        """The moments, ascending."""
+        """The times at which heights became final, in milliseconds, ascending."""
         self.heights = [height for _, height in ordered]
-        """The height that became final at each moment."""
+        """The height that became final at each of ``times_ms``."""
         self._highest = list(accumulate(self.heights, max))
         self._lowest = list(accumulate(reversed(self.heights), min))[::-1]
 
     def until(self, at_ms: float) -> int:
-        """How many heights were final by a moment: this many of :attr:`heights` from the first on."""
+        """The number of heights that were final by a time. They are the first ones in :attr:`heights`."""
         return bisect_right(self.times_ms, at_ms)
 
     def count(self, after_ms: float, until_ms: float) -> int:
@@ -80,11 +80,11 @@ class Finalizations:
     def __init__(self, seen: Iterable[Finalization] = ()) -> None:
         self._at_ms, self._validators, self._heights = array("d"), array("H"), array("I")
         self._earliest: dict[frozenset[int], dict[int, float]] = {}
-        """First finalizations, keyed by the validators left out; emptied by :meth:`append`."""
+        """Cached answers of :meth:`earliest`, keyed by the validators left out. :meth:`append` empties it."""
         self._moments: dict[frozenset[int], FinalMoments] = {}
-        """The same in the order of time; emptied likewise."""
+        """Cached answers of :meth:`moments`, keyed by the validators left out. :meth:`append` empties it."""
         self._above: dict[int, dict[int, float]] = {}
-        """Answers of :meth:`first_above`, keyed by its height; emptied likewise."""
+        """Cached answers of :meth:`first_above`, keyed by its height. :meth:`append` empties it."""
         for each in seen:
             self.append(each)
 
@@ -130,7 +130,7 @@ class Finalizations:
         return self._earliest[without]
 
     def moments(self, left_out: Collection[int] = NOBODY) -> FinalMoments:
-        """:meth:`earliest` in the order of time."""
+        """The first finalizations at any validator except ``left_out``, sorted by time."""
         without = frozenset(left_out)
         first = self.earliest(without)
         if without not in self._moments:

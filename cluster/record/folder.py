@@ -32,12 +32,13 @@ SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
 STORE_FILE: Final = "blocks.part"
-"""The blocks of a live run while it runs; they become its archive."""
+"""The file to which a live run appends its blocks. At the end it becomes the archive of blocks."""
 CHECKPOINT_FILE: Final = "driver.checkpoint"
-"""The state of a live run, which another driver may take over (:mod:`cluster.live.handover.checkpoint`)."""
+"""The file with a live run's state, from which another driver may take it over
+(:mod:`cluster.live.handover.checkpoint`)."""
 CHECKPOINT_BEFORE_FILE: Final = "driver.checkpoint.before"
 CHECKPOINT_FILES: Final = (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
-"""The newest first; a driver that is killed between two renames leaves only the second."""
+"""The files that may hold the checkpoint, newest first. A driver killed between two renames leaves only the second."""
 WATCHDOG_FILE: Final = "driver.watchdog"
 """Names the cleanup watchdog of the newest driver that took over a live run."""
 RUNS_FOLDER: Final = Path("runs")
@@ -106,7 +107,7 @@ def claim_run_folder(folder: Path) -> Path:
 def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
     """Atomically make ``<root>/latest`` a symbolic link to a folder inside the root.
 
-    It does nothing for a folder elsewhere: ``--out`` names it. A file or folder with the link's name is left alone.
+    It does nothing for a folder outside of the root, or if ``latest`` is not a symbolic link.
     """
     link = root / LATEST
     if root.resolve() not in folder.resolve().parents or (link.exists() and not link.is_symlink()):
@@ -125,8 +126,10 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
 def unjudged_result(
     scenario_name: str, backend: str, seed: int, commit: str, why: str, seen_violations: Mapping[str, list[str]] = {}
 ) -> dict[str, Any]:
-    """The content of ``result.json`` for a run whose driver wrote none: the verdict *inconclusive* with its reason;
-    *fail* if violations were reported (:attr:`~cluster.record.run.RunRecord.seen_violations`).
+    """The content of ``result.json`` for a run whose driver wrote none.
+
+    The verdict is *inconclusive* for the reason ``why``, or *fail* if violations were reported
+    (:attr:`~cluster.record.run.RunRecord.seen_violations`).
     """
     outcomes = [("no_problems", Outcome.INCONCLUSIVE, why)]
     outcomes += [(check, Outcome.FAIL, "; ".join(words)) for check, words in seen_violations.items()]

@@ -1,9 +1,11 @@
-"""How long the machine kept the processes of a run from running, and which delays of the chain that explains.
+"""Keeps the lag of a run's processes, and judges which delays of the chain the lag explains.
 
-A slow machine is not a broken chain. Hosts and the driver measure their own lag (:mod:`cluster.live.host.lag`); the
-simulator has none. Lag is judged conservatively: it counts for the validators of the host that had it, never while a
-fault paused them. A stall is explained only if lag is necessary to explain it: a quorum could have run, and of those
-that could, fewer than a quorum had as much time as the chain is allowed.
+Lag is time in which a process was ready to run, but the machine did not let it: a slow machine is not a broken chain.
+Hosts and the driver measure their own lag (:mod:`cluster.live.host.lag`); the simulator has none.
+
+Lag is judged conservatively: it counts for the validators of the host that had it, never while a fault paused them. A
+stall is explained only if lag is necessary to explain it: a quorum could have run, and of those that could, fewer than
+a quorum had as much time as the chain is allowed.
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from cluster.record.run import Lag, RunRecord
 from consensus.types import quorum
 
 MAX_LAGS: Final = 4_000
-"""Lags kept per host, and of the driver; more are merged in pairs of neighbours, with the worse share of the two."""
+"""The most lags kept per host, and of the driver. If there are more, neighbouring lags are merged in pairs."""
 PAUSE: Final = "pause"
 
 
 class LagLog:
-    """Fills a record's lags; bounded, however long the run."""
+    """Adds lags to a run's record, whose number it bounds by merging neighbouring lags."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
         self._counts: Counter[int | None] = Counter(lag.host for lag in record.lags)
 
     def note(self, lag: Lag) -> None:
-        """Keep a lag."""
+        """Add a lag to the record."""
         self._record.lags.append(lag)
         self._counts[lag.host] += 1
         if self._counts[lag.host] > MAX_LAGS:
@@ -62,7 +64,10 @@ def lag_by_host(record: RunRecord) -> dict[int | None, float]:
 
 
 def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float) -> float:
-    """Milliseconds of a span of time during which a validator's host could run: all of it except its lag."""
+    """How long a validator's host could run within a span of time, in milliseconds: the span without the host's lag.
+
+    Lag during a pause of the validator by a fault does not count.
+    """
     section = record.scenario.validators
     host, name = section.host_of(validator), section.names[validator]
     pauses = [
@@ -81,9 +86,10 @@ def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float
 def explains_delay(
     record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
 ) -> str:
-    """Explains in words, by the machine's lag, why something took longer than allowed; empty if it does not.
+    """Explains in words how the machine's lag made something take longer than allowed; empty if it did not.
 
-    ``committees`` are those active meanwhile, by their members' names; lag has to explain the delay for each.
+    It did if in no committee a quorum's hosts could run for more than ``limit_ms`` of the time from ``begin_ms`` to
+    ``end_ms``. ``committees`` are those active in this time, as sets of names.
     """
     able, names = _able(record, begin_ms, end_ms), record.scenario.validators.names
     found: list[float] = []
@@ -102,8 +108,10 @@ def explains_delay(
 
 
 def explains_shortfall(record: RunRecord, height: int, target: int, validator: int | None = None) -> str:
-    """Explains in words, by lag, why a quorum or one validator reached only a height below the target. Empty if the
-    target had not been reached at that pace without lag either, or if a lasting fault leaves too few validators.
+    """Explains in words how lag kept a quorum, or one validator, at a height below the target; empty if it did not.
+
+    It did not if the target would not have been reached at this pace without lag either. It is not judged if a lasting
+    fault leaves too few validators.
     """
     begin_ms = record.finalizations.first_ms or 0.0
     end_ms = record.duration_ms
@@ -124,7 +132,10 @@ def explains_shortfall(record: RunRecord, height: int, target: int, validator: i
 
 
 def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
-    """The validators that could take part if there were no lag: honest ones that no fault hit meanwhile."""
+    """The indices of the validators that could take part if there were no lag.
+
+    They are neither byzantine nor mutated, and no fault hit them between the two times.
+    """
     hit, section = _hit(record, begin_ms, end_ms), record.scenario.validators
     return [
         index
@@ -134,7 +145,7 @@ def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
 
 
 def _hit(record: RunRecord, begin_ms: float, end_ms: float) -> set[str]:
-    """The validators that a fault hit meanwhile; a fault without a known end still lasts."""
+    """The names of the validators that a fault hit between two times. A fault without a known end still lasts."""
     hit: set[str] = set()
     for fault in record.faults:
         ended_ms = math.inf if fault.ended_ms is None else fault.ended_ms

@@ -28,16 +28,16 @@ from consensus.messages import VoteKind
 MAX_WATCHED: Final = 12
 MAX_WINDOWS: Final = 12
 MAX_MESSAGES_PER_WINDOW: Final = 1_500
-"""A message to several validators counts once for each."""
+"""The most messages kept per window. A message to several validators counts once for each."""
 MAX_VIEWS: Final = 40_000
-"""With more views than this, of every two neighbouring views of a validator only the longer one is kept."""
+"""The most views kept. If there are more, of every two neighbouring views of a validator only the longer one stays."""
 BEFORE_MS: Final = 600.0
-"""The time kept before a window's cause."""
+"""How long before its cause a window begins, in milliseconds."""
 AFTER_MS: Final = 1_900.0
 RING_MESSAGES: Final = 2_048
-"""Messages that a driver, or a live validator, keeps while no window is open."""
+"""The number of newest messages that a driver, or a live validator, buffers while no window is open."""
 HEAD_BYTES: Final = 32
-"""First bytes of a message: enough for :func:`peek`."""
+"""The number of first bytes of a message that are kept, enough for :func:`peek`."""
 
 # --- what a message is ----------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ def _uint(head: bytes, at: int) -> int:
 
 
 class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of :class:`Windows`, for another process; the windows themselves are in the record."""
+    """The state of a :class:`Windows` that another process needs to continue it, besides the windows in the record."""
 
     awaited: list[int]
     known: int
@@ -128,7 +128,7 @@ class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stall_seen: bool
     has_begun: bool
     open_until_ms: float | None
-    """``None`` before the first window."""
+    """The time until which messages are kept, in milliseconds; ``None`` before the first window."""
 
 
 class Windows:
@@ -141,7 +141,7 @@ class Windows:
         consensus = record.scenario.consensus
         self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
         self._awaited = [*range(len(record.faults))]
-        """The numbers of the faults that have not both begun and ended; new faults are appended."""
+        """The numbers of the faults that have not ended yet."""
         self._known = len(record.faults)
         self._begun: set[int] = set()
         self._height = 0
@@ -149,11 +149,11 @@ class Windows:
         self._stall_seen = False
         self._has_begun = False
         self.open_until_ms = -math.inf
-        """Messages up to this time are to be kept."""
+        """The time until which messages are kept, in milliseconds."""
 
     @property
     def state(self) -> WindowsState:
-        """The state, for another process."""
+        """What another process needs to continue these windows, besides the windows in the record."""
         return WindowsState(
             self._awaited,
             self._known,
@@ -166,7 +166,7 @@ class Windows:
         )
 
     def take_over(self, state: WindowsState, trace: TraceRecord) -> None:
-        """Continue from another process's state, whose windows are in the record."""
+        """Continue the windows of another process from its state. ``trace`` holds the windows themselves."""
         self._record, self.watched = trace, frozenset(trace.watched)
         self._awaited, self._known, self._begun = state.awaited, state.known, state.begun
         self._height, self._height_ms, self._stall_seen = state.height, state.height_ms, state.stall_seen
@@ -174,7 +174,7 @@ class Windows:
         self.open_until_ms = -math.inf if state.open_until_ms is None else state.open_until_ms
 
     def entered(self, at_ms: float, validator: int, view: int) -> None:
-        """A validator entered another view."""
+        """Note that a validator entered another view, if it is watched."""
         if validator not in self.watched:
             return
         self._record.views.append(ViewEntered(at_ms, validator, view))
@@ -187,13 +187,13 @@ class Windows:
         return [window for window in opened if window is not None]
 
     def begin(self, at_ms: float = 0.0) -> None:
-        """The first validator is in its first view; later calls have no effect."""
+        """Open the first window, when the first validator enters its first view. Later calls have no effect."""
         if not self._has_begun:
             self._has_begun = True
             self._open("the beginning", at_ms)
 
     def keep(self, message: TracedMessage) -> None:
-        """Keep a message within a window, unless the window is full."""
+        """Keep a message in the window that covers its time, if there is one and it is not full."""
         at_ms = _moment(message)
         for window in reversed(self._record.windows):
             if window.begun_ms <= at_ms <= window.ended_ms:
@@ -204,7 +204,7 @@ class Windows:
                 return
 
     def close(self, now_ms: float) -> None:
-        """The run is over: cut the windows to its end, and full ones to their last kept message."""
+        """End the trace: cut the windows to the run's end, and full ones to their last kept message."""
         for window in self._record.windows:
             window.ended_ms = min(window.ended_ms, now_ms)
             window.messages.sort(key=_moment)
@@ -212,7 +212,7 @@ class Windows:
                 window.ended_ms = min(window.ended_ms, _moment(window.messages[-1]))
 
     def _news(self) -> Iterator[tuple[float, str]]:
-        """The faults that began or ended since the last look."""
+        """The times and descriptions of the beginnings and ends of faults since the last look."""
         faults = self._run.faults
         if len(faults) < self._known:  # other settings apply, which have fewer
             self._awaited = [number for number in self._awaited if number < len(faults)]
@@ -253,7 +253,7 @@ class Windows:
 
 
 def halved(views: Iterable[ViewEntered]) -> list[ViewEntered]:
-    """Of every two neighbouring views of a validator the longer one, with its end; and the newest view."""
+    """Halve the kept views: of every two neighbouring views of a validator the longer one stays, and the newest too."""
     by_validator: dict[int, list[ViewEntered]] = {}
     for seen in views:
         by_validator.setdefault(seen.validator, []).append(seen)
@@ -268,12 +268,15 @@ def halved(views: Iterable[ViewEntered]) -> list[ViewEntered]:
 
 
 def lasted_ms(seen: ViewEntered) -> float:
-    """The duration of a view whose end is known."""
+    """How long a validator was in a view, in milliseconds; 0 if its end is not known."""
     return 0.0 if seen.until_ms is None else seen.until_ms - seen.at_ms
 
 
 def choose_watched(scenario: Scenario) -> tuple[int, ...]:
-    """At most :data:`MAX_WATCHED` validators: first the broken ones and those that faults name, then others."""
+    """Choose at most :data:`MAX_WATCHED` validators whose messages are traced.
+
+    Faulty ones come first, then those that faults name, then late ones, then others.
+    """
     section = scenario.validators
     named = {name for fault in scenario.faults for _, names in fault.named for name in names}
     order = sorted(
@@ -298,7 +301,7 @@ def _moment(message: TracedMessage) -> float:
 
 
 class _Sent(NamedTuple):
-    """A message, with the arrivals that the links gave it."""
+    """A message sent in the simulator, with the time of its arrival at each receiver that gets it."""
 
     at_us: int
     sender: int
@@ -325,7 +328,7 @@ class SimulatedTrace:
         payload: bytes,
         arrivals: Sequence[tuple[int, int]],
     ) -> None:
-        """A validator sent a message."""
+        """Enter a message that a validator sent: keep it if a window is open, or else buffer it."""
         self.sent_by[sender] += len(recipients) - (sender in recipients)
         sent = _Sent(at_us, sender, recipients, payload[:HEAD_BYTES], len(payload), arrivals)
         if at_us <= self.windows.open_until_ms * MICROSECONDS_PER_MILLISECOND:
@@ -334,7 +337,7 @@ class SimulatedTrace:
             self._ring.append(sent)
 
     def look(self, now_ms: float, height: int) -> None:
-        """Check whether a window opened, and keep the buffered messages from before it."""
+        """Open windows for new events. If one opens, keep the buffered messages from before."""
         if self.windows.look(now_ms, height):
             for sent in self._ring:
                 self._keep(sent)
@@ -361,7 +364,7 @@ class Stamp(NamedTuple):
     at_ms: float
     is_sent: bool
     peer: int | None
-    """The receiver, ``None`` for all; or the sender."""
+    """The other end: the receiver of a sent message (``None`` for all), or the sender of a received one."""
     head: bytes
     size: int
     mark: int
@@ -369,7 +372,7 @@ class Stamp(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """One end of a message on its way from one watched validator to another."""
+    """The sending or the receiving of a message between two watched validators, to be matched with the other end."""
 
     at_ms: float
     kind: str
@@ -377,11 +380,11 @@ class _Half(NamedTuple):
 
 
 _Ends = tuple[int, int, int, int]
-"""Sender, receiver, size and mark of a message: known at both ends."""
+"""What both ends know of a message, to match their records of it: sender, receiver, size, mark."""
 
 
 class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The unmatched ends of messages, for another process."""
+    """The state of a :class:`LiveTrace` that another process needs to continue it: unmatched ends, and windows."""
 
     windows: WindowsState
     sent: list[tuple[_Ends, list[_Half]]]
@@ -389,13 +392,13 @@ class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_PER_WINDOW
-"""Ends of messages that a live run keeps until its end, when they are matched."""
+"""The most ends of messages that a live run keeps until its end, when they are matched."""
 CLOCK_SLACK_MS: Final = 5.0
 """The most by which a message may seem to arrive before it was sent: hosts' clocks differ."""
 
 
 class LiveTrace:
-    """Combines the stamps of a live run's validators."""
+    """Traces the messages of a live run, by matching the stamps of senders and receivers at the end."""
 
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self.windows = Windows(record)
@@ -406,17 +409,17 @@ class LiveTrace:
 
     @property
     def state(self) -> TraceState:
-        """The state, for another process."""
+        """What another process needs to continue this trace, besides the windows in the record."""
         return TraceState(self.windows.state, list(self._sent.items()), list(self._received.items()))
 
     def take_over(self, state: TraceState, trace: TraceRecord) -> None:
-        """Continue from another process's state, whose windows are in the record."""
+        """Continue the trace of another process from its state. ``trace`` holds its windows."""
         self.windows.take_over(state.windows, trace)
         self._sent, self._received = defaultdict(list, state.sent), defaultdict(list, state.received)
         self._count = sum(len(halves) for _, halves in [*state.sent, *state.received])
 
     def wants(self, now_ms: float) -> bool:
-        """Whether validators should hand over their stamps."""
+        """Whether the driver should fetch validators' stamps now, because a window is or was just open."""
         return now_ms <= self.windows.open_until_ms + BEFORE_MS
 
     def take(self, validator: int, stamps: Iterable[Stamp]) -> None:

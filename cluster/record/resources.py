@@ -19,7 +19,7 @@ FIRST_INTERVAL_MS: Final = 500.0
 
 
 class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which samples are kept, for another process; the samples themselves are in the record."""
+    """The state of a :class:`ResourceLog` that another process needs to continue it, besides the record's samples."""
 
     interval_ms: float
     last_ms: dict[int, float]
@@ -27,7 +27,7 @@ class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResourceLog:
-    """Fills a record's resources."""
+    """Adds samples of resources to a run's record, and thins them out if there are too many."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -37,11 +37,11 @@ class ResourceLog:
 
     @property
     def state(self) -> ResourceState:
-        """The state, for another process."""
+        """What another process needs to continue the log, besides the samples in the record."""
         return ResourceState(self._interval_ms, self._last_ms)
 
     def take_over(self, state: ResourceState) -> None:
-        """Continue from another process's state, whose samples are in the record."""
+        """Continue the log of another process from its state. Its samples are in the record already."""
         self._interval_ms, self._last_ms = state.interval_ms, state.last_ms
         self._looks = Counter(look.validator for look in self._record.resources)
 
@@ -77,7 +77,7 @@ class ResourceLog:
 
 
 def _with_peaks_of(look: Resources, other: Resources) -> Resources:
-    """The sample with the larger amounts of two; its counters stay."""
+    """The sample ``look``, with its amounts raised to those of ``other`` where they are larger. Counters stay."""
     return replace(
         look,
         disk_bytes=max(look.disk_bytes, other.disk_bytes),

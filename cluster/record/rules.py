@@ -1,5 +1,6 @@
-"""The names of the counted rules and mechanisms: a rule that was never evaluated, or a mechanism that was never
-reached, was not tested.
+"""The names of the rules whose evaluations a run counts, and of the mechanisms that it may reach.
+
+A rule that was never evaluated, or a mechanism that was never reached, was not tested.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ WATCHED_LIVE: Final = (
 
 
 class PromiseRule(StrEnum):
-    """Promises to clients (:mod:`cluster.simulation.watches.promise_watch`)."""
+    """Rules about transactions taken from clients (:mod:`cluster.simulation.watches.promise_watch`)."""
 
     PASSED_ON = "passed_on"
     KEPT = "kept"
@@ -94,7 +95,7 @@ class PromiseRule(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """Mechanisms that a run may reach or not: ends of windows, epochs, limits.
+    """Mechanisms of the chain and of validators that a run may or may not exercise, such as epochs and limits.
 
     A run says nothing about a mechanism that it never reached. Those of the chain are seen in blocks and receipts
     (:mod:`cluster.audit.ledger.mechanisms`), those of nodes in served data and the driver's observations
@@ -108,7 +109,7 @@ class Mechanism(StrEnum):
     TIMERS_EXTENDED = "timers_extended"
     TIMERS_EXPIRED = "timers_expired"
     TIMERS_EXPIRED_WAITING = "timers_expired_waiting"
-    """A timer that passed the gate until its end expired without ever having room."""
+    """A timer expires that passed the gate in the block before, but had no room."""
     TIMERS_INSUFFICIENT_FUNDS = "timers_insufficient_funds"
     EXPIRED_CARRIED_OVER = "expired_carried_over"
     """Expired timers stay, because the block's budget for removals is used up."""
@@ -123,17 +124,17 @@ class Mechanism(StrEnum):
     WINDOW_PRUNED = "window_pruned"
     """Fires leave the fairness window."""
     WINDOW_MEDIAN_ODD = "window_median_odd"
-    """The median is over the fires of an odd number of actors, three or more."""
+    """The median of the fairness window is over the fires of an odd number of actors, three or more."""
     WINDOW_MEDIAN_EVEN = "window_median_even"
     TIP_MEDIAN_ODD = "tip_median_odd"
-    """The median is over the tips of an odd number of fires, three or more."""
+    """The median tip is over the tips of an odd number of fires, three or more."""
     TIP_MEDIAN_EVEN = "tip_median_even"
     BASEFEE_AT_FLOOR = "basefee_at_floor"
     """A basefee is at ``MIN_BASEFEE`` after a block that used less than its target."""
     BASEFEE_AT_CAP = "basefee_at_cap"
     """A basefee is at ``MAX_BASEFEE`` after a block that used more than its target."""
     BASEFEE_LEAST_STEP = "basefee_least_step"
-    """A basefee rises by 1, though its share of the step is less (SPEC §7)."""
+    """A basefee rises by 1, the least step, because the computed rise is 0 (SPEC §7)."""
     AUCTION_BEGAN = "auction_began"
     PARAMETERS_CHANGED = "parameters_changed"
     AGENT_QUERIES = "agent_queries"
@@ -155,9 +156,9 @@ class Mechanism(StrEnum):
     DEEP_BRANCH_GIVEN_UP = "deep_branch_given_up"
     """A validator abandons two or more executed blocks at once."""
     EPOCH_ROLLED_BACK = "epoch_rolled_back"
-    """The abandoned branch had entered an epoch."""
+    """A validator abandons a branch that had entered an epoch."""
     WINDOW_ROLLED_BACK = "window_rolled_back"
-    """Fires had left the fairness window in the abandoned branch."""
+    """A validator abandons a branch in which fires had left the fairness window."""
     BORDER_VIEW_FAILED = "border_view_failed"
     """The last view of a committee, or the first one of the next, has no final block."""
     POOL_FULL = "pool_full"
@@ -187,5 +188,5 @@ class Mechanism(StrEnum):
     """A validator executes archived blocks again when it starts."""
     SNAPSHOT_JOINED = "snapshot_joined"
     SNAPSHOT_JOINED_ACROSS_EPOCH = "snapshot_joined_across_epoch"
-    """The chain enters an epoch between a snapshot and the block at which the validator that has it takes part."""
+    """After a validator joins by a snapshot of one epoch, the chain enters the next before the validator takes part."""
     ARCHIVE_PRUNED = "archive_pruned"

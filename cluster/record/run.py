@@ -1,4 +1,4 @@
-"""The record of a run for its checks and its report, whichever driver ran it.
+"""The record of a run: the data that drivers collect, in the same form, for the checks and the report.
 
 Times are milliseconds since the run began, wall clock or virtual. Nothing here is read from a validator's memory: the
 sources are what it serves to every client (final blocks, their receipts, its status page), and the moments at which the
@@ -32,7 +32,7 @@ NO_PRESET: Final = "none"
 """The name in reports for parameters without a preset."""
 MAX_SAMPLES: Final = 1_000
 TARGETS_NAMED: Final = 4
-"""Targets of a fault named in a line; the report names all."""
+"""The most targets of a fault that a line of text names. The report names all."""
 CATCH_UP_SLACK_HEIGHTS: Final = 5
 """The most heights by which a validator may end behind the others and still count as caught up."""
 
@@ -47,7 +47,7 @@ class Supply:
 
     @classmethod
     def of(cls, page: Mapping[str, Any]) -> Supply:
-        """From a validator's page."""
+        """Read the supply from the page that a validator serves."""
         return cls(page["balances"], page["burned"])
 
 
@@ -61,23 +61,29 @@ class ValidatorRecord:
     """Blocks from :attr:`first_height` on, without gaps. Drivers keep them as
     :class:`~cluster.record.chain_store.ServedBlocks` of the record's :attr:`~RunRecord.store`."""
     first_height: int = 1
-    """Above 1 if it joined by a snapshot: it never executed the blocks below."""
+    """The height of the first block in ``blocks``: above 1 if the validator joined by a snapshot."""
     status: dict[str, Any] | None = None
-    """Its last status page (``docs/http.md``), ``None`` if it never answered."""
+    """The validator's last status page (``docs/http.md``); ``None`` if it never answered."""
     balances: dict[str, int] = field(default_factory=dict)
-    """Balances that it served at the end, keyed by address text, for the accounts that the checks ask about."""
+    """The balances that the validator served at the end for the accounts asked about, keyed by address text."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
-    """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
+    """Whether the validator served each timer asked about as pending at the end, keyed by timer id in hex."""
     supply: Supply | None = None
-    """The money in all accounts at the end, and burned until then; ``None`` if it never answered."""
+    """The total supply that the validator served at the end; ``None`` if it never answered."""
     trace: bytes = b""
-    """How a diverged validator executed that block: an encoded :class:`validator.transition.trace.BlockTrace`."""
+    """If the validator diverged, its execution of the block at which it did.
+
+    It is an encoded :class:`validator.transition.trace.BlockTrace`; empty if there is none.
+    """
     mutant: str | None = None
     mutant_runs: int = 0
-    """How often the planted bug's line ran, by the harness's own count."""
+    """How often the line of the validator's planted bug ran, as counted by the harness."""
     byzantine: tuple[str, ...] = ()
-    """Its behaviours. Nothing that such a validator serves is trusted, except ``byzantine`` in its status page, which
-    is the harness's own count."""
+    """The names of the validator's byzantine behaviours; empty if it is honest.
+
+    Nothing that a byzantine validator serves is trusted, except ``byzantine`` in its status page, which the harness
+    counts.
+    """
 
     @property
     def effects(self) -> dict[str, int] | None:
@@ -87,7 +93,7 @@ class ValidatorRecord:
 
     @property
     def expected_evidence(self) -> int:
-        """The number of views in which it gave its peers full proof of its guilt."""
+        """The number of views in which a byzantine validator gave its peers full proof of its guilt."""
         count = self._byzantine_page.get("expected_evidence")
         return count if isinstance(count, int) else 0
 
@@ -98,13 +104,13 @@ class ValidatorRecord:
 
     @property
     def tip(self) -> int:
-        """Height of the last block that it served; 0 if it served none."""
+        """The height of the last block that the validator served; 0 if it served none."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reorg:
-    """A validator abandoned executed blocks of one branch for the block of a height."""
+    """A reorganization: a validator abandoned ``depth`` executed blocks from ``height`` on for another branch."""
 
     validator: int
     height: int
@@ -146,12 +152,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A driver's order to run a scenario."""
+    """A request to a driver to run a scenario."""
 
     scenario: Scenario
     seed: int
     commit: str
-    """The commit of the code that runs it, or a word."""
+    """The commit of the code that runs the scenario, or a word in its place if it is unknown."""
     folder: Path
     """The folder for the logs and, live, the validators' data."""
     stop_on_fail: bool = False
@@ -174,33 +180,42 @@ UNOBSERVED: Final = RunObserver()
 
 @dataclass(slots=True)
 class FaultRecord:
-    """A fault of the scenario, and its observed effects."""
+    """A fault of a run, planned in the scenario or not, and its observed effects."""
 
     kind: str
     target: str
-    """Its targets, in the scenario's words."""
+    """The fault's targets, in the scenario's words."""
     at_height: int | None
     begun_ms: float | None = None
     ended_ms: float | None = None
-    """When it was over: the target was back and answered again, the links were as before."""
+    """When the fault was over: its targets were back and answered again, and links were as before."""
     took_effect: bool = False
-    """Whether it had an observable effect: the process was gone (another id afterwards), messages were dropped …"""
+    """Whether an effect was observed, such as a process that was gone (another id afterwards), or dropped messages."""
     evidence: str = ""
     """The observed effect, in words."""
     height_when_begun: int = 0
     height_when_ended: int | None = None
     at_ms: int | None = None
-    """When it was to begin, unless at a height."""
+    """When the fault was planned to begin, in milliseconds; ``None`` if it was planned for a height."""
     targets: tuple[str, ...] = ()
-    """The validators that it hit; empty if it hit links."""
+    """The names of the validators that the fault hit; empty if it hit links."""
     impaired: tuple[str, ...] = ()
-    """The validators on which no certificate can count while it lasts."""
+    """The validators whose votes cannot be counted on for a certificate while the fault lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
-    """For a partition, the groups that do not hear each other: which validators it impairs depends on the committee."""
+    """For a partition, the groups of validators that cannot reach each other.
+
+    Which validators it impairs depends on the committee.
+    """
     one_at_a_time: tuple[tuple[str, ...], ...] = ()
-    """Groups of validators, of which at most one at any moment cannot contribute to a certificate while it lasts."""
+    """Groups of validators that the fault hits in turn.
+
+    At any moment at most one of the groups cannot contribute to a certificate.
+    """
     is_hard: bool = False
-    """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
+    """Whether impaired validators cannot take part in consensus at all.
+
+    If so, nothing may become final without a quorum of the others.
+    """
     problem: str = ""
     """A result that this kind of fault must not have, such as a validator that started from a damaged disk."""
     lost_disks: tuple[str, ...] = ()
@@ -208,7 +223,10 @@ class FaultRecord:
     is_planned: bool = True
     """Whether the fault is in the scenario; otherwise it happened by itself."""
     first_back_ms: float | None = None
-    """When the first target that it took down was started again, if that is known; the fault may end later."""
+    """When the first of the targets that were taken down was started again; ``None`` if that is unknown.
+
+    The fault may end later.
+    """
 
     @property
     def without_disks(self) -> tuple[str, ...]:
@@ -217,7 +235,7 @@ class FaultRecord:
 
     @property
     def planned(self) -> str:
-        """When it was to begin, in words."""
+        """When the fault was planned to begin, in words: a time or a height."""
         return f"{self.at_ms:,} ms" if self.at_height is None else f"height {self.at_height}"
 
     @property
@@ -235,7 +253,7 @@ class FaultRecord:
 
     @property
     def name(self) -> str:
-        """Which fault of the scenario it is, as the subject of a sentence."""
+        """The fault's kind, targets and planned beginning, as the subject of a sentence."""
         return f"{' of '.join(filter(None, (self.kind, self.whom)))} at {self.planned}"
 
 
@@ -247,7 +265,7 @@ class JoinRecord:
     at_height: int
     begun_ms: float | None = None
     ended_ms: float | None = None
-    """When it had taken the snapshot in, and took part."""
+    """When the validator had installed the snapshot and took part in consensus; ``None`` if it never did."""
     height_when_begun: int = 0
     height_when_ended: int | None = None
     chunks: dict[int, int] = field(default_factory=dict)
@@ -266,21 +284,23 @@ class JoinRecord:
 
 @dataclass(frozen=True, slots=True)
 class MonitorRecord:
-    """The findings about consensus and state, watched during a simulated run
-    (:mod:`cluster.simulation.watches.safety_monitor`), and verified at the end of any
-    (:mod:`cluster.audit.served.proofs`)."""
+    """The violations and evaluations of the safety rules, which are about consensus and state.
+
+    They are watched during a simulated run (:mod:`cluster.simulation.watches.safety_monitor`). Proofs are verified at
+    the end of any run (:mod:`cluster.audit.served.proofs`).
+    """
 
     violations: list[str]
     """The violations in words, each with its time."""
     counts: dict[str, int]
     """How often each rule was evaluated."""
     reached: tuple[Mechanism, ...] = ()
-    """The watched mechanisms that a validator reached."""
+    """The mechanisms that the monitor saw a validator reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromiseRecord:
-    """The findings about transactions that validators took from clients
+    """The violations and evaluations of the rules about transactions that validators took from clients
     (:mod:`cluster.simulation.watches.promise_watch`)."""
 
     violations: list[str]
@@ -290,7 +310,7 @@ class PromiseRecord:
     taken: int
     """Transactions that honest validators took from clients."""
     final: int
-    """Those of them that became final while the validator that took them was up."""
+    """The number of the taken transactions that became final while the validator that took them was up."""
 
 
 class ViewEntered(NamedTuple):
@@ -300,7 +320,10 @@ class ViewEntered(NamedTuple):
     validator: int
     view: int
     until_ms: float | None = None
-    """When it left the view, if the views entered next were not kept; otherwise when it entered the next one."""
+    """When the validator left the view.
+
+    ``None`` means that it left when it entered the next view in the record.
+    """
 
 
 class TracedMessage(NamedTuple):
@@ -309,15 +332,15 @@ class TracedMessage(NamedTuple):
     sender: int
     receiver: int
     sent_ms: float | None
-    """``None`` if only its arrival was seen."""
+    """When the message was sent; ``None`` if only its arrival was seen."""
     received_ms: float | None
-    """``None`` if it was lost, or its arrival was not seen."""
+    """When the message arrived; ``None`` if it was lost, or its arrival was not seen."""
     kind: str
-    """A :class:`cluster.record.message_trace.MessageKind`."""
+    """The kind of the message, a :class:`cluster.record.message_trace.MessageKind`."""
     view: int
-    """The view of consensus that it concerns; 0 if none."""
+    """The view of consensus that the message is about; 0 if none."""
     size: int
-    """In bytes."""
+    """The size of the message in bytes."""
 
 
 @dataclass(slots=True)
@@ -344,14 +367,16 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """A sample of a validator's resources. The validators on a live host share its process. ``None`` is a value that
-    the backend, or the operating system, does not report."""
+    """A sample of the resources that a validator uses. The validators on a live host share one process.
+
+    ``None`` is a value that the backend or the operating system does not report.
+    """
 
     at_ms: float
     validator: int
     disk_bytes: int
     messages_sent: int
-    """Messages sent since its process started. The processor seconds count from there too."""
+    """The number of messages sent since the process started. ``cpu_seconds`` count from then too."""
     memory_bytes: int | None = None
     """Resident memory of the process."""
     cpu_seconds: float | None = None
@@ -369,7 +394,7 @@ class Lag:
     host: int | None = None
     """The number of the host that lagged; ``None`` is the driver."""
     peak_share: float = 0.0
-    """For a merger of several lags, the largest share that one of them had."""
+    """If several lags were merged into this one, the largest share of time that one of them lost."""
 
     @property
     def worst_share(self) -> float:
@@ -385,7 +410,7 @@ class Lag:
 
 @dataclass(slots=True)
 class LoadRecord:
-    """The load generator's own counts."""
+    """What the load generator counted, and its timeline."""
 
     requests: int = 0
     failures: int = 0
@@ -396,9 +421,9 @@ class LoadRecord:
     lost: tuple[str, ...] = ()
     """Lines on the load nodes that were lost with their share of the users, and on what ended the load early."""
     sends: Sends = field(default_factory=Sends)
-    """When its transactions were due; for a live run in milliseconds since the epoch."""
+    """When the load's transactions were due: milliseconds since the epoch, or in the simulator since the run began."""
     timeline: LoadTimeline = field(default_factory=LoadTimeline)
-    """Its requests over time, on the same clock."""
+    """The load's requests over time, on the clock of ``sends``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,12 +431,12 @@ class Absence:
     """A span of time in which a live run had no driver."""
 
     from_ms: float
-    """The time of the previous driver's last record."""
+    """When the previous driver last saved its state."""
     until_ms: float
     from_height: int
     until_height: int
     late: tuple[str, ...] = ()
-    """Events that were due meanwhile and came late, in words."""
+    """Events that were due during the absence and came late, in words."""
 
     def __str__(self) -> str:
         seconds = (self.until_ms - self.from_ms) / MILLISECONDS_PER_SECOND
@@ -425,12 +450,12 @@ class DrillRecord:
     page: Mapping[str, Any]
     """The drill as it is in ``result.json``."""
     command: str
-    """The command that runs it with the same options and changes, without backend and seed."""
+    """The command that runs the drill again with the same options and changes, without backend and seed."""
 
 
 @dataclass(slots=True)
 class RunRecord:
-    """The record of one run."""
+    """All data that a driver collected about one run, from which it is judged and reported."""
 
     scenario: Scenario
     backend: Backend
@@ -445,7 +470,7 @@ class RunRecord:
     """The scenarios that applied before each fork, in order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     store: BlockStore = field(default_factory=MemoryBlocks, repr=False, compare=False)
-    """The served blocks, each kept once."""
+    """The store of served blocks, which keeps a block that several validators served only once."""
     lost: list[ValidatorRecord] = field(default_factory=list)
     """Validators as they were right before a fault took their disks, with the blocks that they served."""
     finalizations: Finalizations = field(default_factory=Finalizations)
@@ -460,32 +485,37 @@ class RunRecord:
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
-    """``None`` if the run was not watched and no validator was asked at the end."""
+    """Findings about safety; ``None`` if the run was not watched and no validator was asked for proofs at the end."""
     promises: PromiseRecord | None = None
-    """``None`` if clients' transactions were not watched: in a live run."""
+    """Findings about transactions taken from clients; ``None`` in a live run, which does not watch them."""
     reexecuted: Reexecuted | None = None
-    """``None`` if the chain was not executed again during the run."""
+    """The result of executing the chain again during the run; ``None`` if that was not done."""
     load: LoadRecord = field(default_factory=LoadRecord)
     began_epoch_ms: float = 0.0
     """When the run began, by the clock of the driver's machine; 0 in the simulator, whose clock begins with the run."""
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None
-    """The height reached when the run was stopped early, or when it ended without a configured stop height."""
+    """The height that became the run's last one because it was stopped early, or because its duration was over.
+
+    ``None`` if the scenario's stop height applies.
+    """
     interrupted: bool = False
     """Whether Ctrl-C, or a driver failure, ended the run early."""
     time_up: str = ""
-    """The validators' progress when the run's time was up; empty if it ended by itself."""
+    """The validators' progress, in words, when the run's time was up; empty if the run ended before."""
     absences: list[Absence] = field(default_factory=list)
     """The spans without a driver, for a live run that another driver took over."""
     seen_violations: dict[str, list[str]] = field(default_factory=dict)
-    """The first violations that each check reported during the run, keyed by check. They fail the check, whatever is
-    known at the end."""
+    """The first violations that were reported during the run, keyed by the check that they fail.
+
+    They fail the check even if nothing is found at the end.
+    """
     problems: list[str] = field(default_factory=list)
-    """Problems around the run, one line each (a validator that never answered, Locust that died, …)."""
+    """Problems of the run's machinery, one line each, such as a validator that never answered or Locust that died."""
     digest: str | None = None
-    """Rolling hash over every event; in the simulator only."""
+    """The rolling hash over every event of a simulated run; ``None`` in a live run."""
     checkpoints: dict[int, str] = field(default_factory=dict)
-    """The beginning of that hash when a height was first final, keyed by height; in the simulator only."""
+    """The beginning of the hash over all events when each height was first final, keyed by height; simulator only."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Figures known only to the driver (start-up time, messages, bytes, …)."""
 
@@ -500,7 +530,7 @@ class RunRecord:
         return f"height {height}: the load stops, draining"
 
     def note_mutants(self) -> None:
-        """Note for each validator which planted bug it had: from the start on, or by an upgrade."""
+        """Set for each validator which planted bug it ran, from the start or by an upgrade (``mutant``)."""
         section = self.scenario.validators
         for validator in self.lives:
             upgrades = [
@@ -527,7 +557,7 @@ class RunRecord:
         return tuple(f"{fault.kind} {', '.join(fault.targets) or fault.target}" for fault in running)
 
     def note_reorg(self, validator: int, height: int, depth: int) -> None:
-        """A validator made a block final, for which it abandoned ``depth`` executed blocks of another branch."""
+        """Note that a validator made a block final, for which it abandoned ``depth`` executed blocks (0: none)."""
         self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
         if depth:
             self.reorgs.append(Reorg(validator, height, depth))
@@ -540,16 +570,21 @@ class RunRecord:
 
     @property
     def recovery_ms(self) -> int:
-        """:attr:`~cluster.scenario.Scenario.recovery_ms`; if none is given, by the slowest settings that applied."""
+        """The time allowed for recovery from faults, in milliseconds.
+
+        It is the one that the scenario states, else the longest computed for the settings that applied
+        (:attr:`~cluster.scenario.Scenario.recovery_ms`).
+        """
         if self.scenario.success.recovery_ms is not None:
             return self.scenario.success.recovery_ms
         return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))
 
     @property
     def height_when_healed(self) -> int:
-        """The highest final height when the last ended fault was over, or 0. Recovery is to finalise a higher one.
+        """The highest final height when the last fault that ended was over; 0 if none ended.
 
-        It uses the validators' own timestamps: a driver hears of a height after it was final, so its number is too low.
+        The network has recovered when a higher height is final. The timestamps are the validators', because a driver
+        learns of a height only after it was final.
         """
         ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
         if not ended:

@@ -33,22 +33,22 @@ Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | Transact
 
 @dataclass(slots=True)
 class Tally:
-    """A driver's counts for one validator, from the effects that it performs."""
+    """A driver's counters for one validator, from the events that the validator reports."""
 
     starts: int = 1
     version: str = FIRST_VERSION
-    """The version of the code that it runs."""
+    """The version of the code that the validator runs."""
     executed_transactions: int = 0
     fires: int = 0
     burned: Burned = NOTHING_BURNED
-    """Amounts burned in the blocks that became final here since the start."""
+    """The amounts burned in the blocks that became final at this validator since its start."""
     pending_timers: int = 0
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: Counter[str] = field(default_factory=Counter)
     """Dropped messages that no honest peer sends, by reason."""
     faults_by_peer: Counter[int] = field(default_factory=Counter)
-    """The messages of ``faults``, by sender, where it is known."""
+    """The number of the messages in ``faults`` whose sender is known, by sender."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Dropped messages that honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
@@ -58,22 +58,22 @@ class Tally:
     transactions_dropped: Counter[str] = field(default_factory=Counter)
     """Transactions that left the mempool without becoming final, by reason."""
     chunks: dict[int, int] = field(default_factory=dict)
-    """Chunks of the snapshot with which it joined, by sender."""
+    """The number of chunks of the snapshot with which the validator joined, by sender."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
     byzantine: Score | None = None
-    """The effects of its behaviours, if it is byzantine."""
+    """The effects of the validator's byzantine behaviours; ``None`` if it is not byzantine."""
     evidence: list[EvidenceFound] = field(default_factory=list)
-    """Proofs of misbehaviour that it found, the first of each kind."""
+    """The proofs of misbehaviour that the validator found: the first ones of each kind and culprit."""
     crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """The number of proofs that it found, by kind and culprit."""
+    """The number of proofs of misbehaviour that the validator found, by kind and culprit."""
     diverged: Diverged | None = None
     """The first block whose execution differed from its header; kept even after a restart that heals the validator."""
     keep_divergence: Callable[[Diverged], None] | None = None
-    """Called with the divergence, for a driver that does not outlive the validator."""
+    """A callback that gets the divergence when it happens, for a driver that ends with the validator."""
 
     def note(self, effect: Counted) -> None:
-        """Count an effect of a validator."""
+        """Count one event that the validator reported."""
         match effect:
             case BlockFinal():
                 self.newest = effect
@@ -108,7 +108,7 @@ class Tally:
 def status_page(
     name: str, index: int, validator: Validator, tally: Tally, peers: list[int], process: dict[str, Any]
 ) -> dict[str, Any]:
-    """The page. ``process`` holds ``pid`` and ``hash_seed``."""
+    """Build a validator's status page. ``process`` holds ``pid`` and ``hash_seed``."""
     node, executor = validator.node, validator.executor
     header = executor.final_header
     return {

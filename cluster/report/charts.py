@@ -47,9 +47,11 @@ from validator.primitives.types import address_text
 
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
-"""With more validators than this, the chart of heights names at most this many: faulty or intentionally broken ones."""
+"""Maximum number of validators that the chart of heights names. If there are more, it names only validators that are
+broken on purpose or that faults hit."""
 MAX_VALIDATOR_COLUMNS: Final = 24
-"""With more validators than this, the table of heights has the first, the middle and the last of them."""
+"""Maximum number of validators with a column each in the table of heights. With more, the table has columns for the
+first, the median and the last validator to reach a height."""
 OTHER_HOSTS: Final = "other hosts"
 
 
@@ -60,7 +62,7 @@ class Key:
     name: str
     drawing: Markup
     always: bool = False
-    """Whether it is shown even if there is room for names next to the lines."""
+    """Whether the entry is shown even if there is room for names next to the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,9 @@ def charts(
 ) -> list[ChartPanel]:
     """The charts of the report, in order, without :func:`resource_charts`.
 
-    ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`); ``uses`` and ``classes`` are the use by actor
-    and by class (:mod:`cluster.checks.metrics.actor_classes`), ``latencies`` the load's latencies by workload.
+    ``marks`` are the run's faults and stalls (:func:`cluster.report.fault_labels.marked`). ``uses`` and ``classes`` are
+    the fires by actor and by class (:mod:`cluster.checks.metrics.actor_classes`), ``latencies`` the load's latencies by
+    workload.
     """
     return [
         heights_chart(books, marks),
@@ -375,7 +378,7 @@ def load_latency_chart(latencies: Sequence[WorkloadLatency]) -> ChartPanel:
 
 
 def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Callable[[float], str]) -> ChartPanel:
-    """A chart of rows. ``form`` formats a value in its table, an infinite one if the row lacks it."""
+    """The panel of a chart of rows. ``form`` formats a value of its table; a value that a row lacks is infinite."""
     table = [
         (row.name, *(form(dict(row.values).get(name, math.inf)) for name in chart.value_names)) for row in chart.rows
     ]
@@ -531,7 +534,8 @@ def _looks_by_validator(record: RunRecord) -> dict[int, list[Resources]]:
 def _resource_points(
     mine: Sequence[Resources], value: Callable[[Resources], float | None], is_rate: bool
 ) -> list[tuple[float, float]]:
-    """Seconds and values of a validator; for a rate, the growth per second, except where a counter restarted."""
+    """The points of one validator's curve: seconds and values. A rate is the growth per second, without the intervals
+    in which a counter restarted."""
     looks = [(look.at_ms / 1_000, value(look)) for look in mine]
     known = [(at, amount) for at, amount in looks if amount is not None]
     if is_rate:
@@ -544,7 +548,7 @@ def _resource_points(
 
 
 def _gap(points: Sequence[tuple[float, float]]) -> float:
-    """Time between two samples beyond which the validator was down."""
+    """The distance between two samples beyond which the curve is interrupted: the validator was down."""
     apart = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
     return max(MISSED_LOOKS, 2 * _stretch(len(points))) * median(apart) if apart else math.inf
 
@@ -562,8 +566,8 @@ _RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], boo
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most :data:`MAX_POINTS` of the points, in order: the least and the largest value of each stretch, and the last
-    point."""
+    """Thin points to at most :data:`MAX_POINTS`, in order: those with the least and the largest value of each stretch,
+    and the last point."""
     size = _stretch(len(points))
     if size < 2:
         return list(points)
@@ -607,7 +611,8 @@ def _height_panel(
     form: Callable[[float], str],
     note: str = "",
 ) -> ChartPanel:
-    """A chart over heights with faults and stalls, and a hint and a row of numbers for each block that is drawn."""
+    """The panel of a chart over heights. It shows faults and stalls, and has a hint and a row of numbers for each block
+    that is drawn."""
     blocks, heights = books.ledger.blocks, {height for series in chart.series for height, _ in series.points}
     drawn = [block for block in blocks if block.height in heights]
     hints = [(block.height, f"height {block.height}: {hint(block)}") for block in drawn]
@@ -625,7 +630,7 @@ def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tup
 
 
 def _line_keys(chart: Chart) -> list[Key]:
-    """The key for narrow drawings, without names next to the lines."""
+    """The key of a chart of lines, for narrow drawings, which have no names next to the lines."""
     if chart.is_empty:
         return []
     named = chart.named if len(chart.named) > 1 else []
@@ -639,14 +644,14 @@ def _line_key(kind: str, dash: str) -> str:
 
 
 def _point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
-    """The key for points without names next to them, each with its place among the shapes."""
+    """The key of a chart of points, whose names are not next to them. Each name comes with the number of its shape."""
     points = [(name, f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>') for place, name in names]
     head = '<svg class="point" viewBox="0 0 12 12" role="presentation">'
     return [Key(name, Markup(f"{head}{point}</svg>"), always=True) for name, point in points]
 
 
 def _thinned_first(books: Books) -> list[tuple[int, float]]:
-    """Heights and when they were first final, thinned, in the order of time."""
+    """Heights and the times in milliseconds when they were first final, thinned, in the order of time."""
     first = books.record.first_finalizations
     ordered = thinned(sorted((at, float(height)) for height, at in first.items()))
     return [(int(height), at) for at, height in ordered]
@@ -661,8 +666,8 @@ def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
 
 
 def _height_table(books: Books) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: when each validator was first seen at a height, thinned; for many validators only the first,
-    the middle and the last ones."""
+    """The columns and rows of the table of heights: when each validator was first seen at a height, for some heights.
+    For many validators the table has only the first, the median and the last time."""
     seen, validators = books.record.finalizations, books.record.validators
     heights = [int(height) for height, _ in thinned([(height, height) for height in seen.earliest()])]
     reached = seen.at_heights(heights)
@@ -688,7 +693,7 @@ def _singled_out(record: RunRecord) -> list[str]:
 
 
 def _named_validators(record: RunRecord) -> list[str]:
-    """The validators that have a colour and a name in a chart with a line for each."""
+    """The validators that have a colour and a name in a chart that has a line for each validator."""
     if len(record.validators) <= MAX_NAMED_VALIDATORS:
         return [validator.name for validator in record.validators]
     return _singled_out(record)[:MAX_NAMED_VALIDATORS]

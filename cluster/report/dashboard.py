@@ -2,8 +2,8 @@
 
 Source: Grafana's documentation, "Dashboard JSON model" (the classic model), as of Grafana 10; later versions read it.
 
-An expression's ``{}`` is the place of the labels that select the testnet. Validators count the same chain, so a value
-of the chain is the median of theirs: a validator that catches up does not move it.
+An expression's ``{}`` is the place of the labels that select the testnet. All validators report values of the same
+chain, so the dashboard shows the median of their values: a validator that catches up does not move it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMA_VERSION: Final = 38
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 COLUMNS: Final = 24
 STAT_SIZE: Final = (4, 4)
-"""Width in columns, height in units of Grafana's grid."""
+"""Size of a panel with one number: width in columns, height in units of Grafana's grid."""
 SERIES_SIZE: Final = (8, 8)
 STEP: Final = "15s"
 """The interval at which metrics are scraped."""
@@ -25,7 +25,7 @@ PER_SECOND: Final = "suffix:/s"
 BYTES: Final = "bytes"
 NUMBER: Final = "short"
 EACH_VALIDATOR: Final = ""
-"""The legend of a query that has a line for each validator."""
+"""Value of :attr:`Query.legend` for a query that has a line for each validator."""
 
 
 class Variable(NamedTuple):
@@ -35,18 +35,18 @@ class Variable(NamedTuple):
     label: str
     """The label's name in Prometheus."""
     chosen: str | None = None
-    """The initial value; ``None`` is the first one known to Prometheus."""
+    """The initial value; if ``None``, the first value that Prometheus knows."""
 
 
 class Query(NamedTuple):
-    """The lines of a panel."""
+    """A Prometheus expression whose values a panel shows, and the legend of its lines."""
 
     expression: str
     legend: str = EACH_VALIDATOR
 
 
 class Panel(NamedTuple):
-    """A chart or a number."""
+    """A panel of the dashboard: a chart or a number."""
 
     title: str
     queries: tuple[Query, ...]
@@ -56,7 +56,7 @@ class Panel(NamedTuple):
 
 
 def _per_second_of_chain(gauge: str) -> str:
-    """The rate at which the newest value of any validator grows."""
+    """The expression of a chain's rate: the growth per second of a gauge's highest value of all validators."""
     return f"clamp_min(deriv(max({gauge}{{}})[$__rate_interval:{STEP}]), 0)"
 
 
@@ -232,7 +232,7 @@ def _choices(variables: Sequence[Variable]) -> Iterator[dict[str, Any]]:
 
 
 def _panels(selector: str, validator: str) -> Iterator[dict[str, Any]]:
-    """The numbers, with the lines below them, row by row."""
+    """The panels of the dashboard, row by row: first those with numbers, then those with lines."""
     top = number = 0
     for panels, (width, height), kind in ((NUMBERS, STAT_SIZE, _stat()), (SERIES, SERIES_SIZE, _lines())):
         in_a_row = COLUMNS // width

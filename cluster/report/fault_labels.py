@@ -1,6 +1,6 @@
 """The names of faults, and of stalls that were too long, in a report.
 
-Several faults are numbered, so that bands, badges and table agree.
+If there are several faults, they are numbered. Bands, badges and table use the same numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from cluster.record.run import FaultRecord, RunRecord
 
 STALL: Final = "stall"
 MAX_STALLS: Final = 8
-"""Stalls that are marked: the longest ones."""
+"""Maximum number of stalls that are marked: the longest ones."""
 MAX_LISTED: Final = 100
-"""With more faults than this, a page lists them by kind, and all of them in one folded table."""
+"""Maximum number of faults that a page lists one by one. With more, it lists the kinds, and all faults in a folded
+table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +26,22 @@ class NamedFault:
     """A fault with its number in the report."""
 
     number: str
-    """Its position among the scenario's faults, from 1; empty if there is only one."""
+    """The fault's position among the run's faults, from 1; empty if there is only one."""
     fault: FaultRecord
 
     @property
     def short(self) -> str:
-        """A short title."""
+        """The short title for drawings with little room: the fault's number, or its kind if it has no number."""
         return self.number or self.fault.kind
 
     @property
     def badge(self) -> str:
-        """The badge of a target."""
+        """The text of the badge that marks a validator hit by the fault: the fault's number and kind."""
         return f"{self.number} {self.fault.kind.replace('_', ' ')}".strip()
 
     @property
     def hit(self) -> set[str]:
-        """Its targets and the other validators that it impaired; empty if it never began."""
+        """The fault's targets and the other validators that it impaired; empty if it never began."""
         return set() if self.fault.begun_ms is None else {*self.fault.targets, *self.fault.impaired}
 
 
@@ -53,7 +54,7 @@ class Marked:
     short: str
     begun_ms: float
     ended_ms: float
-    """When it ended, or the run's end if it was not over."""
+    """When the fault or stall ended; the run's end if it was not over then."""
     begun_height: int
     ended_height: int | None
     hit: set[str]
@@ -62,7 +63,7 @@ class Marked:
 
     @property
     def title(self) -> str:
-        """Number and name."""
+        """The number, if any, and the name."""
         return f"{self.number} {self.name}".strip()
 
 

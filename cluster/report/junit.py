@@ -18,25 +18,25 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import NO_PRESET, RunRecord
 
 NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, escaped or not."""
+"""Matches a character that XML 1.0 cannot hold, escaped or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test case."""
+    """One test case of a JUnit document."""
 
     name: str
     outcome: Outcome
     detail: str
-    """The reason, in one line."""
+    """The reason for the outcome, in one line."""
     more: str = ""
-    """Further help, such as the command that runs it again."""
+    """Further help, such as the command that runs the test again."""
     seconds: float = 0.0
     applies: bool = True
 
 
 def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:
-    """A suite of test cases as a document. ``seconds`` is the total time, by default the sum of the cases."""
+    """A suite of test cases as a JUnit document. ``seconds`` is the total time, by default the sum of the cases."""
     took = sum(case.seconds for case in cases) if seconds is None else seconds
     counts = {
         "tests": str(len(cases)),

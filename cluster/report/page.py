@@ -39,7 +39,7 @@ OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONC
 
 
 def render_page(template: str, **content: Any) -> str:
-    """A page of ``templates/``, with the style and the script that all pages share."""
+    """Render a template of ``templates/`` as a page, with the style and the script that all pages share."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -61,7 +61,7 @@ def render_page(template: str, **content: Any) -> str:
 
 
 def render_report(judged: Judged, command: str) -> str:
-    """The report as HTML. ``command`` reproduces the run."""
+    """Render the report of a judged run as HTML. ``command`` reproduces the run."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
     marks = marked(record)
     return render_page(

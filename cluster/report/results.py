@@ -53,8 +53,9 @@ def finish_run(
     """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
-    command that reproduces the run. ``judged`` is the run's, if it was judged already. ``known_as`` is the folder's
-    final path, if it will be moved; that command names it. Raises :class:`OSError` if the folder cannot be written.
+    command that reproduces the run. ``judged`` is the judged run, if it was judged already. ``known_as`` is the
+    folder's final path, if it will be moved; the command then names this path. Raises :class:`OSError` if the folder
+    cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     judged = judged if judged is not None else judge_run(record)
@@ -73,7 +74,8 @@ def finish_run(
 
 
 def _write_chain(path: Path, books: Books) -> None:
-    """Write the archive of the run's chain, or publish the run's store if it has exactly this chain."""
+    """Write the run's chain to ``path``: publish the run's block store there if it has exactly this chain, otherwise
+    write a new archive."""
     store = books.record.store
     if isinstance(store, FileBlocks):
         if store.is_there and store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):
@@ -149,7 +151,8 @@ def _tip_of(books: Books, name: str) -> dict[str, Any]:
 
 
 def _fault_page(fault: FaultRecord) -> dict[str, Any]:
-    """A fault, with times in milliseconds since the run began; ``None`` if an event did not happen."""
+    """A fault as JSON in ``result.json``. Times are milliseconds since the run began, ``None`` for what did not
+    happen."""
     has_begun = fault.begun_ms is not None
     return {
         "kind": fault.kind,

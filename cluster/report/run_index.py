@@ -1,4 +1,4 @@
-"""The index of a folder of runs with their results, newest first, for the page and the terminal.
+"""The index of a folder of runs: its runs and sweeps with their results, newest first, for the page and the terminal.
 
 Runs and sweeps are recognized by their files. Any other folder is listed as foreign or broken and is no error. The page
 is ``index.html`` in the folder itself, written atomically.
@@ -28,9 +28,9 @@ from cluster.report.page import render_page
 
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000
-"""Newest entries on the page; the others are only counted."""
+"""Maximum number of entries on the page, the newest ones; the others are only counted."""
 MAX_RESULT_BYTES: Final = 16 << 20
-"""A larger result file counts as broken."""
+"""Maximum size of a result file; a run with a larger one counts as broken."""
 
 State = Literal["pass", "fail", "inconclusive", "unfinished", "broken", "foreign"]
 LINKED: Final = ((REPORT_FILE, "report"), (RESULT_FILE, "result"), (SCENARIO_FILE, "scenario"), (JUNIT_FILE, "JUnit"))
@@ -42,7 +42,7 @@ class Entry:
 
     name: str
     at: datetime
-    """Time of its result, or of the folder's last change; UTC."""
+    """Time at which the result was written, or else of the folder's last change; UTC."""
     state: State
     kind: Literal["run", "sweep", ""] = ""
     scenario: str = ""
@@ -52,29 +52,32 @@ class Entry:
     duration_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
-    """Counts of a sweep, reason why a run did not pass, or error of the folder."""
+    """A note on the entry: the counts of a sweep, the reason why a run did not pass, or the error of the folder."""
     links: tuple[tuple[str, str], ...] = ()
-    """File and link text of each existing file."""
+    """The links to the folder's files, as file name and link text. Only existing files are linked."""
 
     @property
     def outcome(self) -> Outcome | None:
         return Outcome(self.state) if self.state in set(Outcome) else None
 
     def page(self) -> dict[str, Any]:
-        """The JSON of ``stampede runs --json``."""
+        """The entry as JSON in the output of ``stampede runs --json``."""
         page = asdict(self) | {"at": self.at.isoformat(timespec="seconds")}
         del page["links"]
         return page
 
 
 def read_index(root: Path) -> list[Entry]:
-    """The subfolders, newest first, without links and hidden ones. Raises :class:`OSError`."""
+    """The entries of a folder's subfolders, newest first. Symbolic links and hidden folders are left out.
+
+    Raises :class:`OSError`.
+    """
     folders = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != "."]
     return sorted((read_entry(folder) for folder in folders), key=lambda entry: (entry.at, entry.name), reverse=True)
 
 
 def read_entry(folder: Path) -> Entry:
-    """The entry of a folder."""
+    """The index entry of a folder: a run, a sweep, or what is wrong with it."""
     if (folder / RESULT_FILE).exists():
         return _readable(folder, _run, RESULT_FILE, "result")
     if (folder / SWEEP_LOG_FILE).exists():
@@ -85,7 +88,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def write_index(root: Path) -> list[Entry]:
-    """Read a folder of runs and write its page. Raises :class:`OSError`."""
+    """Read a folder of runs, write its index page, and return its entries. Raises :class:`OSError`."""
     entries = read_index(root)
     shown = entries[:MAX_SHOWN]
     counts = {state: sum(entry.state == state for entry in entries) for state in Outcome}
@@ -191,7 +194,7 @@ def _text(result: Any, name: str) -> str:
 
 
 def _reason(checks: Any, state: str) -> str:
-    """The first check whose outcome is the verdict's."""
+    """The name and detail of the first check whose outcome is the run's verdict ``state``, as text."""
     for check in checks if isinstance(checks, list) else ():
         if isinstance(check, dict) and check.get("verdict") == state:
             return f"{check.get('name')}: {check.get('detail')}"

@@ -22,25 +22,27 @@ DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
 MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
 COLOURS: Final = 8
 LABEL_GAP: Final = 14.0
-"""Least distance between two direct labels, in pixels."""
+"""Minimum distance between two direct labels, the names at the ends of lines, in pixels."""
 
 BAR_SHARE: Final = 0.78
 MAX_BAR_PIXELS: Final = 22.0
 BAND_NAME_ROWS: Final = 4
 MAX_BANDS_NAMED: Final = 12
-"""With more bands than this, all bands have short names, in two rows, where there is room above their starts."""
+"""Maximum number of bands with full names. With more, the bands have short names in two rows, where there is room above
+their starts."""
 CROWDED_ROWS: Final = 2
 MAX_BANDS_DRAWN: Final = 100
-"""With more bands than this, a strip above the drawing shows the share that they fill. Stalls are always drawn."""
+"""Maximum number of bands of faults that are drawn one by one. With more, a strip above the drawing shows the share
+that they fill. Stalls are always drawn."""
 STRIP_PIXELS: Final = 7.0
 STRIP_STEP_PIXELS: Final = 6.0
 STRIP_OPACITIES: Final = (0.25, 1.0)
-"""Opacity of a hardly filled stretch, and of a full one."""
+"""Opacity of a stretch of the strip that is hardly filled by bands, and of a full one."""
 STRIP_NAMES: Final = 2
-"""How many bands a hint names; of the others it gives the number."""
+"""Maximum number of bands that a hint of the strip names. The hint gives the number of the others."""
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
-"""The most by which a short name may be shifted from its band's beginning."""
+"""Maximum distance in pixels by which a short name may be shifted from its band's beginning."""
 CHARACTER_PIXELS: Final = 6.6
 """Approximate width of a character in a chart's text, for fitting labels."""
 
@@ -49,7 +51,7 @@ Format = Callable[[float], str]
 
 
 def number(value: float) -> str:
-    """A short decimal text: ``950``, ``1.5 k``, ``20 M``; scientific beyond the usual prefixes."""
+    """A number as a short text: ``950``, ``15 k``, ``20 M``; in scientific notation beyond the usual prefixes."""
     magnitude = abs(value)
     for limit, divisor, unit in ((1e15, 1e12, "T"), (1e12, 1e9, "G"), (1e9, 1e6, "M"), (1e6, 1e3, "k")):
         if limit > magnitude >= divisor and (divisor > 1e3 or magnitude >= 1e4):
@@ -61,20 +63,21 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``.
+    """A named series of points in ascending x.
 
-    A scatter's points have a shape by their series' colour and no line; the page's key names them.
+    ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``. The points of a scatter are not
+    connected. Their shape depends on the series' colour, and the page's key names them.
     """
 
     name: str
     points: Sequence[Point]
     style: str = "line"
     colour: int = 0
-    """Index in the page's palette; the dashes follow it."""
+    """The series' colour, as an index in the page's palette. It also determines the dashes."""
     muted: bool = False
-    """Drawn in grey and unlabelled: context for the series that matter."""
+    """Whether the series is drawn in grey and without a label, as a background for the others."""
     gap: float = math.inf
-    """Points further apart are not connected."""
+    """Distance in x beyond which two neighbouring points are not connected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,9 @@ class Band:
     end: float
     name: str
     short: str = ""
-    """The name if there is no room for the full one; if it is empty, the band has no name then."""
+    """The name used if there is no room for ``name``. If it is empty too, the band is drawn without a name."""
     is_stall: bool = False
-    """Whether it is a stall that was longer than allowed. Stalls are filled, faults hatched."""
+    """Whether the band is a stall that was longer than allowed. Stalls are filled, faults hatched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +115,12 @@ class Chart:
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
     hints: Sequence[tuple[float, str]] = ()
-    """Texts for the pointer, by x."""
+    """Texts shown under the pointer, each with its x."""
     format_x: Format = number
     format_y: Format = number
     may_be_logarithmic: bool = False
     y_limit: float | None = None
-    """The least upper end of the value axis."""
+    """A value that the value axis reaches at least, even if all values are smaller."""
     empty: str = "Nothing was recorded."
 
     @property
@@ -126,7 +129,7 @@ class Chart:
 
     @property
     def labelled(self) -> list[Series]:
-        """The series with a label at their end."""
+        """The series that have a label at the end of their line."""
         return [series for series in self.named if series.style not in ("bars", "scatter")]
 
     @property
@@ -152,23 +155,23 @@ class Size:
 
     @property
     def end(self) -> float:
-        """The end of the x axis."""
+        """The x coordinate of the right end of the x axis."""
         return self.width - self.right
 
     @property
     def floor(self) -> float:
-        """The position of the x axis."""
+        """The y coordinate of the x axis."""
         return self.height - self.bottom
 
 
 SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
-"""For several charts in a row, on a desktop and on a phone."""
+"""The size of charts of which several are in a row; the same on a desktop and on a phone."""
 WIDE: Final = Size("wide", 820, 280, left=64, right=124)
 NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 
 
 def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
-    """The drawings of a chart, or a sentence if there is nothing to draw."""
+    """A chart as HTML: one SVG drawing per size, or a sentence if there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
     if isinstance(chart, RowChart):
@@ -178,11 +181,11 @@ def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> s
 
 SCATTER_PIXELS: Final = 4.2
 SCATTER_MARGIN: Final = 0.03
-"""Share of the x axis left free next to the outermost points."""
+"""Share of the x axis that a scatter leaves free on each side of its points."""
 
 
 def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter: a circle, a square, a triangle or a diamond, depending on its series."""
+    """A point of a scatter as SVG: a circle, a square, a triangle or a diamond, depending on the series' colour."""
     r = radius
     match colour % 4:
         case 0:
@@ -217,12 +220,12 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, wanted: int) -> list[float]:
-        """Round values within the scale, about as many as wanted."""
+        """The values of the ticks: round numbers within the scale, about ``wanted`` of them."""
         return _decades(self.low, self.high, wanted) if self.logarithmic else round_steps(self.low, self.high, wanted)
 
 
 def round_steps(low: float, high: float, wanted: int) -> list[float]:
-    """Round values from ``low`` to ``high``, about as many as wanted."""
+    """Evenly spaced round numbers from ``low`` to ``high``, about ``wanted`` of them."""
     span = high - low
     if span <= 0:
         return [low]
@@ -253,7 +256,7 @@ def _decades(low: float, high: float, wanted: int) -> list[float]:
 
 @dataclass(slots=True)
 class _Drawing:
-    """One chart at one size."""
+    """Draws one chart at one size."""
 
     chart: Chart
     size: Size
@@ -264,7 +267,7 @@ class _Drawing:
     crowd: list[Band] = field(init=False)
     """The bands drawn as a strip, sorted by start."""
     band_rows: list[tuple[Band, str, float, int]] = field(init=False)
-    """Each band with its name, the name's start in pixels, and its row above the drawing."""
+    """The names above the drawing: each band with its name, the name's start in pixels, and the name's row."""
 
     def __post_init__(self) -> None:
         chart = self.chart
@@ -350,7 +353,7 @@ class _Drawing:
         return parts + names
 
     def _strip(self) -> list[str]:
-        """The share of each stretch that the crowd of bands fills, with the names of some bands."""
+        """The strip as SVG: it shows the share of each stretch that the crowd of bands fills, and names some bands."""
         if not self.crowd:
             return []
         left, columns = self.size.left, max(1, round((self.size.end - self.size.left) / STRIP_STEP_PIXELS))
@@ -378,13 +381,16 @@ class _Drawing:
         return [*parts, *self._strip_name()]
 
     def _strip_name(self) -> list[str]:
-        """The number of bands in the strip, if there is room next to the name of the value axis."""
+        """The strip's label as SVG: the number of its bands, if there is room next to the name of the value axis."""
         name = f"{len(self.crowd):,} faults"
         room = self.size.end - 2 - (len(self.chart.y_label) + 3) * CHARACTER_PIXELS
         return [text(name, self.size.end, 13, "band-name", "end")] if len(name) * CHARACTER_PIXELS < room else []
 
     def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
-        """Names above the starts of their bands, in rows without overlap; the last row has short names."""
+        """Place the bands' names above the starts of the bands, in rows without overlap. The last row has short names.
+
+        Returns each named band with its name, the name's start in pixels, and its row.
+        """
         is_crowded = len(self.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
         for band in sorted(self.bands, key=lambda band: band.start):
@@ -407,7 +413,8 @@ class _Drawing:
         return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
 
     def _marks(self) -> list[str]:
-        """Lines at the marks' values; without room next to the drawing, the page's key names them."""
+        """The marks as SVG: lines at their values, with names if there is room next to the drawing. Otherwise the
+        page's key names them."""
         left, right = self.size.left, self.size.end
         _, places = self._label_positions()
         parts = []
@@ -470,7 +477,7 @@ class _Drawing:
         return f'<g class="bars {_colour(series)}">{"".join(rectangles)}</g>'
 
     def _direct_labels(self) -> list[str]:
-        """Names at the ends of the lines, with a leader to each."""
+        """The names at the ends of the series' lines as SVG, with a leader to each name."""
         right = self.size.end
         places, _ = self._label_positions()
         parts = []
@@ -493,7 +500,7 @@ class _Drawing:
         return places[: len(ends)], places[len(ends) :]
 
     def _spread(self, wanted: list[float]) -> list[float]:
-        """Positions near the wanted ones, at least a line of text apart, within the drawing."""
+        """Move wanted vertical positions so that they are at least a line of text apart and within the drawing."""
         order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
         placed = list(wanted)
         floor = self.size.top
@@ -507,7 +514,7 @@ class _Drawing:
         return placed
 
     def _hints(self) -> list[str]:
-        """Invisible columns, each with a text for the pointer."""
+        """The hints as SVG: invisible columns, each with a text that is shown under the pointer."""
         if not self.size.direct_labels or not self.chart.hints:
             return []
         top, bottom = self.size.top, self.size.floor
@@ -524,7 +531,7 @@ class _Drawing:
 
 
 def _crowd_text(bands: Sequence[Band]) -> str:
-    """The first names of some bands, and the number of the others."""
+    """A text with the names of the first bands, and the number of the others."""
     names = "; ".join(band.name for band in bands[:STRIP_NAMES])
     return names if len(bands) <= STRIP_NAMES else f"{names}; and {len(bands) - STRIP_NAMES:,} more"
 
@@ -534,7 +541,7 @@ def _colour(series: Series) -> str:
 
 
 def _head(chart: Chart | RowChart, size: Size, height: float) -> str:
-    """The beginning of a drawing, with its texts for readers who do not see it."""
+    """The start of a drawing's SVG: its size, and the title and description for readers who do not see it."""
     ident = f"{chart.ident}-{size.name}"
     return (
         f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"'
@@ -552,17 +559,17 @@ def _hatch(ident: str) -> str:
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float, dash: str = "") -> str:
-    """A line with a class of the page's style."""
+    """A line as SVG. ``kind`` is a class of the page's style."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_dashes(dash)}/>'
 
 
 def circle(kind: str, x: float, y: float, radius: float) -> str:
-    """A circle with a class of the page's style."""
+    """A circle as SVG. ``kind`` is a class of the page's style."""
     return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
 
 
 def rectangle(kind: str, x: float, y: float, width: float, height: float, corner: float = 0.0, more: str = "") -> str:
-    """A rectangle with a class of the page's style, and ``more`` attributes."""
+    """A rectangle as SVG. ``kind`` is a class of the page's style, ``more`` is text with further attributes."""
     rounded = f' rx="{corner:.1f}"' if corner else ""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f'<rect class="{kind}" {place}{rounded}{more}/>'
@@ -573,7 +580,7 @@ def _dashes(dash: str) -> str:
 
 
 def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
-    """A line of text with a class of the page's style."""
+    """A line of text as SVG. ``kind`` is a class of the page's style."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
@@ -581,7 +588,7 @@ def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> 
 
 ROW_PIXELS: Final = 34.0
 NAME_PIXELS: Final = 16.0
-"""On a phone, a row's name is above the row."""
+"""Height of a row's name on a phone, in pixels. There the name is above the row, not left of it."""
 POINT_PIXELS: Final = 4.4
 RIGHT_PIXELS: Final = 24.0
 BOTTOM_PIXELS: Final = 42.0
@@ -589,7 +596,7 @@ BOTTOM_PIXELS: Final = 42.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A name and its values, each with a name."""
+    """A row of a :class:`RowChart`: its name and its values, each with a name."""
 
     name: str
     values: Sequence[tuple[str, float]]
@@ -597,8 +604,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RowChart:
-    """A few values on one axis for each row, such as percentiles. Shape and colour follow a value's position, and the
-    page's key names them."""
+    """A chart with a few values on one axis for each row, such as percentiles. A value's position in its row determines
+    its shape and colour. The page's key names them."""
 
     ident: str
     title: str
@@ -613,7 +620,7 @@ class RowChart:
 
     @property
     def value_names(self) -> list[str]:
-        """The names for the key. A row may lack the last ones."""
+        """The names of a row's values, for the key. A row may lack the last values."""
         longest = max((row.values for row in self.rows), key=len, default=())
         return [name for name, _ in longest]
 

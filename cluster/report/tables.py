@@ -17,16 +17,16 @@ from cluster.report.svg import number
 
 ROOT_DIGITS: Final = 16
 DIFFERENCE_ROWS: Final = 40
-"""Fields of state keys shown per divergence; ``result.json`` has all."""
+"""Maximum number of differing fields of state keys shown per divergence; ``result.json`` has all."""
 DIFFERENCE_TEXT: Final = 120
-"""Characters shown of a value."""
+"""Maximum number of characters shown of a differing value."""
 MAX_BADGES: Final = 8
-"""Badges of one validator; with more faults, each kind has one badge."""
+"""Maximum number of faults of one validator with a badge each; with more, each kind of fault has one badge."""
 LONG_MS: Final = 10_000
-"""Longer durations are shown in seconds."""
+"""Duration in milliseconds from which on durations are shown in seconds."""
 BYTES_PER_KIB: Final = 1_024
 FINDINGS_SHOWN: Final = 20
-"""Findings shown per divergence."""
+"""Maximum number of findings shown per divergence."""
 
 
 def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
@@ -78,16 +78,17 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
 
 
 CERTIFICATE_BYTES_OF_EACH: Final = 64
-"""Bytes per signer of a finalization, which is archived with its block."""
+"""Size in bytes of each signature of a finalization. A block is archived with its finalization."""
 FILES_MORE: Final = 2
-"""Files by which an archive may exceed the kept blocks, the oldest and the newest one: files are removed whole."""
+"""Number of files by which an archive may exceed the blocks to keep: the oldest and the newest file, since files are
+only removed whole."""
 DISK_PARTS: Final = ("blocks", "state", "journal")
 
 
 def disks(books: Books) -> dict[str, Any]:
-    """The bounds of validators' disks, in words, and the bytes of each part at the end, by validator.
+    """The disk use of a run: the bound of each part of a disk in words, and each validator's bytes per part at the end.
 
-    ``blocks_bound`` is the bound of the archives in bytes, by the largest block of the run; ``None`` if there is none.
+    ``blocks_bound`` is the bound of an archive in bytes, from the largest block of the run; ``None`` if there is none.
     """
     storage, count = books.record.scenario.storage, books.record.scenario.validators.count
     bound, keep, files = None, storage.keep_blocks, f"files of {storage.segment_kib:,} KiB"
@@ -106,7 +107,7 @@ def disks(books: Books) -> dict[str, Any]:
 
 
 def _disk_facts(books: Books) -> list[tuple[str, str]]:
-    """A row for each part of the disk: the largest use by a validator, and the bound."""
+    """A row for each part of validators' disks: the largest use by a validator at the end, and the bound."""
     found, facts = disks(books), []
     for part in DISK_PARTS if found["used"] else ():
         used = max(parts.get(part, 0) for parts in found["used"].values())
@@ -119,8 +120,8 @@ def _disk_facts(books: Books) -> list[tuple[str, str]]:
 
 
 def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
-    """The badges of each validator, one for each fault that hit it, with the fault's name; for many faults one for each
-    kind, with their numbers."""
+    """The badges of each validator, as text and hint, keyed by its name. There is one badge for each fault that hit it,
+    with the fault's name as hint; for many faults one for each kind, with the faults' numbers as hint."""
     hits: dict[str, list[NamedFault]] = {}
     for each in named_faults(record):
         for name in each.hit:
@@ -138,7 +139,7 @@ def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
 
 
 FAULT_KIND_COLUMNS: Final = ("Faults", "Never began", "Took effect", "Lasted p50", "Lasted p95", "Lasted longest")
-"""The columns after the kind."""
+"""The columns of the table of kinds of faults, after the kind."""
 
 
 def fault_kind_rows(record: RunRecord) -> list[tuple[str, ...]]:
@@ -185,7 +186,7 @@ def _moment(at_ms: float | None, height: int | None) -> str:
 
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
-    """The planned begin. On the live testnet times count from when all hosts are up."""
+    """When a fault was planned to begin, as text. On the live testnet times count from when all hosts are up."""
     if not fault.is_planned:
         return "not planned"
     return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
@@ -202,7 +203,7 @@ CLASS_COLUMNS: Final = (
     "Late p95",
     "Late p99",
 )
-"""The columns after the name."""
+"""The columns of the table of actor classes, after the class's name."""
 
 
 def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
@@ -233,7 +234,7 @@ WORKLOAD_COLUMNS: Final = (
     "Never final",
     *(f"{name} (ms)" for name in ("p50", "p95", "p99", "max")),
 )
-"""The columns after the name."""
+"""The columns of the table of workloads, after the workload's name."""
 
 
 def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]:
@@ -280,7 +281,8 @@ def divergence_rows(books: Books) -> list[dict[str, Any]]:
 
 
 def _difference(page: Page | None) -> dict[str, Any] | None:
-    """The step, and each field that differs, with its three values."""
+    """A bisected divergence as shown: the step, and each field that differs, with its value before the step, the
+    validator's value, and the right one; ``None`` if it was not bisected."""
     if page is None:
         return None
     step, right_step = page["step"], page["right_step"]
@@ -319,7 +321,7 @@ def _burned(accounts: Accounts) -> str:
 
 
 def facts(books: Books) -> list[tuple[str, str]]:
-    """Facts about the run."""
+    """The table of facts about a run: rows of a name and a value."""
     record = books.record
     found = [
         ("Scenario", record.scenario.name),

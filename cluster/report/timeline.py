@@ -20,12 +20,12 @@ from cluster.report.fault_labels import Marked
 
 MAX_MOMENTS: Final = 1_500
 BEGINNING_SHARE: Final = 0.02
-"""Time displayed before the first content, as a share of the time after it."""
+"""Length of the empty part displayed before the first content, as a share of the time after it."""
 
 NOT_SEEN_ARRIVING: Final = -1
-"""Replaces a message's travel time: it was lost, or its arrival was not recorded."""
+"""Value of a message's travel time if the message was lost, or if its arrival was not recorded."""
 NOT_SEEN_LEAVING: Final = -2
-"""Likewise: only its arrival was seen, and its time is the arrival's."""
+"""Value of a message's travel time if only its arrival was recorded. The message's time is then that of the arrival."""
 
 COLOURS: Final = {
     trace.MessageKind.PROPOSAL: ("c1", ""),
@@ -44,7 +44,10 @@ COLOURS: Final = {
 
 
 def timeline_data(books: Books, marks: Sequence[Marked]) -> dict[str, Any]:
-    """The timeline of a run. ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`)."""
+    """The timeline of a run, to become JSON.
+
+    ``marks`` are the run's faults and stalls (:func:`cluster.report.fault_labels.marked`).
+    """
     record = books.record
     shown = record.trace.watched or tuple(range(min(record.scenario.validators.count, trace.MAX_WATCHED)))
     places = {index: place for place, index in enumerate(shown)}
@@ -78,7 +81,8 @@ def timeline_data(books: Books, marks: Sequence[Marked]) -> dict[str, Any]:
 
 
 def _begun_ms(record: RunRecord) -> float:
-    """The time of the first content: a live run's hosts take seconds to come up."""
+    """The time at which the timeline begins: shortly before the first content, since a live run's hosts take seconds to
+    come up."""
     moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in islice(record.finalizations, 1)]
     moments += [fault.begun_ms for fault in record.faults if fault.begun_ms is not None]
     first_ms = min(moments, default=0.0)
@@ -86,13 +90,14 @@ def _begun_ms(record: RunRecord) -> float:
 
 
 def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
-    """Name, colour, dashes and number of each kind of message that was kept."""
+    """The legend of messages: name, colour, dashes and number of each kind of which messages were recorded."""
     kept = Counter(message.kind for window in record.trace.windows for message in window.messages)
     return [(kind, *COLOURS[kind], kept[kind]) for kind in trace.KINDS if kind in kept]
 
 
 def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
-    """Heights and when they became final; of too many, those around the longest wait of each group of neighbours."""
+    """Pairs of time and height for the heights that became final. If there are too many, only those around the longest
+    wait of each group of neighbours are kept."""
     if len(moments) <= MAX_MOMENTS:
         return [[_rounded(at), number] for at, number in moments]
     size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))
@@ -105,8 +110,8 @@ def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
 
 
 def _views(entered: Sequence[ViewEntered]) -> list[list[float]]:
-    """Views with their begin, and with their end if the next kept one begins later; of too many, the longest of each
-    group of neighbours."""
+    """Views with their begin, and with their end if the next kept one begins later. If there are too many, only the
+    longest one of each group of neighbours is kept."""
     ended = [
         seen if seen.until_ms is not None else seen._replace(until_ms=later.at_ms) for seen, later in pairwise(entered)
     ]
@@ -122,7 +127,8 @@ def _views(entered: Sequence[ViewEntered]) -> list[list[float]]:
 
 
 def _band(each: Marked, lanes: Sequence[str]) -> dict[str, Any]:
-    """A fault on the lanes that it hit; a fault of links and a stall on every lane."""
+    """The band of a fault or stall as JSON. A fault is on the lanes of the validators that it hit; a fault of links and
+    a stall are on every lane."""
     return {
         "name": each.name,
         "short": each.short,
@@ -146,7 +152,7 @@ def _window(window: TraceWindow, places: dict[int, int]) -> dict[str, Any]:
 
 
 def _message(message: TracedMessage, places: dict[int, int]) -> list[int]:
-    """Kind, view, sender, receiver, time in microseconds, duration, bytes."""
+    """A message as JSON: kind, view, sender, receiver, time and travel time in microseconds, and size in bytes."""
     if message.sent_ms is None:
         assert message.received_ms is not None
         at_ms, took_us = message.received_ms, NOT_SEEN_LEAVING

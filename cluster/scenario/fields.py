@@ -1,7 +1,8 @@
 """The names of the fields at a location of a scenario, read from the models, for suggestions in errors.
 
-A location is one of pydantic's: fields by their names in the file, positions of items, and the kind after models that
-are distinguished by ``kind``. ``root`` is the model of the whole; a workload's options depend on the ``given`` data.
+A location is a path as pydantic reports it: the names of fields in the file, the positions of items in lists, and the
+kind at places whose models are distinguished by ``kind``. ``root`` is the model of the whole data. A workload's options
+depend on the ``given`` data.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from loadgen.workloads import OwnWorkload
 from loadgen.workloads.own import kind_of
 
 Step = str | int
-"""A field, or the position of an item."""
+"""A step of a location: the name of a field, or the position of an item in a list."""
 
 
 def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> list[str]:
-    """The names of the fields at a location; empty if it is no section or is unknown."""
+    """The names of the fields at a location of the model ``root``; empty if it is no section or is unknown."""
     found: Any = root
     for position, step in enumerate(location):
         if _is_options(location[: position + 1]):
@@ -32,7 +33,7 @@ def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> li
 
 
 def _inside(kind: Any, step: Step) -> Any:
-    """The type at a step within a type; ``None`` if it is unknown."""
+    """The type of a field or an item of a type; ``None`` if it is unknown."""
     models = list(_models(kind))
     if len(models) > 1:
         return next((model for model in models if step in _kinds(model)), None)
@@ -47,7 +48,7 @@ def _inside(kind: Any, step: Step) -> Any:
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
-    """The types of a union."""
+    """The types of a union; any other type is yielded itself."""
     origin = get_origin(kind)
     if origin is Annotated:
         yield from _alternatives(get_args(kind)[0])

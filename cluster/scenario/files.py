@@ -26,13 +26,13 @@ from cluster.scenario.sections.faults import AnyFault
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
 MAX_PARENTS: Final = 16
-"""Length of a chain of ``extends``."""
+"""Maximum number of files that a scenario file inherits from, through a chain of ``extends``."""
 
 
 def find_scenario(path: Path) -> Path:
-    """The file at the path, or the shipped scenario of that name (``smoke``), whichever folder holds it.
+    """The path itself or, for a bare name without a file (``smoke``), the file of the shipped scenario of that name.
 
-    Raises :class:`BadInput` if there is neither.
+    Raises :class:`BadInput` if no shipped scenario has the bare name. Other paths may be missing.
     """
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
@@ -111,7 +111,7 @@ def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Mappings and sequences of any type as dicts and lists."""
+    """A copy of a value in which mappings of any type are dicts, and lists and tuples are lists."""
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
@@ -152,7 +152,7 @@ def scenario_text(scenario: Scenario, path: Path | None) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with line breaks, such as programs, as blocks."""
+    """A YAML dumper that writes texts with line breaks, such as programs, as blocks."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -176,7 +176,7 @@ def _text_that_stands_alone(path: Path, scenario: Scenario) -> str | None:
 
 
 def _read_layers(path: Path) -> list[Layer]:
-    """The file, its parent, its parent's parent …"""
+    """Read a file and those that it extends: its parent, the parent's parent and so on, in this order."""
     layers = [_layer(path, _read_text(path))]
     seen = [path.resolve()]
     while (given := layers[-1].fields.get(EXTENDS, _ABSENT)) is not _ABSENT:
@@ -219,7 +219,7 @@ def _read_text(path: Path) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """With this opener, opening a pipe does not wait for a writer."""
+    """An opener for :func:`open` that does not block: opening a pipe does not wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -84,7 +84,10 @@ def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) ->
 
 
 def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address, T]) -> dict[Address, T]:
-    """The accounts of the load's users and of the scenario."""
+    """The genesis accounts or actors of the load and of the section ``chain``, merged.
+
+    Raises :class:`~validator.transition.genesis_block.GenesisError` if an address is in both.
+    """
     for address in of_chain:
         if address in of_load:
             raise GenesisError(f"{what}: {address_text(address)} is that of a user of the load")

@@ -27,7 +27,7 @@ WRITE_OUT: Final[dict[tuple[str, ...], Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One file's own fields."""
+    """The fields that a scenario file contains itself, without inherited ones."""
 
     path: Path
     fields: dict[str, Any]
@@ -89,7 +89,10 @@ def _inside(place: Any, step: Step) -> Any:
 
 
 def _merged_ones(found: Sequence[tuple[Path, Any]], path: tuple[str, ...]) -> list[tuple[Path, Any]]:
-    """The files whose fields are merged with the first one's: up to the first one that is replaced."""
+    """The first files of ``found`` whose values at ``path`` are merged with each other.
+
+    The rest is left out: the first file whose value is replaced as a whole, and all after it.
+    """
     kept = [found[0]]
     for file, place in found[1:]:
         below = _written_out(place, path)

@@ -122,7 +122,7 @@ class LimitsSection(Section):
         return BlockLimits(**self._of(BlockLimits))
 
     def voting(self) -> dict[str, int]:
-        """The fields of :class:`~consensus.interface.VotingConfig`."""
+        """The limits that are fields of :class:`~consensus.interface.VotingConfig`, by name."""
         return self._of(VotingConfig)
 
     def _of(self, limits: type[PoolLimits | BlockLimits | VotingConfig]) -> dict[str, int]:
@@ -143,7 +143,7 @@ class StopSection(Section):
 
     @property
     def below_height(self) -> int:
-        """The height below which planned events begin."""
+        """The height below which planned events must begin."""
         return self.height if self.duration_s is None else MAX_HEIGHTS
 
     @property
@@ -207,7 +207,7 @@ class Scenario(Section):
                     )
 
     def _check_lost_nodes(self) -> None:
-        """A lost node must not take more disks than the other validators can make up for."""
+        """Raise :class:`ValueError` if a lost node takes more disks than the other validators can make up for."""
         section = self.validators
         most = fault_bound(section.count)
         for position, fault in enumerate(self.planned_faults):
@@ -280,7 +280,7 @@ class Scenario(Section):
         return self
 
     def after_fork(self, number: int) -> Scenario:
-        """The settings from a fork on. Raises :class:`ValueError` if a change is impossible."""
+        """The scenario with the changes of forks up to this one. Raises :class:`ValueError` if one is impossible."""
         data = self.model_dump(mode="json", exclude_unset=True, exclude={"forks"})
         for position, fork in enumerate(self.forks[: number + 1]):
             try:
@@ -348,7 +348,10 @@ class Scenario(Section):
 
     @property
     def simulator_problem(self) -> str | None:
-        """The first setting that the simulator cannot run, likewise, including those of forks."""
+        """The first setting that the simulator cannot run, as ``path: reason``; ``None`` if there is none.
+
+        It may be a setting that a fork changes.
+        """
         if self.load.locust is not None:
             return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
         if problem := simulator_problem(self.planned_faults):

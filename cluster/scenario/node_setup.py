@@ -34,7 +34,7 @@ class Pace:
     job_ms: int = 0
     """Duration of a job of the executor."""
     clock_speed: float = 1.0
-    """At 2, its timers expire after half the time."""
+    """Speed of the validator's clock: at 2, its timers expire after half the time."""
 
 
 FULL_SPEED: Final = Pace()
@@ -48,7 +48,10 @@ def pace_of(scenario: Scenario, index: int, usual: Pace = FULL_SPEED) -> Pace:
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
-    """A node's settings. Its engine is the protocol's, or that of a mutant: the named one, or the scenario's."""
+    """A node's settings. Its consensus engine is the protocol's, unless the validator is a mutant with another engine.
+
+    ``mutant_name`` overrides the mutant that the scenario gives the validator.
+    """
     section = scenario.consensus
     voting = VotingConfig(
         leader_timeout_ms=section.leader_timeout_ms,
@@ -72,7 +75,10 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
 
 
 def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
-    """The parts of a validator: the production's, the named mutant's, or those of the scenario's mutant."""
+    """The parts of a validator: those of production, unless the validator is a mutant with other parts.
+
+    ``mutant_name`` overrides the mutant that the scenario gives the validator.
+    """
     mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage
@@ -91,7 +97,7 @@ def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | No
 
 
 def score_of(scenario: Scenario, index: int) -> Score | None:
-    """The counter of a validator's behaviours; ``None`` for an honest one."""
+    """New counts of the effects of a validator's byzantine behaviours; ``None`` for an honest validator."""
     return Score() if scenario.validators.node(index).byzantine else None
 
 
@@ -103,7 +109,7 @@ def byzantine_of(
     score: Score | None,
     twin_of: ByzantineValidator | None = None,
 ) -> ByzantineValidator | None:
-    """The wrapper of a byzantine validator or its twin; ``None`` for an honest one."""
+    """The wrapper that makes a validator, or its twin, act by its byzantine behaviours; ``None`` for an honest one."""
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None

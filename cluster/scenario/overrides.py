@@ -30,12 +30,12 @@ SHOWN_CHARACTERS: Final = 200
 
 
 class SettingError(ValueError):
-    """A wrong path or value."""
+    """Raised for a change whose path or value is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field's new value."""
+    """A change of one field: its new value, or its removal."""
 
     path: str
     value: Any = None
@@ -44,7 +44,7 @@ class Change:
 
 
 def parse_setting(text: str) -> Change:
-    """``path=value``. Raises :class:`SettingError`."""
+    """Parse a change written as ``path=value``. Raises :class:`SettingError`."""
     path, equals, value = text.partition("=")
     if not equals:
         raise SettingError(f"{_quoted(text)} is no setting: expected path=value, such as links.loss=0.1")
@@ -66,7 +66,7 @@ def setting_text(change: Change) -> str:
 
 
 def options_text(changes: Iterable[Change]) -> list[str]:
-    """``--set PATH=VALUE`` and ``--unset PATH``, quoted for a shell."""
+    """The changes as options of the command line, ``--set PATH=VALUE`` or ``--unset PATH``, quoted for a shell."""
     return [
         f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"
         for change in changes
@@ -80,7 +80,7 @@ def parse_removal(path: str) -> Change:
 
 
 def options_of(changes: Sequence[Change]) -> str:
-    """The names of the command line's options for the changes."""
+    """The names of the command line's options that make the changes, such as ``--set and --unset``."""
     given = dict.fromkeys("--unset" if change.removes else "--set" for change in changes)
     return " and ".join(given)
 
@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 
 
 def _steps(path: str) -> list[tuple[str, Step | None]]:
-    """Each step with the path up to it; a step of ``None`` appends to a list."""
+    """The steps of a path, each with the path up to and including it; a step of ``None`` appends to a list."""
     found: list[tuple[str, Step | None]] = []
     for match in _STEP.finditer(path):
         name, position = match.groups()
@@ -150,7 +150,7 @@ def _apply(data: dict[str, Any], change: Change) -> None:
 
 
 def _enter(place: Any, so_far: str, step: Step | None, empty: Any) -> Any:
-    """The value at a step, created if it is missing."""
+    """The value at a step of ``place``. If it is missing, it is set to ``empty``."""
     if step is None:
         _as_list(place, so_far).append(empty)
         return place[-1]

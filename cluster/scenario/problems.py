@@ -22,7 +22,7 @@ from loadgen.workloads.locustfiles import NAME_PATTERN as FILE_PATTERN
 from loadgen.workloads.phases import PHASE_NAMES
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
-"""The format of our own checks across fields: the message begins with the path of the wrong field."""
+"""The format of the error messages of our checks across fields: each begins with the path of the wrong field."""
 MAX_BITS_SHOWN: Final = 256
 """Bits of a number beyond which it is not shown; Python refuses to format very large ones."""
 MAX_CHARACTERS: Final = 2_000
@@ -35,7 +35,7 @@ class Problem:
     """One error, and how many others there are."""
 
     path: str
-    """Empty for the whole scenario."""
+    """The path of the wrong field; empty for the whole scenario."""
     reason: str
     more: int = 0
 
@@ -50,7 +50,7 @@ class Problem:
 
 
 def first_problem(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> Problem:
-    """The first error in ``given`` for the model ``root``; ``also`` are further fields of a file."""
+    """The most useful error in ``given`` for the model ``root``; ``also`` are further fields that a file may have."""
     found = all_problems(error, given, root, also)
     return replace(found[0], more=len(found) - 1)
 
@@ -91,7 +91,7 @@ PATTERN_TEXTS: Final = {
     FILE_PATTERN: "the name of a module (letters, digits, - and _, at most 64)",
     VERSION_PATTERN: "a name (letters, digits, '.', '_', '+' and '-', at most 64, the first a letter or a digit)",
 }
-"""Description of each pattern."""
+"""Descriptions of patterns for error messages, keyed by the pattern."""
 
 _LIST: Final = "a list"
 _MAPPING: Final = "a mapping of fields"
@@ -113,7 +113,7 @@ _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
 """Expected values at places with short forms or an example; ``None`` is any item of a list."""
 
 UNKNOWN_NAME: Final = "unknown_name"
-"""Kind of the errors of models with a fixed set of names."""
+"""The type of a validation error for an unknown name, raised by models with a fixed set of names."""
 _TYPES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
@@ -132,7 +132,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "model_attributes_type": _MAPPING,
     "invalid_key": "the name of a field",
 }
-"""Expected values, by the type of pydantic's error."""
+"""Descriptions of the expected values, keyed by the type of pydantic's error."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than": ("more than {}", "gt"),
     "greater_than_equal": ("at least {}", "ge"),
@@ -145,7 +145,8 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "too_long": ("at most {} in the list", "max_length"),
     "literal_error": ("{}", "expected"),
 }
-"""Expected values, with the key of the error's context that completes them."""
+"""Descriptions of the expected values, keyed by the type of pydantic's error. Each comes with a key of the error's
+context, whose value completes the description."""
 
 
 def _reason(
@@ -176,7 +177,7 @@ def _reason(
 
 
 def _most_useful(problems: Sequence[Mapping[str, Any]], given: Any, root: type[BaseModel]) -> Mapping[str, Any]:
-    """The first error; if that is a missing field, the unknown field that is its misspelling, if any."""
+    """The first error. If that is a missing field of which ``given`` has a misspelling, the misspelling's error."""
     first = problems[0]
     if first["type"] == "missing":
         name, section = str(first["loc"][-1]), first["loc"][:-1]
@@ -219,7 +220,7 @@ def _got(value: Any) -> str:
 
 
 def _wanted(place: tuple[Step, ...]) -> str | None:
-    """The expected values at a place of :data:`_WANTED`."""
+    """The description of the expected values at a place, from :data:`_WANTED`; ``None`` if it has none."""
     return next((expected for known, expected in _WANTED if len(known) == len(place) and _fits(place, known)), None)
 
 
@@ -231,7 +232,8 @@ _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
     (("load", "phases", None), PHASE_NAMES),
     (("load", "users", None, "phases", None), PHASE_NAMES),
 )
-"""Places with several kinds, after which pydantic inserts the kind; ``None`` is any item of a list."""
+"""Places whose models are distinguished by ``kind``, each with its kinds. Pydantic inserts the kind after such a place
+in the location of an error. ``None`` is any item of a list."""
 
 
 def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
@@ -241,7 +243,7 @@ def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def _as_written(place: tuple[Step, ...], given: Any) -> tuple[Step, ...]:
-    """The place without the position in a list of one value that is written without brackets."""
+    """The place as the file has it: without a last position in a list if the file has a text instead of the list."""
     above = given
     try:
         for step in place[:-1]:
@@ -252,7 +254,7 @@ def _as_written(place: tuple[Step, ...], given: Any) -> tuple[Step, ...]:
 
 
 def _is_at(location: tuple[Step, ...], place: tuple[str | None, ...]) -> bool:
-    """Whether a location is deeper than a place."""
+    """Whether a location is inside a place: it fits the place and goes deeper."""
     return len(location) > len(place) and _fits(location, place)
 
 

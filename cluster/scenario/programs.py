@@ -27,7 +27,7 @@ TRACES: Final = (("load", "phases", None, "points"), ("load", "users", None, "ph
 """Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
 MAX_PYTHON_BYTES: Final = 100_000
-"""Bytes of a Python file that the driver executes."""
+"""Maximum number of bytes of a Python file that the driver executes."""
 
 
 def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _replaced(value: Any, place: tuple[str | None, ...], path: str, read: Callab
 
 
 def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
-    """The replacement of a path: the program's name and text. The name of a shipped program stays."""
+    """The name and text of the program at a path. The name of a shipped program is returned unchanged."""
     if not is_program_path(given):
         return given
     path = folder / given
@@ -71,7 +71,7 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
 
 
 def _workload(given: str, folder: Path, field: str) -> str | dict[str, str]:
-    """The replacement of a path: the file's name and text. The name of a shipped workload stays."""
+    """The name and text of the workload's file at a path. The name of a shipped workload is returned unchanged."""
     return _python(given, folder, field) if is_program_path(given) else given
 
 
@@ -110,7 +110,7 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
 
 
 def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
-    """The replacement of a path: the points of the trace, one per line."""
+    """The points of the trace in the file at a path, which has one point per line."""
     path = folder / given
     content = _content(path, field, MAX_TRACE_BYTES)
     if len(content) > MAX_TRACE_BYTES:

@@ -198,14 +198,14 @@ def _name_owners(definitions: dict[str, Schema]) -> None:
 
 
 def _amount(schema: Schema) -> Schema:
-    """An amount as a number, or as decimal text."""
+    """The schema of an amount that may also be decimal text, from that of a number."""
     kept: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
     number = {key: value for key, value in schema.items() if key not in kept}
     return {"anyOf": [number, {"type": "string", "pattern": DECIMAL_PATTERN}], **kept}
 
 
 def _by_name(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """A mapping whose names are all known."""
+    """The schema of a mapping that allows these names only, each with its description."""
     value = schema["additionalProperties"]
     properties = {name: {**value, "description": text} for name, text in names.items()}
     return schema | {"properties": properties, "additionalProperties": False}
@@ -265,7 +265,7 @@ def _add_alternatives(schema: Schema, *short: Schema) -> None:
 
 
 def _with_inheritance(schema: Schema) -> Schema:
-    """Add ``extends``, with which no field is required."""
+    """The schema with the field ``extends`` added. A file that has it needs no other field."""
     extends = {
         "type": "string",
         "minLength": 1,

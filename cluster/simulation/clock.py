@@ -4,8 +4,9 @@ Time is counted in whole microseconds, so that no rounding of floats decides an 
 rolling digest with its label and content: equal digests mean equal runs, event by event. A message's bytes are hashed
 once, when it is sent; each delivery refers to them by the message's number.
 
-Most events are messages. All deliveries of one message are one entry of the queue, at the time of the next of them: the
-queue holds a broadcast only once, and advancing costs one step in a small heap. The digest is fed in batches.
+Most events are messages. All pending deliveries of one message share one queue entry, whose time is that of the next
+delivery. So the queue holds a broadcast only once, and advancing costs one step in a small heap. The digest is fed in
+batches.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ class _Call(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Deliveries:
-    """The pending deliveries of one message, the next one last."""
+    """The pending deliveries of one message, sorted so that the next one is the last item of ``places``."""
 
     sender: int
     message: int
     payload: bytes
     places: list[tuple[int, int, int]]
-    """Each delivery's time, its number among events of the same time, and its recipient."""
+    """Each delivery's time, its insertion number, which orders events of the same time, and its recipient."""
 
 
 _Entry = tuple[int, int, _Call | _Deliveries]
-"""The event's time, its number among events of the same time, and the event."""
+"""A queue entry: the event's time, its insertion number, which orders events of the same time, and the event."""
 
 
 class VirtualClock:
@@ -52,7 +53,7 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.deliver: Callable[[int, int, bytes], None] = _to_nobody
-        """``deliver(sender, recipient, payload)`` takes the messages that arrive."""
+        """The handler of arriving messages, called as ``deliver(sender, recipient, payload)``."""
         self._queue: list[_Entry] = []
         self._number = 0
         self._messages = 0
@@ -71,7 +72,7 @@ class VirtualClock:
 
     @property
     def next_us(self) -> int:
-        """The time of the next event; now if there is none."""
+        """The time of the next event in microseconds; the present time if there is none."""
         return self._queue[0][0] if self._queue else self.now_us
 
     def after(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
@@ -80,7 +81,7 @@ class VirtualClock:
         self._number += 1
 
     def send(self, sender: int, payload: bytes, arrivals: Sequence[tuple[int, int]]) -> None:
-        """Deliver a message at each ``(recipient, time)``; no time may be past."""
+        """Schedule a message's delivery for each ``(recipient, time)`` of ``arrivals``; no time may be in the past."""
         self._messages += 1
         self._note(payload)
         if not arrivals:

@@ -23,18 +23,18 @@ from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 
 OTHER_HASH_SEEDS: Final = ("1", "2")
-"""The second run's hash seed: the first of these that differs from the first run's."""
+"""Possible hash seeds of the second run. It gets the first one that differs from the first run's hash seed."""
 FIELDS: Final = 4
 
 
 class NotDeterministic(HarnessError):
-    """Two runs of one scenario and seed differ."""
+    """The error that two runs of one scenario and seed differ."""
 
     exit_code = ExitCode.FAIL
 
 
 def compare(line: str, others: Iterator[str]) -> None:
-    """Compare the next event of one run with that of another; an empty line means that the run is over.
+    """Compare one run's trace line with the next one of the other run; an empty line means that the run is over.
 
     Raises :class:`NotDeterministic` if they differ.
     """
@@ -51,7 +51,10 @@ def simulate_twice(
     on_notice: Callable[[str], None] | None,
     checkpoint: Callable[[], None],
 ) -> RunRecord:
-    """The record of a run that repeats itself. Raises :class:`NotDeterministic` if it does not."""
+    """Simulate a scenario twice and compare the two runs event by event. Returns the first run's record.
+
+    Raises :class:`NotDeterministic` if the runs differ.
+    """
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
     mine = os.environ.get("PYTHONHASHSEED")
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)
@@ -101,7 +104,7 @@ def _words(line: str) -> str:
 
 
 def main() -> int:
-    """The second run: reads scenario and seed from standard input, and writes a line per event to standard output."""
+    """Perform the second run: read scenario and seed from standard input, and print a trace line per event."""
     given = json.load(sys.stdin)
     simulation = Simulation(Scenario.model_validate(given["scenario"]), given["seed"], "")
     simulation.on_event = print

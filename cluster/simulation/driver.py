@@ -56,7 +56,7 @@ from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
 
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND
-"""The most by which a twin gets a message later than its validator."""
+"""Maximum delay with which a twin, a second validator with the same key, gets a message after the first one."""
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
 
@@ -78,8 +78,8 @@ class Simulation:
         pace: Pace = USUAL_PACE,
         shares_executions: bool = False,
     ) -> None:
-        """``pace`` is the duration of every machine's own work. With ``shares_executions`` each block is executed once
-        for all validators (:mod:`cluster.simulation.shared_executions`); the digest is the same.
+        """``pace`` has the durations of each machine's syncs and jobs. With ``shares_executions`` each block is
+        executed once for all validators (:mod:`cluster.simulation.shared_executions`); the digest is the same.
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
@@ -174,7 +174,7 @@ class Simulation:
         self._notice(self.record.problems[-1])
 
     def begin(self) -> None:
-        """Start every machine that exists from the genesis on."""
+        """Start the machines that exist from the genesis on, and schedule the load, the samples and the faults."""
         self._recorder.trace.windows.begin()
         for machine in self.machines:
             if machine.index not in self._late:
@@ -198,7 +198,10 @@ class Simulation:
         return has_stepped
 
     def take_fork(self, number: int) -> None:
-        """Apply other settings from the next event on. Raises :class:`BadInput` if they change the past."""
+        """Apply the settings of the scenario's fork ``number`` from the next event on.
+
+        Raises :class:`BadInput` if they change the past.
+        """
         fork = self._given.forks[number]
         after = self._given.after_fork(number)
         try:
@@ -280,18 +283,18 @@ class Simulation:
         return machine
 
     def _failed(self, index: int, error: ValidatorError) -> None:
-        """A machine stopped by itself: its disk failed, or its contents are wrong."""
+        """Crash a machine whose disk failed or has wrong contents, and report the error unless a fault expects it."""
         self.machines[index].crash(self.random)
         if not self.faults.on_failed(index, str(error)):
             self.record.problems.append(f"{self.machines[index].name} stopped: {error}")
 
     def _make_twins(self) -> dict[int, Machine]:
-        """The second machines of validators with a twin, keyed by index, not started yet."""
+        """Create the second machines of validators with a twin, keyed by index. They are not started yet."""
         names = [self.scenario.validators.node(machine.index).byzantine for machine in self.machines]
         return {m.index: self._twin(m) for m, named in zip(self.machines, names, strict=True) if Twins.name in named}
 
     def _twin(self, machine: Machine) -> Machine:
-        """A second machine with the same key. A watch observes the messages of both."""
+        """Create a second machine with the key of ``machine``. A :class:`TwinWatch` observes the messages of both."""
         score = machine.tally.byzantine
         assert score is not None
         watch = TwinWatch(score)
@@ -389,7 +392,7 @@ class Simulation:
         self.watches.enters(self.machines[index], view, self.scenario, len(self.machines))
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
-        """Note when a height's block was first seen anywhere: when its building began."""
+        """Record when the first validator began to build or to execute a block of a height."""
         if isinstance(job, Execute):
             height = job.block.header.height
         else:
@@ -417,7 +420,7 @@ class Simulation:
             self._stop_load()
 
     def _end_here(self) -> None:
-        """The time is up: the height reached becomes the run's last one."""
+        """End the scenario's duration: the height reached becomes the last one, and the load stops."""
         self._end_height = self.record.stop_requested_at_height = self._best_height
         self._may_be_over = True
         self._stop_load()
@@ -439,7 +442,7 @@ class Simulation:
         self._notice(record.end(self.clock.now_ms, self._best_height, height, chunks))
 
     def _is_over(self) -> bool:
-        """Whether every validator that still takes part has drained.
+        """Whether the run is over: every validator that still takes part has the blocks up to the final drain height.
 
         A validator that commits blocks to catch up is not stopped in the middle. One that joined is not stopped before
         it has executed a block: a snapshot alone gives nothing to judge.
@@ -473,7 +476,7 @@ class Simulation:
 
 
 def _has_joined_only(machine: Machine) -> bool:
-    """Whether a machine's validator, which did not diverge, has a snapshot and no block since."""
+    """Whether a machine's validator joined by a snapshot and has no block since; ``False`` if diverged or down."""
     if machine.validator is None or machine.validator.node.diverged is not None:
         return False
     archive = machine.validator.executor.archive
@@ -481,11 +484,11 @@ def _has_joined_only(machine: Machine) -> bool:
 
 
 def _ignore(index: int, effect: Effect) -> None:
-    """Ignore the effects of a twin: it is not watched."""
+    """Ignore an effect of a twin: no watch observes twins' effects."""
 
 
 def _limit_us(scenario: Scenario) -> int:
-    """The time at which the run ends at the latest."""
+    """The virtual time, in microseconds, at which the run ends at the latest."""
     return scenario.stop.longest_s * MICROSECONDS_PER_SECOND
 
 

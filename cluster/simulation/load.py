@@ -38,7 +38,7 @@ class Load:
         for user, title in zip(self._users, scenario.load.titles, strict=False):
             user.measure(self._counts.sends, title, LOAD_STARTS_MS)
         self._submissions: dict[int, tuple[LoadUser, tuple[bytes, ...], float]] = {}
-        """For each request the user, its transactions, and the time of the request."""
+        """The open requests, keyed by number: the user, its transactions, and the request's time in milliseconds."""
         self._request = 0
 
     def begin(self) -> None:
@@ -53,12 +53,12 @@ class Load:
             user.end(self._now_ms)
 
     def reseed(self, seed: int) -> None:
-        """Replace the random sources."""
+        """Reseed the random source of every user."""
         for user in self._users:
             user.reseed(seed)
 
     def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
-        """A validator answers a client, and so promises to keep the transactions that it took."""
+        """Handle a validator's reply to a user: count the results, and note the promise for accepted transactions."""
         user, wires, begun_ms = self._submissions.pop(request)
         answered_ms = self._clock.now_ms + CLIENT_DELAY_US / MICROSECONDS_PER_MILLISECOND
         self._counts.timeline.answered(answered_ms, answered_ms - begun_ms)

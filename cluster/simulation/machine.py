@@ -63,7 +63,7 @@ USUAL_PACE: Final = Pace(sync_ms=1, job_ms=1)
 JOB_OPERATIONS: Final = 8
 """Approximately the number of disk changes of a finalization, which archives a block and commits its state."""
 MAX_HELD_MESSAGES: Final = 10_000
-"""Messages that wait for a paused machine; later ones are lost."""
+"""Maximum number of messages that wait for a paused machine; later ones are lost."""
 
 
 class _Held:
@@ -78,7 +78,7 @@ class _Held:
         return len(self._calls)
 
     def add(self, call: Callable[[], None], is_message: bool) -> bool:
-        """Keep a call; ``False`` if there are too many messages."""
+        """Queue a call. Returns ``False``, and drops it, if it is a message and too many messages wait already."""
         if is_message and self._messages >= MAX_HELD_MESSAGES:
             self.lost += 1
             return False
@@ -94,7 +94,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Machine:
-    """One validator's machine."""
+    """The simulated machine of one validator: it performs the validator's effects and delivers events to it."""
 
     index: int
     name: str
@@ -102,11 +102,11 @@ class Machine:
     boot: Callable[[MemoryDisk], Validator]
     """Opens the validator on a disk."""
     send: Callable[[int, int | None, bytes], None]
-    """``send(sender, recipient, payload)``."""
+    """``send(sender, recipient, payload)`` sends a message to one peer, or to all if ``recipient`` is ``None``."""
     observe: Callable[[int, Effect], None]
-    """Called with the effects that are for observers."""
+    """``observe(index, effect)`` is called with each effect that observers need."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
-    """For a machine that begins without state: creates a state on its disk from which it can boot."""
+    """For a machine that begins without state: begins the join that puts a snapshot of the state on its disk."""
     failed: Callable[[int, ValidatorError], None] | None = None
     """Called with the error that stopped a machine. Without it, the error is raised."""
     starts: Callable[[int], None] | None = None
@@ -120,20 +120,20 @@ class Machine:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
-    """``None`` while the machine is down."""
+    """The running validator; ``None`` while the machine is down or joining."""
     joining: SnapshotJoin | None = None
     """The join by a snapshot in progress, if any."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
     release: Release = field(default_factory=Release)
-    """The code of its next start."""
+    """The version of the validator's code that the next start runs."""
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
     view: int = 0
     """The last view that the validator entered."""
     delays: Counter[str] = field(default_factory=Counter)
-    """The effects of faults on the machine, counted by the fault's kind: held events, slow syncs …"""
+    """How often faults took effect on the machine, keyed by the fault's kind: held events, slow syncs …"""
     held: _Held = field(default_factory=_Held)
     own_clock: OwnClock = field(init=False)
     work: Work = field(init=False)
@@ -163,7 +163,7 @@ class Machine:
         return self.is_up or self.joining is not None
 
     def start(self) -> None:
-        """Boot from the disk, once it has state, and begin."""
+        """Boot the validator from the disk; if the disk still needs a state, begin the join by a snapshot instead."""
         self.tally.starts += 1
         if self.starts is not None:
             self.starts(self.index)
@@ -194,7 +194,7 @@ class Machine:
         self.own_clock.pause()
 
     def go_on(self) -> None:
-        """Process everything that waited while the machine was paused, in order of arrival."""
+        """End the pause, and process everything that waited meanwhile, in order of arrival."""
         self.is_paused = False
         self.own_clock.go_on()
         for call in self.held.take_all():
@@ -208,7 +208,7 @@ class Machine:
 
     @contextmanager
     def _stopping_where_the_disk_fails(self) -> Iterator[None]:
-        """End the incarnation at an expected failure, of the disk or of its contents, and report it."""
+        """A context that stops the machine and reports the error if its disk fails or has wrong contents."""
         try:
             yield
         except ValidatorError as error:
@@ -250,7 +250,7 @@ class Machine:
             self._fail(error)
 
     def take_message(self, call: Callable[[], None]) -> None:
-        """A peer's message arrives; ``call`` hands it over with :meth:`receive`: now, or after a pause."""
+        """Run ``call``, which delivers a peer's message with :meth:`receive`, now or after the machine's pause."""
         if self.is_paused:
             self._hold(call, is_message=True)
         else:
@@ -270,11 +270,11 @@ class Machine:
             self.deliver(Started())
 
     def submit(self, request: int, transactions: tuple[bytes, ...]) -> None:
-        """A client's transactions arrive."""
+        """Deliver a client's transactions to the validator as the request of this number."""
         self.deliver(Submit(request, transactions))
 
     def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
-        """A peer's message arrives, with its contents if they were decoded already."""
+        """Deliver a peer's message to the validator; ``content`` is the decoded message, if it is known already."""
         self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:
@@ -311,7 +311,7 @@ class Machine:
                 self.observe(self.index, effect)
 
     def later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
-        """Schedule for this incarnation only."""
+        """Schedule a call that is dropped if the machine stops before, and held while the machine is paused."""
         incarnation = self.incarnation
 
         def run() -> None:
@@ -357,7 +357,7 @@ class Work:
         self._journal_busy_until_us = 0
 
     def break_off_job(self, random: Random) -> None:
-        """Let a running job proceed to a random change of the disk."""
+        """Break off a running job as a crash does: perform it up to a random change of the disk, without a result."""
         validator, disk = self._machine.validator, self._machine.disk
         if validator is None or not self.jobs or self._has_job_run or disk.plan is not None:
             return
@@ -388,7 +388,8 @@ class Work:
             self._journal_busy_until_us = max(self._journal_busy_until_us, now_us) + extra_us
 
     def _extra_us(self, syncs: int) -> int:
-        """The additional time that this many syncs take here, compared with a usual disk."""
+        """The additional time in microseconds that this many syncs take on the machine's disk, compared with a usual
+        disk."""
         self._note_slow_syncs(syncs)
         return syncs * max(0, self.sync_ms - USUAL_PACE.sync_ms) * MICROSECONDS_PER_MILLISECOND
 

@@ -52,18 +52,18 @@ class OwnClock:
         return now_ms - self._paused_ms
 
     def pause(self) -> None:
-        """The machine pauses. The clock continues."""
+        """Note that the machine pauses; the clock continues."""
         if self._paused_since_ms is None:
             self._paused_since_ms = self.now_ms
 
     def go_on(self) -> None:
-        """The machine's pause ends."""
+        """Note that the machine's pause ends."""
         if self._paused_since_ms is not None:
             self._paused_ms += self.now_ms - self._paused_since_ms
             self._paused_since_ms = None
 
     def set_speed(self, speed: float) -> None:
-        """Run at another speed from now on; the rest of each timer does so too."""
+        """Change the clock's speed from now on; the remaining time of each running timer changes accordingly."""
         self._own_us, self._own_since_us = self.now_ms * MICROSECONDS_PER_MILLISECOND, self._clock.now_us
         before, self.speed = self.speed, speed
         if speed == before:

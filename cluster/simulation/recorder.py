@@ -49,7 +49,7 @@ class Recorder:
         """The blocks of machines that may prune them, keyed by index."""
 
     def schedule_sample(self) -> None:
-        """Take samples from now on."""
+        """Schedule the next sample, and so all later ones at a fixed interval."""
         self._clock.after(SAMPLE_EVERY_MS * MICROSECONDS_PER_MILLISECOND, "sample", b"", self._sample)
 
     def _sample(self) -> None:
@@ -168,7 +168,7 @@ class Recorder:
 
 
 def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
-    """A validator's served blocks, extended by the newer ones that it serves."""
+    """Append the newer blocks that a validator serves to ``served``, and return it."""
     while taken := validator.executor.pages.blocks(served.tip + 1, ALL_BLOCKS):
         for item in taken:
             served.append(BlockRecord(*item))
@@ -176,7 +176,7 @@ def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
 
 
 class _Pages:
-    """The proofs that a machine's validator serves (:class:`cluster.audit.served.proofs.Server`)."""
+    """Serves the proofs of a machine's validator to the audit (:class:`cluster.audit.served.proofs.Server`)."""
 
     def __init__(self, pages: StatePages) -> None:
         self._pages = pages

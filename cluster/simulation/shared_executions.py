@@ -26,11 +26,12 @@ from validator.state.working_set import batch_of
 from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
 REMEMBERED_BLOCKS: Final = 64
-"""Blocks whose outcomes are kept; the oldest are dropped first. Later validators execute the block themselves."""
+"""Maximum number of blocks whose outcomes are kept; the oldest are dropped first. A validator executes a block whose
+outcome was dropped."""
 
 
 class SharedExecutions:
-    """The shared executions of one run. ``executor`` is the class of executors that share."""
+    """The outcomes of blocks that the validators of one run share. ``executor`` is the executor that uses them."""
 
     def __init__(self) -> None:
         self.executor = type("SharingExecutor", (_SharingExecutor,), {"shared": self})
@@ -39,7 +40,7 @@ class SharedExecutions:
         self._outcomes: OrderedDict[tuple[Hash, Hash], Outcome] = OrderedDict()
 
     def for_parts(self, parts: Parts) -> Parts:
-        """A validator's parts; production parts share executions."""
+        """A validator's parts, with an executor that shares executions if they are the production's."""
         is_production = parts.executor is Executor and parts.transition is Transition
         return replace(parts, executor=self.executor) if is_production else parts
 
@@ -55,7 +56,7 @@ class SharedExecutions:
 
 
 class _SharingExecutor(Executor):
-    """An executor that takes over outcomes."""
+    """An executor that takes over the outcome of a block that another validator executed."""
 
     shared: SharedExecutions
 

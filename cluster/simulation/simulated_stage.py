@@ -40,29 +40,29 @@ SYNCING: Final = frozenset({"sync"})
 
 
 class DurableSizes:
-    """For each machine, the durable size of each file that may rot, after its last final blocks."""
+    """The durable sizes of each machine's files that bit rot may hit, recorded after each of its last final blocks."""
 
     def __init__(self) -> None:
         self._is_needed = False
         self._sizes: dict[int, deque[dict[str, int]]] = {}
 
     def expect(self, plans: Sequence[AnyFault]) -> None:
-        """Announce the faults that may come."""
+        """Note the faults that may come: sizes are recorded only if one of them is bit rot."""
         self._is_needed = any(isinstance(plan, BitRotFault) for plan in plans)
 
     def on_final(self, machine: Machine) -> None:
-        """A machine has committed a final block."""
+        """Record the file sizes of a machine that has committed a final block."""
         if self._is_needed:
             disk = machine.disk
             sizes = {name: disk.durable_size(name) for name in disk.names() if may_rot(name)}
             self._sizes.setdefault(machine.index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
 
     def forget(self, index: int) -> None:
-        """A machine lost its disk."""
+        """Drop the recorded sizes of a machine that lost its disk."""
         self._sizes.pop(index, None)
 
     def old(self, index: int) -> dict[str, int]:
-        """The sizes some final blocks ago; empty if there were fewer blocks."""
+        """A machine's file sizes :data:`FINALS_SINCE_ROT` final blocks ago; empty if there were fewer blocks."""
         sizes = self._sizes.get(index, deque())
         return sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
 
@@ -77,7 +77,7 @@ class SimulatedStage:
     validators: ValidatorsSection
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
-    """Creates the join of a machine without state."""
+    """``join(index, disk)`` begins the join by a snapshot of a machine without state."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
     keep_blocks: Callable[[int], None]
@@ -102,7 +102,7 @@ class SimulatedStage:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """The simulator queries :mod:`cluster.faults.link_faults` for each message that it sends."""
+        """Replace the faults of links. The simulator queries :mod:`cluster.faults.link_faults` for each message."""
         self.link_faults.become(faults)
         then()
 
@@ -110,7 +110,7 @@ class SimulatedStage:
         return seen_on_links(plan, self.link_faults.counts()[key])
 
     def leader_delay_us(self, sender: int) -> int:
-        """The additional delay of a message that a validator sends now because it leads."""
+        """The delay in microseconds that a fault adds to a message of ``sender`` if it leads now; 0 otherwise."""
         if not self.link_faults.delay_leaders:
             return 0
         validator = self.machines[sender].validator

@@ -18,7 +18,7 @@ from validator.primitives.types import address_text
 
 
 class Accounts:
-    """Balances and burned fees of a chain, and the accounts that are actors."""
+    """Balances, burned fees and tips of a chain, and which accounts are actors."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.balances: Counter[bytes] = Counter(genesis.accounts)
@@ -31,14 +31,14 @@ class Accounts:
         self.minted = self.held()
         self.burned = 0
         self.burned_cell = 0
-        """Burned at the cell's basefee."""
+        """The amount burned for cells, at the cell basefee."""
         self.burned_lane_timer = 0
-        """Burned at the timer lane's price."""
+        """The amount burned for cycles of the timer lane, at the lane price."""
         self.tips = 0
 
     @property
     def burned_cycle(self) -> int:
-        """Burned at the cycle's basefee: by transactions, fires and queries."""
+        """The amount burned for cycles, at the cycle basefee, by transactions, fires and queries."""
         return self.burned - self.burned_cell - self.burned_lane_timer
 
     def held(self) -> int:
@@ -52,7 +52,7 @@ class Accounts:
             self.scripts.add(address)
 
     def pay(self, payer: bytes, burned: int, tip: int = 0) -> None:
-        """Charge a fee; :meth:`credit_tips` pays the tips out."""
+        """Take a fee, burned amount plus tip, from a payer. :meth:`credit_tips` pays the tip to the proposer later."""
         self.balances[payer] -= burned + tip
         self.burned += burned
 
@@ -69,7 +69,7 @@ class Accounts:
             self.balances[movement.target] += movement.amount
 
     def check_not_negative(self, part: Part, payer: bytes, movements: tuple[Movement, ...] = ()) -> None:
-        """No payer and no source of a movement spent more than it had."""
+        """Check that the payer and the sources of the movements still have balances of at least 0."""
         for address in dict.fromkeys((payer, *(movement.source for movement in movements))):
             balance = self.balances[address]
             if balance < 0:
@@ -77,13 +77,16 @@ class Accounts:
 
 
 def check_charge(part: Part, verb: str, charged: int, expected: int) -> None:
-    """A fee follows from use and prices. Without a header the basefees are unknown, and only tips are checked."""
+    """Check that a charged fee or tip equals the one that use and prices give.
+
+    Without a header the basefees are unknown, and only tips are checked.
+    """
     if (part.context.header is not None or verb == "tipped") and charged != expected:
         part.found(CONSERVATION, f"{verb} {charged} where its use and prices give {expected}")
 
 
 def check_result(part: Part, ok: bool, error: str, effects: Effects) -> None:
-    """A run that succeeded has no error, and a reverted run has no effects."""
+    """Check that a run that succeeded reports no error, and that a reverted run left no effects."""
     if ok and error:
         part.found(CHAIN, f"succeeded with error {error[:40]!r}")
     if not ok and (effects.movements or effects.scheduled or effects.timer_changes or effects.events):
@@ -91,7 +94,7 @@ def check_result(part: Part, ok: bool, error: str, effects: Effects) -> None:
 
 
 def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None) -> None:
-    """Only the owner's money moves."""
+    """Check that every movement takes money from ``owner``'s account."""
     for movement in movements:
         if movement.source != owner:
             source = address_text(movement.source)
@@ -99,6 +102,6 @@ def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None
 
 
 def check_own_payer(part: Part, effects: Effects) -> None:
-    """Outside of transactions only the actor itself pays for its timers."""
+    """Check that a run outside of transactions scheduled only timers whose fee payer is their own actor."""
     if any(item.fee_payer != item.actor for item in effects.scheduled):
         part.found(CONSERVATION, "scheduled a timer at another account's cost")

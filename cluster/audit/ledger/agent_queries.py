@@ -1,7 +1,7 @@
-"""The queries of gas bidding agents, as far as an observer can judge them (SPEC §9).
+"""Checks the queries to gas bidding agents, as far as an observer can judge them (SPEC §9).
 
-Judged are: which actors have an agent and could pay, what a query may cost, and which timer is next. The open fees of
-timers, and whether they could fire, are judged where their terms are (:mod:`cluster.audit.ledger.timer_phase`).
+Checked are: which actors have an agent and could pay, what a query may cost, and which timer is next. Which timers may
+be queried, given their terms, is checked in :mod:`cluster.audit.ledger.timer_phase`.
 """
 
 from __future__ import annotations
@@ -20,33 +20,36 @@ from validator.pvm.compiler.programs import compiled
 from validator.pvm.language.subset import ProgramError
 
 OWN: Final = b""
-"""Marks the actor's own agent."""
+"""The value in place of a contract's address that means the actor's own agent."""
 NO_TIMER: Final = b""
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
 
 
 def has_own_bid(code: str) -> bool:
-    """Whether code is a program that bids for its own timers."""
+    """Whether an actor's code is a program with its own bidding method (``get_gas_bid``)."""
     return code != SCRIPT_CODE and compiled(code).bids
 
 
 class Agents:
-    """The agents of actors and timers: actors' own ones, and the contracts that they named (SPEC §9)."""
+    """Tracks which agent bids for each timer: the actor's own one, or a contract that the actor named (SPEC §9)."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._contracts: set[bytes] = {at for at, actor in genesis.actors.items() if has_own_bid(actor.code)}
         self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
         self._named: dict[bytes, bytes] = {}
-        """Named agents, keyed by actor; empty if the actor went back to its own agent."""
+        """The agent that each actor named for all its timers; empty bytes if it went back to its own agent."""
         self._named_at_pricing: dict[bytes, bytes] | None = None
-        """During the timers' turns: the previous agents of the actors that named another one since the turns began."""
+        """The agents before the change, for actors that named another one during the timers' turns.
+
+        ``None`` outside of the timers' turns.
+        """
         self._of_timers: dict[bytes, bytes] = {}
         self._with_agents_of_timers: set[bytes] = set()
         """Actors that named an agent for a timer, ever."""
 
     def deployed(self, actor: bytes, code: str) -> str:
-        """Enter a new actor; its program may include an agent. Returns the problem with that, or nothing."""
+        """Enter a new actor, whose program may include an agent. Returns the problem with its code, or empty text."""
         try:
             if has_own_bid(code):
                 self._contracts.add(actor)
@@ -55,7 +58,7 @@ class Agents:
         return ""
 
     def named(self, actor: bytes, change: Bidder) -> Iterator[str]:
-        """Enter the agent that an actor named, for a timer or for all of its timers without one. Yields problems."""
+        """Enter an actor's change of agent, for one timer or for all without a specific agent. Yields problems."""
         if change.agent and change.agent not in self._contracts:
             yield f"named {address_text(change.agent)} for its agent, which has no get_gas_bid"
         if change.timer_id:
@@ -67,19 +70,19 @@ class Agents:
             self._named[actor] = change.agent
 
     def keep(self) -> None:
-        """Prices are fixed: agents named from now on do not bid until :meth:`let_go`."""
+        """Called when prices are fixed: until :meth:`let_go`, changes for all timers of an actor have no effect yet."""
         self._named_at_pricing = {}
 
     def let_go(self) -> None:
-        """The timers' turns are over."""
+        """Called when the timers' turns are over: changes of agents made since :meth:`keep` take effect."""
         self._named_at_pricing = None
 
     def ended(self, timer_id: bytes) -> None:
-        """A timer is no longer pending."""
+        """Called when a timer is no longer pending: forget the agent named for it."""
         self._of_timers.pop(timer_id, None)
 
     def is_fixed(self, actor: bytes) -> bool:
-        """Whether an actor's own agent always gives the same bid."""
+        """Whether an actor's own agent is a fixed bid from the genesis."""
         return actor in self._fixed
 
     def may_bid_for(self, actor: bytes) -> bool:
@@ -98,23 +101,23 @@ class Agents:
 
 
 class QueryAudit:
-    """Follows the queries of a chain, block after block."""
+    """Checks the queries to bidding agents in each block of a chain: admission, order, cost and payment."""
 
     def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
         self._parameters = genesis.parameters
         self._agents = agents
         self._unpaid_heights: dict[bytes, int] = {}
-        """When an actor was last found unable to pay."""
+        """The height at which each actor was last found unable to pay for a query, keyed by actor."""
         self._queried_heights: dict[bytes, int] = {}
-        """When an actor's agent was last asked."""
+        """The height of the last query for each actor's timers, keyed by actor."""
         self._height = 0
         self._spent = 0
         self._asked: set[bytes] = set()
         self._by_actor: Counter[bytes] = Counter()
 
     def begin_block(self, height: int) -> None:
-        """The next block's queries follow."""
+        """Begin the next block: reset the counts per block."""
         self._height, self._spent = height, 0
         self._asked.clear()
         self._by_actor.clear()
@@ -122,7 +125,7 @@ class QueryAudit:
     def order_problems(
         self, queries: Sequence[QueryReceipt], candidates: Mapping[bytes, Sequence[bytes]]
     ) -> Iterator[str]:
-        """Yields problems of the queried timers and their order; called before the block's queries are entered.
+        """Compare a block's queries with those due and their order; yields problems. Call it before :meth:`problems`.
 
         ``candidates``: the timers that may be queried, keyed by actor, in the order of height and sequence number.
         """
@@ -148,7 +151,10 @@ class QueryAudit:
             yield f"timer {short(left[0].timer_id)} was asked about, whose turn did not come"
 
     def _order_of(self, candidates: Mapping[bytes, Sequence[bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Timers and their actors, by rank within the actor's timers, then by the actor's last query, then by id."""
+        """Timers to query, each with its actor, in the order of queries.
+
+        The order is by rank within the actor's timers, then by height of the actor's last query, then by timer id.
+        """
         asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
         for rank in range(self._parameters.gba_queries_per_actor):
             of_rank = sorted(
@@ -159,7 +165,10 @@ class QueryAudit:
             yield from ((timer_id, actor) for _, timer_id, actor in of_rank)
 
     def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
-        """Enter the next query; yields problems. ``balance`` is the actor's before the query; prices may be unknown."""
+        """Check and enter the next query; yields problems.
+
+        ``balance`` is the actor's before the query. ``basefee_cycle`` is ``None`` if unknown.
+        """
         yield from self._admission_problems(query)
         yield from self._cost_problems(query)
         if basefee_cycle is not None:
@@ -189,7 +198,7 @@ class QueryAudit:
             yield "was made beyond the block's budget"
 
     def _is_paused(self, actor: bytes) -> bool:
-        """Whether an actor is not queried for a while, because it could not pay."""
+        """Whether queries for an actor are paused in this block, because it was recently unable to pay for one."""
         unpaid = self._unpaid_heights.get(actor)
         return unpaid is not None and self._height - unpaid <= self._parameters.gba_unpaid_pause
 

@@ -1,5 +1,6 @@
-"""The rules of the chain: hashes and roots, receipts, nonces, the proposer, the lanes of a block; and system
-instructions (SPEC §12): only authorized senders give them, and they take effect as stated.
+"""Checks of each block against the rules of the chain: hashes and roots, receipts, nonces, the proposer, the lanes.
+
+System instructions (SPEC §12) are checked too: only authorized senders give them, and they take effect as stated.
 
 The genesis block's own hash is not recomputed: the agreement check compares the blocks that build on it.
 """
@@ -36,7 +37,7 @@ from validator.primitives.types import address_text
 
 
 class ChainRules:
-    """Checks each block against the blocks before it."""
+    """Checks the headers and nonces of a chain's blocks, each against the blocks before it."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._genesis = genesis
@@ -88,7 +89,7 @@ class ChainRules:
 
 
 def check_lanes(context: BlockContext) -> None:
-    """Each lane of a block keeps its own limit, however much the others used. So the sum bounds a block's work.
+    """Check that the user, system and deferred lanes of a block keep their limits, however much other lanes used.
 
     The limit of the timer lane, and the budgets of queries and of removals, are checked with the timer phase
     (:mod:`~cluster.audit.ledger.phase_rules`).
@@ -104,7 +105,7 @@ def check_lanes(context: BlockContext) -> None:
 
 
 def _check_user_lane(context: BlockContext) -> None:
-    """Each transaction fits into what the earlier ones left of the user lane or the system lane (SPEC §2)."""
+    """Check that each transaction's limits fit into what earlier ones left of its lane, user or system (SPEC §2)."""
     p, receipts = context.parameters, context.receipts.transactions
     if len(context.bodies) != len(receipts):
         return
@@ -128,21 +129,21 @@ def _check_user_lane(context: BlockContext) -> None:
 
 
 class Instructions:
-    """The parameters of a chain, block after block: those of the genesis, with the changes by instructions since."""
+    """Tracks the parameters of a chain as system instructions change them, and checks these instructions."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._deployers = genesis.system_deployers
         self.in_force = genesis.parameters
-        """The parameters in force in the block entered last."""
+        """The parameters in force in the current block."""
         self.following = genesis.parameters
         """The parameters in force from the next block on."""
 
     def begin_block(self) -> None:
-        """Changes up to the block before take effect."""
+        """Begin the next block: put the changes made in earlier blocks in force."""
         self.in_force = self.following
 
     def enter(self, part: Part, receipt: TransactionReceipt, action: System, timers: TimerRegister) -> None:
-        """Enter an instruction, before its effects are entered into the register of timers."""
+        """Check and enter a system instruction. Call it before ``timers`` gets the instruction's effects."""
         instruction, changes = action.instruction, receipt.effects.timer_changes
         if isinstance(instruction, UpdateTimerConfig):
             self._update(part, receipt, instruction)
@@ -168,7 +169,7 @@ class Instructions:
             part.found(CHAIN, "was refused a change of parameters that is allowed")
 
     def changed_by(self, config: str) -> Parameters | None:
-        """The next block's parameters with a change applied; ``None`` if the change is not allowed."""
+        """The parameters :attr:`following` with the changes in ``config``; ``None`` if they are not allowed."""
         try:
             given = script_json.parse(config.encode())
             if not isinstance(given, dict) or not GOVERNED.issuperset(given):

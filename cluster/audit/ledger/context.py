@@ -30,20 +30,20 @@ class Violation:
     """A rule that a block breaks."""
 
     check: str
-    """``chain``, ``timers``, ``conservation`` or ``bounds``."""
+    """The check that this violation fails: ``chain``, ``timers``, ``conservation`` or ``bounds``."""
     height: int
     what: str
 
 
 @dataclass(slots=True)
 class AuditLog:
-    """The findings of a ledger."""
+    """The violations, evaluated rules and reached mechanisms that a ledger found on its chain."""
 
     violations: list[Violation] = field(default_factory=list)
     evaluated: Counter[str] = field(default_factory=Counter)
     """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
     reached: dict[Mechanism, deque[int]] = field(default_factory=dict)
-    """The heights at which the chain reached a mechanism, ascending; the newest :data:`MAX_HEIGHTS_REACHED` of each."""
+    """The newest :data:`MAX_HEIGHTS_REACHED` heights at which the chain reached each mechanism, ascending."""
 
     def found(self, check: str, height: int, what: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
@@ -52,7 +52,7 @@ class AuditLog:
 
 @dataclass(frozen=True)
 class BlockContext:
-    """The block that the ledger processes. Evidence that has only receipts leaves ``header`` and ``bodies`` out."""
+    """The block that the ledger is processing. ``header`` and ``bodies`` are left out if only receipts are known."""
 
     receipts: BlockReceipts
     parameters: Parameters
@@ -69,12 +69,12 @@ class BlockContext:
 
     @cached_property
     def basefees(self) -> Basefees:
-        """The basefees of the header; zeros without one."""
+        """The basefees that the header states; zeros if the header is unknown."""
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
     @cached_property
     def lane_price(self) -> int:
-        """The price of a lane cycle in addition to a cycle's (SPEC §7); 0 without an auction or a header."""
+        """The price per lane cycle, on top of the cycle basefee (SPEC §7); 0 without an auction or a header."""
         return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
 
     @property
@@ -122,5 +122,5 @@ def hex_bytes(text: str) -> bytes:
 
 
 def short(key: bytes) -> str:
-    """The beginning of a hash or an id, for texts."""
+    """The first 16 hex digits of a hash or an id, for use in messages."""
     return key.hex()[:16]

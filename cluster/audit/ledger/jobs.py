@@ -40,7 +40,7 @@ from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
 Answer = tuple[tuple[str, ...], list[tuple[str, dict[str, str]]]]
-"""The runner contract's answer to a call: errors, one of which refuses it, or, without any, events."""
+"""The expected answer of the runner contract to a call: the errors it may give, or if there are none, its events."""
 
 JOB_LIFETIME_BLOCKS: Final = 3_600
 JOBS_PER_ACTOR: Final = 64
@@ -52,7 +52,7 @@ CALLBACKS_PER_BLOCK: Final = 256
 NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
 """Reasons for which a call of the runner contract may fail before the contract runs."""
 RESULTS_NEEDED: Final = frozenset(map(str, range(1, MAX_RESULTS_NEEDED + 1)))
-"""The numbers of results, as events write them."""
+"""The valid numbers of results that a job may need, as texts in events."""
 _FIELDS: Final = {
     "JobRequested": ("job_id", "handler", "results_needed"),
     "JobConsumed": ("job_id",),
@@ -64,10 +64,10 @@ _FIELDS: Final = {
 
 
 class Run(NamedTuple):
-    """The facts that an observer knows about a handler's run, in addition to its effects."""
+    """A handler's run as an observer knows it, without its effects."""
 
     actor: bytes | None
-    """The actor that ran; ``None`` if it is unknown, and even whether it was the runner contract."""
+    """The actor that ran; ``None`` if it is unknown. It may then be the runner contract."""
     cycles: int
     cells: int
     base_cycles: int
@@ -77,7 +77,7 @@ class Run(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class JobLife:
-    """One job, from its request on. Heights throughout."""
+    """The life of one job, from its request on. Times are heights."""
 
     job_id: bytes
     actor: bytes
@@ -94,14 +94,14 @@ class JobLife:
         return self.requested_at + JOB_LIFETIME_BLOCKS
 
     def is_gone(self, height: int) -> bool:
-        """Whether the job ended without being consumed."""
+        """Whether the job ended unconsumed: it expired without all results, or its callback did not consume it."""
         if self.completed_at is None:
             return height > self.ends_at
         return self.called_back_at is not None and self.consumed_at is None
 
 
 class JobBooks:
-    """Follows the jobs of a chain, block after block. Methods that yield texts yield violations."""
+    """Tracks the jobs of a chain, block by block, and checks their rules. Texts that methods yield are violations."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
@@ -118,7 +118,7 @@ class JobBooks:
         self._ending: deque[JobLife] = deque()
 
     def begin_block(self, height: int) -> None:
-        """Drop the jobs whose lifetime ended without all their results."""
+        """Begin a block: forget the jobs whose lifetime is over, except those with a waiting callback."""
         self._height = height
         while self._ending and self._ending[0].ends_at < height:
             life = self._ending.popleft()
@@ -128,7 +128,7 @@ class JobBooks:
                 self._forget(life)
 
     def _forget(self, life: JobLife) -> None:
-        """Forget a job whose lifetime is over, and whose callback ran if it was complete."""
+        """Remove a job from :attr:`jobs`, and keep only how it ended. Its callback must not be waiting."""
         del self.jobs[life.job_id]
         how = _INCOMPLETE if life.completed_at is None else _NOT_CONSUMED if life.consumed_at is None else _CONSUMED
         self._ended.add(life.job_id, how, life.called_back_at or self._height)
@@ -151,7 +151,7 @@ class JobBooks:
                 yield f"left an event {event.name}, which only the runner contract does"
 
     def payment_problems(self, run: Run, effects: Effects) -> Iterator[str]:
-        """Whether a run was charged for the callbacks of the jobs that it requested."""
+        """Check that a run paid for the callbacks of the jobs that it requested; yields problems."""
         requested = jobs_requested(effects)
         if not requested:
             return
@@ -179,7 +179,7 @@ class JobBooks:
             yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _why_not(self, key: bytes) -> str:
-        """The reason why a job is not there any more, as far as it is known."""
+        """The reason why a job is not in :attr:`jobs`, in words: how it ended, or that it was never requested."""
         ended = self._ended.get(key)
         return "was never requested" if ended is None else f"{_ENDS[ended.outcome]} {ended.height}"
 
@@ -216,7 +216,7 @@ class JobBooks:
         yield from self.enter_contract_events(effects)
 
     def enter_contract_events(self, effects: Effects) -> Iterator[str]:
-        """Enter the runner contract's actions, as its events report them."""
+        """Enter the results and the changes of runners that the runner contract's events report; yields problems."""
         for event in effects.events:
             fields = _fields_of(event) or {}
             if event.name == "JobResultSubmitted" and fields:
@@ -303,7 +303,10 @@ class JobBooks:
                 self._ending.appendleft(life)
 
     def settlement_problems(self, callback: CallbackReceipt) -> Iterator[str]:
-        """Whether a callback, entered with its effects, reports correctly whether it settled its job."""
+        """Check that a callback reports correctly whether it consumed its job; yields problems.
+
+        The callback's effects must have been entered.
+        """
         consumed = any(
             event.name == "JobConsumed" and (_fields_of(event) or {}).get("job_id") == callback.job_id.hex()
             for event in callback.effects.events
@@ -319,7 +322,10 @@ class JobBooks:
         return first is not None and first.completed_at != self._height
 
     def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
-        """Yields problems of the current block: too many callbacks, one passed over, or messages ahead of one."""
+        """Check the block's callbacks as a whole; yields problems.
+
+        There may not be too many, none may be passed over, and no message may run while one waits.
+        """
         if len(callbacks) > CALLBACKS_PER_BLOCK:
             yield f"{len(callbacks)} callbacks ran of at most {CALLBACKS_PER_BLOCK}"
         if not self.holds_messages_up:
@@ -347,7 +353,7 @@ def jobs_requested(effects: Effects) -> int:
 
 
 def _fields_of(event: Event) -> dict[str, str] | None:
-    """The fields of a protocol event about jobs; ``None`` for any other event."""
+    """The fields of a protocol event about jobs or runners; ``None`` for any other event."""
     names = tuple(name for name, _ in event.fields)
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 

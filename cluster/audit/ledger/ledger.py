@@ -1,4 +1,4 @@
-"""An observer's own books, kept from the genesis and final blocks with their receipts alone.
+"""The ledger: recomputes the accounts, timers, jobs and messages of a chain from its genesis and final blocks.
 
 The ledger enters each block in the block's order, and each part of it in the collaborator that owns the state: rules of
 the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), timers
@@ -7,7 +7,7 @@ the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), ti
 (:mod:`~cluster.audit.ledger.messages`) and runs of scripts (:mod:`~cluster.audit.ledger.script_runs`). They check as
 they go and collect violations in one log. The ledger never raises: the validators that served the blocks may be broken.
 
-Parameters are the genesis's with the changes by system instructions, in force from the block after.
+The parameters in force are the genesis's, as changed by system instructions. A change takes effect in the next block.
 """
 
 from __future__ import annotations
@@ -52,16 +52,19 @@ from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
 
 class Ledger:
-    """The books of one chain of final blocks. Feed it with :meth:`apply`, read it at any height."""
+    """The auditor's ledger of one chain of final blocks. :meth:`apply` enters the next block.
+
+    Its state and figures, which may be read after any block, are those after the last block entered.
+    """
 
     def __init__(self, genesis: Genesis) -> None:
         self.genesis = genesis
         self.height = 0
         self.blocks = BlockColumns()
-        """The numbers of each block that was entered with its header."""
+        """The metrics of each block that was entered with its header."""
         self.log = AuditLog()
         self.broken = False
-        """Whether a block could not be read or does not follow; later blocks are ignored."""
+        """Whether a block could not be read or had the wrong height. All later blocks are ignored."""
         agents = Agents(genesis)
         self.accounts = Accounts(genesis)
         self.turns = TurnAudit(genesis, agents)
@@ -78,7 +81,7 @@ class Ledger:
     # --- feeding ----------------------------------------------------------------------------------------------------
 
     def apply(self, block: bytes, receipts: bytes) -> None:
-        """Enter the next final block, both parts in their canonical encoding."""
+        """Check and enter the next final block and its receipts, both given in their canonical encoding."""
         if self.broken:
             return
         height = self.height + 1
@@ -97,7 +100,9 @@ class Ledger:
             self._end(height, f"the served bytes cannot be read: {error}")
 
     def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
-        """Enter the receipts of a validator's own, rejected execution of the next height.
+        """Check and enter the receipts of the next height that a diverged validator gave as evidence.
+
+        They are of this validator's own execution, which differs from the final block's.
 
         ``block`` is the final block of that height, if the caller has it: it states the prices in force.
         """
@@ -128,8 +133,11 @@ class Ledger:
     # --- a block ----------------------------------------------------------------------------------------------------
 
     def _enter(self, context: BlockContext) -> None:
-        """Enter, in the block's order: transactions and their tips, expired timers, queries, fires, timers that could
-        not pay, the fires' tips, callbacks, messages."""
+        """Check and enter all parts of a block, in their order of execution.
+
+        The order is: transactions and their tips, expired timers, queries, fires and timers that could not pay, the
+        fires' tips, callbacks, messages.
+        """
         outcome = context.receipts
         self.height = context.height
         self.instructions.begin_block()
@@ -284,7 +292,7 @@ class Ledger:
     # --- callbacks and messages -------------------------------------------------------------------------------------
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
-        """A callback was paid for by the run that requested its job; no account pays now."""
+        """Check and enter a callback. No account pays now: the run that requested the job paid for it."""
         part = Part(context, f"the callback of job {short(callback.job_id)}")
         part.found(CHAIN, *self.jobs.callback_problems(callback))
         self._enter_deferred(part, callback, callback.actor, callback.job_id)
@@ -292,7 +300,7 @@ class Ledger:
         part.found(CHAIN, *self.jobs.settlement_problems(callback))
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
-        """A message was paid for by the run that sent it; no account pays now."""
+        """Check and enter a message's run. No account pays now: the run that sent the message paid for it."""
         part = Part(context, f"a message to {address_text(message.to)}")
         if message.to not in self.accounts.actors:
             part.found(CHAIN, "ran, where there is no actor")
@@ -321,7 +329,10 @@ class Ledger:
         self._enter_run(part, run, receipt.effects, actor, script)
 
     def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: Outcome | None) -> None:
-        """Enter the effects of a run outside of transactions; ``script`` is the expected outcome of a script's run."""
+        """Check and enter the effects of a fire, a callback or a message.
+
+        ``script`` is the expected outcome if a script ran.
+        """
         self.accounts.move(effects.movements)
         self.timers.enter(part.context, effects, run.actor, None if script is None else script.payloads)
         self._enter_jobs(part, run, effects, script)
@@ -329,7 +340,7 @@ class Ledger:
 
 
 def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> None:
-    """A transaction's sender pays no more for timers than it allowed (SPEC §4, step 6)."""
+    """Check that a transaction charges only its sender for timers, within the sender's allowance (SPEC §4, step 6)."""
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
     granted = sum(item.payer_cap or 0 for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
@@ -352,7 +363,10 @@ def _check_transaction_fee(part: Part, receipt: TransactionReceipt, body: Transa
 
 
 def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
-    """A transaction's value moves once, first, and only on success; all other money moves from the called actor."""
+    """Check the movements of a successful transaction.
+
+    The first one moves the transaction's value to its target. All others take money from the called actor.
+    """
     part.context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return

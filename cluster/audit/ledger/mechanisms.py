@@ -24,7 +24,7 @@ from cluster.record.rules import Mechanism
 from validator.primitives.params import Parameters
 
 LEAST_OF_ODD: Final = 3
-"""The fewest values of which a wrongly computed median can differ from the right one."""
+"""The smallest odd number of values whose wrongly computed median can differ from the right one."""
 
 RunReceipt = TransactionReceipt | FireReceipt | CallbackReceipt | MessageReceipt
 
@@ -48,7 +48,7 @@ class OverflowBooks:
         return height % self._length == 0
 
     def come_within(self, height: int) -> set[bytes]:
-        """The timers that come within the horizon when an epoch begins, pending or not."""
+        """Remove and return the timers that come within the horizon in this height's epoch, pending or not."""
         return self._beyond.pop(height // self._length, set())
 
 
@@ -65,7 +65,7 @@ class ChainMechanisms:
         self._before: BlockContext | None = None
 
     def enter(self, context: BlockContext, receipts: Sequence[RunReceipt], is_deferred_lane_full: bool) -> None:
-        """Note the mechanisms of a block with these receipts of runs."""
+        """Note the mechanisms that a block reached. ``receipts`` are those of its runs."""
         for mechanism in self._reached(context, receipts, is_deferred_lane_full):
             context.reach(mechanism)
         phase = self._turns.phase
@@ -101,7 +101,7 @@ class ChainMechanisms:
             yield from _limits(phase)
 
     def _changes(self, context: BlockContext) -> Iterator[Mechanism]:
-        """The mechanisms of what changed since the block before."""
+        """The mechanisms shown by a change since the previous block: of the parameters, or to the auction."""
         before = self._before
         if before is None:
             return
@@ -159,7 +159,7 @@ def _queries(context: BlockContext) -> Iterator[Mechanism]:
 
 
 def _prices(context: BlockContext) -> Iterator[Mechanism]:
-    """How the basefees of the block after this one are determined."""
+    """The limits that apply to the next block's basefees: floor, cap or least step."""
     if context.header is None:
         return
     p = context.parameters
@@ -173,7 +173,7 @@ def _prices(context: BlockContext) -> Iterator[Mechanism]:
 
 
 def _limits(phase: Phase) -> Iterator[Mechanism]:
-    """The reasons why timers wait that passed the gate."""
+    """The limits that keep timers waiting although they passed the gate: the scan's, or the lane's cells or cycles."""
     p, used = phase.context.parameters, phase.used
     looked_at = len(phase.context.receipts.fires) + len(phase.waiting)
     looked_at += sum(each.reason == INSUFFICIENT_FUNDS for each in phase.context.receipts.destroyed)

@@ -1,4 +1,4 @@
-"""Messages, followed by an observer from the run that sent them to their own run (SPEC §14).
+"""Checks of actors' messages, which an observer follows from the run that sent each to its own run (SPEC §14).
 
 The message that runs is the oldest one waiting. Its receipt states its sender and receiver, and it was sent in an
 earlier phase. It uses no more than was reserved and paid for. No message runs beyond the deferred lane, or waits while
@@ -29,7 +29,7 @@ class Queued(NamedTuple):
 
 
 class MessageBooks:
-    """Follows the mailboxes of a chain, block after block. Methods that yield texts yield violations."""
+    """Tracks the waiting messages of a chain, and checks their rules. The texts that methods yield are violations."""
 
     def __init__(self) -> None:
         self._waiting: deque[Queued] = deque()
@@ -49,11 +49,11 @@ class MessageBooks:
         return None if self._unknown[receiver] else self._bytes[receiver]
 
     def begin_deferred(self) -> None:
-        """Transactions and timers are through; callbacks follow."""
+        """Begin the block's deferred lane, after transactions and timers, before callbacks."""
         self._used = 0
 
     def begin_messages(self) -> None:
-        """Callbacks are through."""
+        """Begin the block's message phase, after the callbacks."""
         self._older = len(self._waiting)
 
     @property
@@ -64,7 +64,7 @@ class MessageBooks:
     def sent_problems(
         self, run: Run, effects: Effects, parameters: Parameters, payloads: Sequence[bytes] | None = None
     ) -> Iterator[str]:
-        """Enter the messages that a run sent, with their payloads if known; yields problems, also of their payment."""
+        """Check and enter the messages that a run sent, and that it paid for them; yields problems."""
         if not effects.messages:
             return
         p = parameters
@@ -86,7 +86,7 @@ class MessageBooks:
             yield f"sent {name} and requested {jobs}, of at most {run.most_jobs} of both"
 
     def enter_callback(self, callback: CallbackReceipt, parameters: Parameters) -> None:
-        """Enter the lane use of a callback that ran and whose effects are entered."""
+        """Count a callback's use of the deferred lane. The callback's effects must have been entered."""
         self._used += callback.cycles - reserved_cycles(callback.effects, parameters)
 
     def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
@@ -119,7 +119,10 @@ class MessageBooks:
             self._bytes[receiver] += more * len(payload)
 
     def phase_problems(self, is_held_up: bool, parameters: Parameters) -> Iterator[str]:
-        """Yields messages that the current block passed over; a waiting callback holds all up."""
+        """Yields a problem if the block passed over a message that fitted.
+
+        ``is_held_up``: a waiting callback keeps every message from running.
+        """
         if is_held_up or self._older <= 0:
             return
         first = self._waiting[0].sent

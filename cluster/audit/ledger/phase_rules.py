@@ -1,4 +1,4 @@
-"""The timer phase of a block: fees in force, queries of agents, fires, destroyed timers, and timers passed over.
+"""Checks of a block's timer phase: fees in force, queries to agents, fires, destroyed timers, timers passed over.
 
 Basefees and the median tip follow from the blocks before (SPEC §7, :mod:`cluster.audit.fee_market`). A timer fires in
 turn and only if it fits, within its limits, at the price that its terms give, and with a payer that can pay in full. No
@@ -21,7 +21,7 @@ from validator.primitives.types import address_text
 
 
 class PhaseRules:
-    """Checks each block's timer phase against the turns, the register and the accounts."""
+    """Checks each block's timer phase against what the auditor knows of turns, timers and accounts."""
 
     def __init__(
         self, genesis: Genesis, turns: TurnAudit, agents: Agents, timers: TimerRegister, accounts: Accounts
@@ -33,13 +33,13 @@ class PhaseRules:
         self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
         """The basefees that the next block must state."""
         self._at_begin: dict[bytes, int] = {}
-        """Balances when the phase began; kept only if this block uses up the budget for removals."""
+        """Balances by account when the phase began; empty unless this block uses up the budget for removals."""
         self.paid_waits = PaidWaits()
 
     # --- the whole phase --------------------------------------------------------------------------------------------
 
     def check(self, context: BlockContext) -> None:
-        """Check the phase as a whole, before activation and after it (SPEC §13)."""
+        """Check a block's fees in force, its use of the lane and its removals, with or without auction (SPEC §13)."""
         context.evaluate(LedgerRule.LANE_LIMITS)
         lane = context.parameters.lane_timer_cycles
         if sum(fire.cycles for fire in context.receipts.fires) > lane:
@@ -55,7 +55,10 @@ class PhaseRules:
             context.found(CONSERVATION, f"the median tip is {said}, the fires of the block before give {expected}")
 
     def _check_collection(self, context: BlockContext) -> None:
-        """Destroyed timers are counted, within their budget; expired ones leave the scan's share untouched."""
+        """Check that every destroyed timer is charged to the budget for removals, and that the budget is kept.
+
+        Expired timers must leave untouched the share of the budget that is reserved for the scan.
+        """
         parameters, gone = context.parameters, context.receipts.destroyed
         cost, budget = parameters.gc_cycles_per_removal, parameters.timer_gc_cycles
         expired = sum(destroyed.reason == EXPIRED for destroyed in gone)
@@ -67,7 +70,7 @@ class PhaseRules:
             context.found(TIMERS, what)
 
     def begin(self, context: BlockContext) -> None:
-        """Transactions and expired timers are entered: check and enter the queries, and fix prices."""
+        """Begin the phase, once transactions and expired timers are entered: enter the queries, and fix prices."""
         self._queries.begin_block(context.height)
         self._turns.begin_phase(context)
         queries = context.receipts.queries
@@ -85,7 +88,7 @@ class PhaseRules:
         self._at_begin = dict(self._accounts.balances) if is_used_up else {}
 
     def turns(self, context: BlockContext) -> list[FireReceipt | DestroyedReceipt]:
-        """The fires, and the timers that could not pay, in the order of their turns."""
+        """A block's fires, and its timers destroyed because they could not pay, in the order of their turns."""
         insolvent = [each for each in context.receipts.destroyed if each.reason == INSUFFICIENT_FUNDS]
         return self._turns.merged(context.receipts.fires, insolvent)
 
@@ -98,7 +101,7 @@ class PhaseRules:
             self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
-        """No eligible timer that would have fitted waits."""
+        """Check that no eligible timer that would have fitted still waits."""
         fires = context.receipts.fires
         spenders = {fire.fee_payer for fire in fires}
         spenders.update(movement.source for fire in fires for movement in fire.effects.movements)
@@ -115,7 +118,7 @@ class PhaseRules:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
 
     def check_paid_waits(self, context: BlockContext) -> None:
-        """No timer waits longer at a price that it pays than the rises of that price allow."""
+        """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
         phase = self._turns.phase
         if phase is None or context.header is None or not context.is_auctioned:
             return
@@ -155,7 +158,7 @@ class PhaseRules:
         return payload, offer
 
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
-        """The timer was next, at the price that its terms give, and its payer could pay in full."""
+        """Check that a fired timer was next and fitted, at the price of its terms, with a payer that could pay."""
         part.found(TIMERS, *self._turns.take_turn(offer))
         if offer.passes and fire.tip_per_cycle != offer.tip:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
@@ -169,7 +172,7 @@ class PhaseRules:
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
     def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
-        """A fire's fee and tip follow from its use and the prices."""
+        """Check that a fire's burned fee and tip equal what its use and the prices give."""
         context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
         check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
@@ -191,7 +194,7 @@ class PhaseRules:
         self._timers.destroy(context, destroyed)
 
     def _check_insolvency(self, part: Part, destroyed: DestroyedReceipt, offer: Offer) -> None:
-        """The timer was next, and its payer could not pay in full."""
+        """Check a timer destroyed for insufficient funds: it was next, and its payer could not pay in full."""
         part.found(TIMERS, *self._turns.take_turn(offer))
         available = self._available(offer)
         if available >= offer.max_cost:
@@ -205,7 +208,7 @@ class PhaseRules:
 
 
 def check_fire_limits(part: Part, fire: FireReceipt) -> None:
-    """A fire keeps the limits of every fire (SPEC §10)."""
+    """Check that a fire used no more cycles and cells than any fire may (SPEC §10)."""
     cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
     if fire.cycles > cycles:
         part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")

@@ -1,4 +1,4 @@
-"""The runs of ``builtin:script``, each of which is judged: its result, its use and all its effects.
+"""Checks each run of ``builtin:script``: its result, its use and all its effects.
 
 A script's input and the state that it reads determine its run. The input follows from the chain: from a transaction,
 or from the script that scheduled the timer or sent the message. If a Python actor sent it, it is unknown, and so is the
@@ -24,11 +24,11 @@ from cluster.record.rules import LedgerRule
 from validator.primitives.types import Address, parse_timer_id
 
 LEAST_SWEPT: Final = 10_000
-"""The least number of written keys between two sweeps, which forget the ids of timers that ended."""
+"""The minimum number of key writes between two calls of :meth:`ScriptRuns._sweep`."""
 
 
 class _Receipt(Protocol):
-    """The fields that the receipts of all kinds of runs share."""
+    """The fields that the receipts of transactions, fires, callbacks and messages have in common."""
 
     @property
     def ok(self) -> bool: ...
@@ -47,7 +47,7 @@ class _Receipt(Protocol):
 
 
 class ScriptRuns:
-    """The scripts' storage, and the expected outcomes of their runs."""
+    """Checks the runs of scripts: computes each expected outcome from the known storage, and compares the receipt."""
 
     def __init__(self, accounts: Accounts, timers: TimerRegister, mailboxes: MessageBooks) -> None:
         self.unjudged = 0
@@ -56,20 +56,29 @@ class ScriptRuns:
         self._timers = timers
         self._mailboxes = mailboxes
         self._stored: dict[bytes, dict[str, bytes]] = {}
-        """Timer ids, keyed by actor and key; empty for other texts, if the actor's other keys are unknown."""
+        """The timer ids in scripts' storage, keyed by actor, then by storage key.
+
+        Other texts are left out; for an actor in ``_unknown`` they are present as empty bytes.
+        """
         self._until_sweep = LEAST_SWEPT
         """Keys that may be written until the next sweep."""
         self._unknown: set[bytes] = set()
-        """Actors with a run that is unknown. The keys of their storage that are not in ``_stored`` are unknown too."""
+        """The actors that had a run with unknown effects. Their storage is known only for the keys in ``_stored``."""
         self._is_blind = False
-        """Whether only the receipt of a transaction is known: the books end with this block."""
+        """Whether a transaction was entered without its body. No run is judged from then on."""
         self._paid_ahead: tuple[bytes, int | None] | None = None
-        """The payer of the current run, and what was taken before it; ``None`` if that is unknown."""
+        """The payer of the current run, and the amount taken before it, ``None`` if unknown.
+
+        The pair is ``None`` if nothing is taken.
+        """
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def transaction(self, part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> Outcome | None:
-        """Judge a transaction that calls a script, before its effects are entered; ``body`` if it is known."""
+        """Check a transaction that calls a script. Call it before the transaction's effects are entered.
+
+        Returns the expected outcome, or ``None`` if it is unknown, differs, or no script was called.
+        """
         self._is_blind |= body is None
         call = None if body is None else body.action
         if body is None or not isinstance(call, Call) or call.to not in self._accounts.scripts:
@@ -90,7 +99,10 @@ class ScriptRuns:
         return self._judge(part, run, receipt, (receipt.sender, ahead))
 
     def fire(self, part: Part, fire: FireReceipt, payload: bytes | None, offer: Offer | None) -> Outcome | None:
-        """Judge a script's fire, before it is charged and its effects are entered."""
+        """Check the fire of a script's timer. Call it before the fire is charged and its effects are entered.
+
+        Returns the expected outcome, or ``None`` if it is unknown, differs, or the actor is no script.
+        """
         if fire.actor not in self._accounts.scripts:
             return None
         if payload is None or offer is None:
@@ -110,7 +122,10 @@ class ScriptRuns:
         return self._judge(part, run, fire, (fire.fee_payer, ahead))
 
     def message(self, part: Part, message: MessageReceipt) -> Outcome | None:
-        """Judge a message to a script, before its effects are entered."""
+        """Check the run of a message to a script. Call it before the run's effects are entered.
+
+        Returns the expected outcome, or ``None`` if it is unknown, differs, or the actor is no script.
+        """
         if message.to not in self._accounts.scripts:
             return None
         queued = self._mailboxes.running
@@ -131,7 +146,10 @@ class ScriptRuns:
     def _judge(
         self, part: Part, run: Run, receipt: _Receipt, paid_ahead: tuple[bytes, int | None] | None = None
     ) -> Outcome | None:
-        """The expected outcome, if it is known and the receipt agrees. ``paid_ahead``: payer and amount."""
+        """Compute a run's expected outcome, and report differences of the receipt from it.
+
+        Returns the outcome, or ``None`` if it is unknown or differs. ``paid_ahead``: payer, and amount taken before.
+        """
         self._paid_ahead = paid_ahead
         try:
             if self._is_blind:
@@ -151,7 +169,7 @@ class ScriptRuns:
         return expected
 
     def _lose(self, actor: bytes, receipt: _Receipt) -> None:
-        """Enter a run whose effects are unknown."""
+        """Enter a run whose effects on the script's storage are unknown: forget what is known of the storage."""
         self.unjudged += 1
         if receipt.ok:
             self._unknown.add(actor)

@@ -33,12 +33,12 @@ from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
-"""The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
+"""The default agent's maximum fee, as a multiple of the lane price when it first prices a timer (SPEC §9)."""
 MAX_JUDGED: Final = 4_096
-"""Waiting timers judged per block: in turn from the oldest on and from the newest on."""
+"""The most waiting timers judged per block: the oldest ones in odd blocks, the newest ones in even blocks."""
 
 Order = tuple[int, bytes, tuple[int, int]]
-"""The sort key of a block's turns."""
+"""The sort key of a timer's turn in a block: negative score, tie-break, then trigger height and sequence number."""
 
 
 EXPIRED: Final = "expired"
@@ -66,14 +66,14 @@ class TimerLife:
     sequence: int
     expires_at: int
     terms: Scheduled
-    """The terms as scheduled; ``None`` is left open."""
+    """The timer's terms as scheduled. A fee or limit of ``None`` was left open."""
     state: TimerState = TimerState.PENDING
     ended_at: int | None = None
     """The height at which it fired, was cancelled or was destroyed."""
     payload: bytes | None = None
-    """The payload, if it follows from the chain and the timer is pending."""
+    """The payload; ``None`` if the chain does not give it, it is too long to keep, or the timer is not pending."""
     default_max_fee: int = 0
-    """The maximum fee that the default agent supplied once."""
+    """The maximum fee that the default agent fixed for the timer; 0 if it has not yet."""
 
     @property
     def turn(self) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class TimerLife:
 
 
 class Offer(NamedTuple):
-    """A timer's price in a block, and its place among the others."""
+    """A due timer as it competes in a block: its limits and prices, and its place in the order of turns."""
 
     terms: Scheduled
     gas_limit: int
@@ -94,13 +94,13 @@ class Offer(NamedTuple):
     tip: int
     order: Order
     max_cost: int
-    """The charge for its fire before it runs (SPEC §6, step 6b)."""
+    """The maximum cost of the fire, which the payer must have before the fire runs (SPEC §6, step 6b)."""
     passes: bool
-    """Whether it passes the gate (SPEC §6, step 4)."""
+    """Whether the timer passes the gate (SPEC §6, step 4): it pays the lane price, within the cap of gas limits."""
 
 
 class Use(NamedTuple):
-    """Use of the lane."""
+    """The cycles and cells used of the timer lane."""
 
     cycles: int
     cells: int
@@ -124,21 +124,23 @@ class Phase:
     turns: list[Order] = field(default_factory=list)
     """The sort keys of the fires with known offers, in the order of the fires."""
     uses: list[Use] = field(default_factory=list)
-    """The use of the lane before each of these fires."""
+    """The use of the lane before each of the fires in ``turns``."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
 
     @property
     def looked_at_fires_alone(self) -> bool:
-        """Whether the scan looked at fires alone: every gas limit fitted, so none was carried over, and there were
-        fewer fires than the scan's limit, so it did not end before the last timer. Removals do not count, as long as
-        their budget lasts."""
+        """Whether the scan's limit counted only timers that fired, and was not reached.
+
+        The lane had room left for any gas limit, so no timer was carried over. The fires were fewer than the scan's
+        limit, so the scan reached the last timer. Removals do not count, as long as their budget lasts.
+        """
         p = self.context.parameters
         fires = len(self.context.receipts.fires)
         return self.has_room(self.used, self.context.fire_cap) and fires < p.scan_limit
 
     def has_room(self, used: Use, gas_limit: int) -> bool:
-        """Whether a timer has its turn and fits, when this much of the lane is used."""
+        """Whether a timer with this gas limit fits into the lane when ``used`` of it is already taken."""
         p = self.context.parameters
         return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
             p.lane_timer_cycles
@@ -146,25 +148,31 @@ class Phase:
 
 
 class TurnAudit:
-    """Follows the waiting timers of a chain, block after block."""
+    """Tracks the waiting timers of a chain, block after block, and checks which of them have their turn.
+
+    The texts that methods yield are violations.
+    """
 
     def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
         self._agents = agents
         self.unjudged = 0
-        """How often a waiting timer could not be judged."""
+        """The number of times that a waiting timer could not be judged, summed over blocks."""
         self._coming: list[tuple[int, int, bytes, TimerLife]] = []
-        """A heap, by trigger height, by sequence, which a wrong block may use twice, and by id."""
+        """A heap of the timers that are not due yet, by trigger height, sequence number and id.
+
+        The id is needed because an invalid block may use a sequence number twice.
+        """
         self._due: dict[bytes, TimerLife] = {}
         """Due timers, in the order of their trigger heights and sequence numbers."""
         self._open: dict[bytes, dict[bytes, TimerLife]] = {}
-        """Due timers that leave a fee open, keyed by actor, in the same order."""
+        """Due timers that leave a fee open, keyed by actor, then by id, in the order of ``_due``."""
         self._without_default: dict[bytes, TimerLife] = {}
-        """Due timers that leave their maximum fee open and were not priced by the default agent yet."""
+        """Due timers with an open maximum fee that the default agent has not fixed yet, keyed by id."""
         self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
-        """The last good answer, keyed by actor and agent."""
+        """The last bid that a successful query gave, keyed by actor and agent."""
         self._answers: dict[bytes, Bid | None] = {}
-        """The answers to this block's queries, keyed by timer; ``None`` if a query gave none."""
+        """The bids that this block's queries gave, keyed by timer id; ``None`` for a query without a bid."""
         self.window = FairnessWindow()
         self._told: set[bytes] = set()
         self.p50_tip = 0
@@ -183,7 +191,7 @@ class TurnAudit:
         heapq.heappush(self._coming, (*life.turn, life.timer_id, life))
 
     def begin_phase(self, context: BlockContext) -> None:
-        """Make the timers due whose height has come."""
+        """Begin a block's timer phase: the timers whose trigger height is reached become due."""
         self.window.begin_block(context.height, context.parameters.fairness_window_blocks)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= context.height:
@@ -197,8 +205,10 @@ class TurnAudit:
         self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
-        """Each actor's timers that agents may be asked about in this block, as many as SPEC §9 permits; ``None``:
-        unknown."""
+        """The timers that agents may be asked about in this block, keyed by actor; ``None`` if they are unknown.
+
+        Each actor has at most as many as SPEC §9 permits.
+        """
         phase = self.phase
         if phase is None:
             return None
@@ -236,7 +246,7 @@ class TurnAudit:
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
-        """After all queries: the default agent supplies the fees that no other agent did, and prices are fixed."""
+        """Fix prices after all queries: the default agent supplies the maximum fees that no other agent gave."""
         phase = self.phase
         self._agents.keep()
         if phase is None or not phase.context.is_auctioned:
@@ -248,14 +258,14 @@ class TurnAudit:
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
-        """The offer of a timer that is due in this block; ``None`` if it is unknown."""
+        """The offer of a timer in this block; ``None`` if the timer is not due or prices are unknown."""
         waiting = self._due.get(timer_id)
         return None if waiting is None or self.phase is None else self._offer(waiting, self.phase)
 
     def merged(
         self, fires: Sequence[FireReceipt], destroyed: Sequence[DestroyedReceipt]
     ) -> list[FireReceipt | DestroyedReceipt]:
-        """Fires and timers destroyed at their turn, which receipts keep apart, in the order of their turns.
+        """Merge fires with timers destroyed at their turn into one list, in the order of turns.
 
         Fires keep their order.
         """
@@ -274,7 +284,7 @@ class TurnAudit:
         return None if offer is None else offer.order
 
     def take_turn(self, offer: Offer) -> Iterator[str]:
-        """Enter a timer's turn; yields problems."""
+        """Check and enter a timer's turn: its place in the order, its price, and room in the lane; yields problems."""
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
         context = phase.context
@@ -302,7 +312,7 @@ class TurnAudit:
         phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
 
     def ended(self, timer_id: bytes) -> None:
-        """A timer is no longer pending."""
+        """Called when a timer is no longer pending: stop tracking it."""
         waiting = self._due.pop(timer_id, None)
         if waiting is not None and self.phase is not None:
             self.phase.gone += 1
@@ -314,10 +324,12 @@ class TurnAudit:
         self._told.discard(timer_id)
 
     def judge(self, gc_cycles: int, can_surely_pay: Callable[[Offer], bool]) -> tuple[int, list[tuple[bytes, str]]]:
-        """After all turns: returns how many of the waiting timers were judged, and those that should not wait.
+        """Judge the timers that still wait after all turns.
+
+        Returns how many were judged, and the ids of those that should not wait, each with the reason.
 
         ``can_surely_pay`` tells whether a timer's payer could pay at any moment of the phase. If the budget for
-        removals is used up, the other timers may wait because they are not removed any more.
+        removals is used up, only the timers that could pay are judged: others may wait to be removed.
         """
         phase = self.phase
         if phase is None:
@@ -353,8 +365,10 @@ class TurnAudit:
         return judged, list(self._passed_over(phase, offers))
 
     def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
-        """First in, first out: the first timer that does not fit ends the phase, so judging the first one that waits
-        and may fire is enough."""
+        """Judge the waiting timers of a first-in, first-out block: how many were judged, and those passed over.
+
+        The first timer that does not fit ends the phase, so only the first waiting one that passes the gate matters.
+        """
         alive = (waiting for waiting in self._due.values() if waiting.expires_at >= phase.context.height)
         offers = ((waiting, self._offer(waiting, phase)) for waiting in alive)
         first = next((each for each in offers if each[1].passes), None)
@@ -366,7 +380,7 @@ class TurnAudit:
         return len(self._due), list(self._passed_over(phase, [first]))
 
     def end_phase(self, fires: Sequence[FireReceipt]) -> None:
-        """The median tip and the fairness window of later blocks follow from the fires."""
+        """End a block's timer phase: update the median tip and the fairness window of later blocks from its fires."""
         phase = self.phase
         self._agents.let_go()
         if phase is None:
@@ -401,7 +415,10 @@ class TurnAudit:
         return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= context.fire_cap)
 
     def _fees(self, waiting: TimerLife, phase: Phase) -> tuple[int, int]:
-        """``(max_fee, priority)``: explicit, else the agent's, else the default agent's."""
+        """The maximum fee and the priority fee of a timer.
+
+        Each is the one in the timer's terms, else its agent's, else the default agent's.
+        """
         max_fee, priority = waiting.terms.max_fee_per_cycle, waiting.terms.max_priority_fee_per_cycle
         if max_fee is not None and priority is not None:
             return max_fee, priority

@@ -29,27 +29,27 @@ from validator.primitives.types import address_text
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
 """Longest timer payload kept for its fire."""
 NEWEST_KEPT: Final = 256
-"""Timers kept from before the newest heights, even if they ended."""
+"""The number of timers in :attr:`TimerRegister.newest` from before the newest :data:`NEWEST_HEIGHTS` heights."""
 NEWEST_HEIGHTS: Final = 64
 ENDED_KEPT: Final = 64
-"""Ids kept of the timers that ended last."""
+"""The number of ids kept in :attr:`TimerRegister.ended_last`."""
 STATES: Final = tuple(TimerState)
 
 
 @dataclass(slots=True)
 class ActorTimers:
-    """Figures of an actor's timers that ended, and how many timers it scheduled."""
+    """Statistics of one actor's timers: how many it scheduled, and when those that ended came due and fired."""
 
     scheduled: int = 0
     due: int = 0
-    """Timers that came due while they were pending."""
+    """The number of ended timers that had come due while they were pending."""
     fired_at: array[int] = field(default_factory=lambda: array("I"))
     """The height of each fire, ascending."""
     lateness: Counter[int] = field(default_factory=Counter)
-    """Fires at or after their trigger heights, by the number of blocks in between."""
+    """The number of fires at or after the trigger height, keyed by the blocks between trigger height and fire."""
 
     def end(self, life: TimerLife, state: TimerState, height: int) -> None:
-        """One of its timers ended."""
+        """Count one of the actor's timers that ended."""
         came_due = life.trigger_height <= height
         self.due += came_due
         if state is TimerState.FIRED:
@@ -59,25 +59,27 @@ class ActorTimers:
 
 
 class TimerRegister:
-    """The timers of a chain."""
+    """Tracks all timers of a chain from schedule to end, and checks that schedules, changes and ends are allowed."""
 
     def __init__(self, turns: TurnAudit, agents: Agents, scripts: set[bytes]) -> None:
-        """``scripts`` are the actors that run ``builtin:script``; the set is maintained elsewhere."""
+        """``scripts`` are the actors that run ``builtin:script``. The caller keeps the set up to date."""
         self.pending: dict[bytes, TimerLife] = {}
         """Pending timers, keyed by id, in the order of scheduling."""
         self.by_actor: dict[bytes, ActorTimers] = {}
         self.newest: deque[TimerLife] = deque()
-        """Timers, pending or not, in the order of scheduling: those of the newest :data:`NEWEST_HEIGHTS` heights, and
-        at least :data:`NEWEST_KEPT` before them."""
+        """The timers scheduled last, pending or not, in the order of scheduling.
+
+        They are those of the newest :data:`NEWEST_HEIGHTS` heights and up to :data:`NEWEST_KEPT` before them.
+        """
         self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
         """The ids of the timers that ended last, in order."""
         self.states: Counter[TimerState] = Counter()
         self.lateness: Counter[int] = Counter()
-        """Fires, counted by blocks from their trigger height."""
+        """The number of fires, keyed by lateness: the number of blocks after the trigger height."""
         self.live: Counter[bytes] = Counter()
         """Number of pending timers by actor."""
         self.schedule_nonces: Counter[bytes] = Counter()
-        """The schedule nonce of each actor."""
+        """The number of timers that each actor has scheduled: its next schedule nonce (SPEC §4)."""
         self.next_sequence = 0
         self._turns = turns
         self._agents = agents
@@ -115,8 +117,8 @@ class TimerRegister:
     ) -> None:
         """Enter the timers that a run scheduled and changed.
 
-        ``actor`` is the run's; ``None`` if it is unknown, or if any actor's timers may change. ``payloads`` are those
-        of the scheduled timers, if they are known.
+        ``actor`` is the actor that ran; ``None`` if it is unknown, or if the run may change any actor's timers.
+        ``payloads`` are those of the scheduled timers, if they are known.
         """
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
@@ -136,7 +138,7 @@ class TimerRegister:
                 self._extend(context, change)
 
     def _enter_bidder(self, context: BlockContext, change: Bidder, effects: Effects, actor: bytes | None) -> None:
-        """Enter an agent named for a timer that this run scheduled, or for the running actor's timers (SPEC §9)."""
+        """Check and enter a change of agent, for a timer that the run scheduled or for its actor's timers (SPEC §9)."""
         owners = {item.timer_id: item.actor for item in effects.scheduled}
         if actor is None and not change.timer_id:
             return  # the run's actor is unknown
@@ -253,7 +255,7 @@ class TimerRegister:
         return life
 
     def end_block(self, context: BlockContext) -> None:
-        """Called once the whole block is entered."""
+        """End a block, once all of it is entered: check that expired timers are gone, and trim :attr:`newest`."""
         self._check_expired_are_gone(context)
         while len(self.newest) > NEWEST_KEPT and self.newest[NEWEST_KEPT].scheduled_at <= (
             context.height - NEWEST_HEIGHTS
@@ -261,7 +263,7 @@ class TimerRegister:
             self.newest.popleft()
 
     def _check_expired_are_gone(self, context: BlockContext) -> None:
-        """Every due timer past its end is destroyed, unless the garbage collection's budget ran out (SPEC §6)."""
+        """Check that no expired timer is still pending, unless the budget for removals ran out (SPEC §6)."""
         height = context.height
         forgotten = [
             key
@@ -288,7 +290,7 @@ _ENDS: Final = {
     TimerState.EXPIRED: ("was destroyed", "expired"),
     TimerState.INSUFFICIENT_FUNDS: ("was destroyed", "been destroyed for insufficient funds"),
 }
-"""How a timer ended, in words, and the same as a participle."""
+"""How a timer ended, in words: first as the predicate of a sentence, then as a participle that follows "had"."""
 
 
 def _timer(context: BlockContext, key: bytes) -> Part:
@@ -306,7 +308,7 @@ def _check_end(timer: Part, expires_at: int) -> None:
 
 
 def _check_terms(timer: Part, item: Scheduled) -> None:
-    """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9)."""
+    """Check that the gas limit and maximum fee of a scheduled timer are allowed (SPEC §4, steps 7 and 9)."""
     context, max_fee = timer.context, item.max_fee_per_cycle
     least_gas, least = context.parameters.min_gas_limit_per_timer, context.lane_price
     if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:

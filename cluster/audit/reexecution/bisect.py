@@ -50,14 +50,14 @@ OTHERS_ARE_WRONG: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where an execution diverges from the right one."""
+    """The first step at which an execution of a block differs from the right one, and how."""
 
     same_before: int
-    """Number of steps that agree before."""
+    """The number of steps before it, all of which agree."""
     theirs: Step | None
     """The first differing step of the execution; ``None`` if it had ended."""
     right: Step | None
-    """The right execution's step there; ``None`` if it had ended."""
+    """The right execution's step at the same position; ``None`` if it had no more steps."""
     keys: tuple[KeyDifference, ...]
     """Keys with different values after this step, ascending."""
     differing_after: int
@@ -65,12 +65,15 @@ class Parting:
 
     @property
     def is_shortened(self) -> bool:
-        """Whether a full trace did not keep the step's changes."""
+        """Whether the step's writes are missing from a trace, because the trace was full."""
         return any(step is not None and step.is_shortened for step in (self.theirs, self.right))
 
 
 def bisect(reexecution: Reexecution, executions: Sequence[DivergedExecution]) -> list[Page]:
-    """A page for each execution, by height. Raises :class:`BadInput` if the genesis cannot be built."""
+    """Compare each diverged execution with the right one. Returns a page for each, ascending by height, then validator.
+
+    Raises :class:`BadInput` if the genesis cannot be built.
+    """
     ordered = sorted(executions, key=lambda each: (each.height, each.validator))
     return [_page(each, reexecution.at(each.height)) for each in ordered]
 
@@ -134,7 +137,7 @@ def _parting_page(parting: Parting | None, right: BlockTrace | None) -> Page:
 
 
 def _figures(theirs: BlockTrace, right: BlockTrace) -> list[Page]:
-    """Header fields in which the two executions differ, except those that differ whenever any other does."""
+    """The header fields in which two executions differ, without the state root and the receipts root."""
     followers = {"state_root", "receipts_root"}
     return [
         {"name": name, "theirs": value, "right": right.figure(name)}
@@ -167,7 +170,10 @@ def part(theirs: BlockTrace, right: BlockTrace) -> Parting | None:
 
 
 def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
-    """The same, as far as two executions' receipts tell; also ``None`` if one of them cannot be read."""
+    """Find the first receipt in which an execution differs from the right one, given both executions' receipts.
+
+    ``None`` if all agree, or if one of the two encodings cannot be read.
+    """
     try:
         mine, other = (receipt_steps(decode(receipts, BlockReceipts)) for receipts in (theirs, right))
     except CodecError:
@@ -176,7 +182,7 @@ def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
 
 
 def first_difference(theirs: Sequence[Step], right: Sequence[Step]) -> Parting | None:
-    """The first differing step, and how many differ."""
+    """Compare two sequences of steps. Returns the first difference; ``None`` if all steps agree."""
     apart = list(steps_apart(theirs, right))
     if not apart:
         return None
@@ -199,7 +205,7 @@ def key_differences(theirs: Iterable[Write], right: Iterable[Write]) -> tuple[Ke
 
 
 def net_writes(trace: BlockTrace) -> list[Write]:
-    """The changes of a whole execution, by ascending key."""
+    """The net changes of a whole execution: one write per key whose value changed, ascending by key."""
     first: dict[bytes, Value] = {}
     last: dict[bytes, Value] = {}
     for step in trace.steps:

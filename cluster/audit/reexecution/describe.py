@@ -70,7 +70,7 @@ TITLES: Final = {
 
 
 def step_page(step: Step | None, right: BlockTrace | None) -> Page | None:
-    """A step as plain data, compared with the right execution if that is known."""
+    """A step as plain data, with the number of steps of its kind in the right execution (0 if that is unknown)."""
     if step is None:
         return None
     steps = 0 if right is None else sum(other.kind == step.kind for other in right.steps)
@@ -95,7 +95,7 @@ def _step_words(step: Step, steps: int) -> str:
 
 
 def _about(step: Step) -> Iterator[str]:
-    """The accounts and ids that a step concerns, from its first receipt."""
+    """Phrases about the accounts and heights that a step concerns, from its first receipt."""
     receipt = read_receipt(step, 0)
     if isinstance(receipt, TransactionReceipt):
         yield f"of sender {address_text(receipt.sender)}"
@@ -108,7 +108,7 @@ def _about(step: Step) -> Iterator[str]:
 
 
 def read_receipt(step: Step, place: int) -> Any:
-    """One of a step's receipts, or ``None``."""
+    """Decode the receipt number ``place`` of a step; ``None`` if there is none or it cannot be read."""
     kind = RECEIPTS.get(step.kind)
     if kind is None or place >= len(step.receipts):
         return None
@@ -122,7 +122,10 @@ def read_receipt(step: Step, place: int) -> Any:
 
 
 def receipt_pages(theirs: Step, right: Step) -> list[Page]:
-    """Fields in which the receipts of two steps differ; a receipt that only one step has differs as a whole."""
+    """The fields in which the receipts of two steps differ, as plain data.
+
+    If the steps have different numbers of receipts, these numbers are the first item.
+    """
     pages = []
     counts = [len(step.receipts) for step in (theirs, right)]
     if counts[0] != counts[1]:
@@ -153,7 +156,7 @@ class KeyDifference:
 
     key: bytes
     before: Value
-    """The value before, from the right execution (from the other one if the right one did not touch it)."""
+    """The value before the change, from the right execution, or from the other one if the right one did not write."""
     theirs: Value
     """The value after the execution under examination."""
     right: Value
@@ -161,7 +164,7 @@ class KeyDifference:
 
 
 def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
-    """Keys with both values; those that follow from the others come last."""
+    """Differing keys as plain data, ascending. Keys that depend on others (counters, overflow root) come last."""
     ordered = sorted(differences, key=lambda each: (each.key in (GLOBALS, OVERFLOW), each.key))
     return [_key_page(each) for each in ordered]
 
@@ -177,7 +180,10 @@ def _key_page(difference: KeyDifference) -> Page:
 
 
 def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The values of each field in records of one kind; the whole values if one is absent or has no fields."""
+    """Split records of one kind into fields: each field's name with its value in every record.
+
+    If the second or third record is absent or has no fields, the records are one field, ``value``.
+    """
     names = next((value._fields for value in values if hasattr(value, "_fields")), ())
     if not names or values[1] is None or values[2] is None or not all(hasattr(v, "_fields") for v in values[1:]):
         yield "value", values
@@ -224,7 +230,7 @@ _ALONE: Final = {
 
 
 def key_words(key: bytes) -> str:
-    """A state key's content, in words."""
+    """What a state key refers to, in words, such as an account or a timer."""
     prefix, rest = key[:1], key[1:]
     address, name = address_text(rest[:ADDRESS_BYTES]), rest[ADDRESS_BYTES:]
     words: list[tuple[Any, Callable[[], str]]] = [
@@ -268,7 +274,10 @@ def _text(value: Any) -> str:
 
 
 def lines(page: Page) -> list[str]:
-    """A bisection for readers; the first line is a sentence that is complete by itself."""
+    """A page of :func:`~cluster.audit.reexecution.bisect.bisect` as lines of text.
+
+    The first line is a complete summary by itself.
+    """
     theirs, right = page["theirs"], page["right"]
     block = f"block {page['block'][:SHOWN_DIGITS]}" if page["block"] else "its block"
     said = [f"{page['validator']} diverged at height {page['height']:,} ({block}): {page['reason']}"]
@@ -299,12 +308,12 @@ def _step_lines(page: Page, theirs: str, right: str) -> list[str]:
 
 
 def steps_before(count: int) -> str:
-    """How much of the block both executed alike."""
+    """A phrase that says how many steps before the differing one agree."""
     return "the step before it agrees" if count == 1 else f"{count:,} steps before it agree"
 
 
 def steps_after(count: int) -> str:
-    """How many later steps differed."""
+    """A phrase that says how many steps after the first differing one differ too."""
     return "the step behind it differs too" if count == 1 else f"{count:,} steps behind it differ too"
 
 
@@ -316,7 +325,7 @@ def _key_line(key: Page, theirs: str, right: str) -> str:
 
 
 def _was(field: Page) -> str:
-    """The value before, if it differs from both."""
+    """A phrase with the field's value before the change; empty if one of the executions left that value."""
     return "" if field["before"] in (field["theirs"], field["right"]) else f", before {_short(field['before'])}"
 
 

@@ -37,29 +37,32 @@ TELL_EVERY_S: Final = 0.5
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of the execution."""
+    """A report of the process: how far it has executed the chain, and at the end its results."""
 
     height: int
-    """Number of blocks that gave what was recorded."""
+    """The number of blocks from height 1 on whose results were as recorded."""
     root: str
-    """The state root after them, in hex; empty once a block gave another result."""
+    """The state root after these blocks, in hex; empty once a block gave a result other than recorded."""
     reason: str = ""
-    """Why the next block gave another result, in one line; empty as long as none did."""
+    """How the next block's result differed from the record, in one line; empty if no block's did."""
     receipts: bytes = b""
-    """The receipts of that block as executed here, encoded; empty if there are none."""
+    """The encoded receipts of the block with the differing result, as executed here; empty if there are none."""
     trace: bytes = b""
-    """The trace of that block, likewise."""
+    """The encoded trace of the block with the differing result, as executed here; empty if there is none."""
     slowest_height: int = 0
-    """The block that took longest to execute, if any took long. This field and those below are set only at the end."""
+    """The height of the block that took longest to execute; 0 if none took long.
+
+    This field and those below are set only at the end.
+    """
     slowest_s: float = 0.0
-    """Its processor time."""
+    """The processor time of the slowest block, in seconds."""
     full_block_s: float = 0.0
-    """The processor time of a full block of honest transactions and timers
+    """The processor time in seconds of a full block of honest transactions and timers
     (:mod:`cluster.audit.reexecution.full_block`)."""
 
 
 class _Orders:
-    """The driver's orders, read by a dedicated thread."""
+    """The driver's commands from standard input: up to which height to execute. A dedicated thread reads them."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
@@ -81,14 +84,14 @@ class _Orders:
             os._exit(ExitCode.INCONCLUSIVE)
 
     def wait(self, height: int) -> bool:
-        """Wait for a block; ``False`` if it does not come any more."""
+        """Wait until the block at a height is in the file; ``False`` if ``end`` came before it."""
         with self._changed:
             self._changed.wait_for(lambda: self._height >= height or self._is_end)
             return self._height >= height
 
 
 def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders, full_block: Callable[[], float]) -> None:
-    """Execute block after block, as far as ordered, and report progress.
+    """Execute the blocks in ``file`` as far as the driver has announced them, and report progress.
 
     ``full_block`` measures a full block's processor time; called only if a block took long.
     """
@@ -111,7 +114,7 @@ def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders, full_block: 
 
 
 def _next_block(file: BinaryIO) -> BlockRecord:
-    """Raises :class:`BadInput` if the file does not have it."""
+    """Read the next block from the file. Raises :class:`BadInput` if it is missing or malformed."""
     head = file.read(LENGTH_BYTES)
     item = head + file.read(int.from_bytes(head, "big"))
     try:
@@ -126,10 +129,10 @@ def _tell(progress: Progress) -> None:
 
 
 def _yield_to_others() -> None:
-    """Run only where a processor has nothing else to do.
+    """Give this process the lowest priority, so that it uses only otherwise idle processors.
 
-    On Linux with the idle policy: the scheduler wakes other threads at once on a processor that runs only idle work;
-    next to a nice process it may queue them behind each other. Elsewhere with the lowest priority.
+    On Linux it also gets the idle scheduling policy: other threads then preempt it at once, whereas they may have to
+    queue next to a process that is merely nice.
     """
     os.nice(NICENESS)
     if sys.platform == "linux":
@@ -138,15 +141,17 @@ def _yield_to_others() -> None:
 
 
 def _yield_no_more() -> None:
-    """Run as an ordinary process of the lowest priority, if this user may: the testnet is at rest, but other programs
-    are not."""
+    """Leave the idle scheduling policy of Linux, if permitted, and keep the lowest priority.
+
+    The testnet has stopped by then, so the process need only give way to other programs.
+    """
     if sys.platform == "linux":
         with suppress(OSError):
             os.sched_setscheduler(threading.main_thread().native_id or 0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def main() -> int:
-    """Entry of the process."""
+    """Entry point of the follower process. Returns its exit code."""
     _yield_to_others()
     orders = _Orders(sys.stdin.buffer)
     try:

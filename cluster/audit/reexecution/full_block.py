@@ -1,4 +1,4 @@
-"""The processor time on this machine of a full block of honest transactions and timers, by a chain's parameters.
+"""Measures the processor time of a full block of honest transactions and timers on this machine.
 
 A separate chain is built: its blocks schedule timers until enough are due at one height to fill the timer lane, and the
 block of that height also has as many payments as fit. An executor that did not build that block is measured while it
@@ -48,7 +48,7 @@ def full_block_seconds(genesis: Genesis, clock: Callable[[], float]) -> float:
 
 
 class _FullBlock:
-    """The chain, and its two executors."""
+    """A chain built to contain a full block, with two executors: one builds the blocks, one only executes them."""
 
     def __init__(self, genesis: Genesis, clock: Callable[[], float]) -> None:
         self._parameters = p = genesis.parameters

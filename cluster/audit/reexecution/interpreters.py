@@ -1,4 +1,4 @@
-"""Other Pythons: whether one can execute blocks, and its results."""
+"""Other Python interpreters: checks whether one can execute blocks, and runs it on a run's blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGES: Final = {
     "numba": "numba",
     "numpy": "numpy",
 }
-"""The imports of executing a block, and the distribution of each."""
+"""The third-party modules that executing a block imports, each with the name of its distribution."""
 
 OLDEST: Final = (3, 11)
 PROBE_TIMEOUT_S: Final = 60

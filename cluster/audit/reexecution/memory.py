@@ -1,4 +1,4 @@
-"""The memory of Python objects, counted: the same run gives the same number of bytes on each machine."""
+"""Counts the memory of Python objects by their sizes, so the same run gives the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 OF_THE_PROGRAM: Final = (type, ModuleType, FunctionType, BuiltinFunctionType)
-"""What the process has once, however much it holds."""
+"""The types of objects that are part of the program, not of its data. They are not counted."""
 
 
 def memory_bytes(root: object, without: Collection[type] = ()) -> int:
-    """Bytes of an object and of all that it refers to, each object once; neither types, modules and functions, nor
-    instances of ``without`` and what is reached through them alone.
+    """The total size in bytes of an object and of all objects reachable from it, each counted once.
 
-    Not counted: what objects of extension modules hold without telling Python's garbage collector, other than NumPy.
+    Types, modules, functions and instances of ``without`` are skipped, with all that is reachable only through them.
+    Memory that extension modules other than NumPy hide from Python's garbage collector is not counted.
     """
     skipped = (*OF_THE_PROGRAM, *without)
     seen, waiting, total = {id(root)}, [root], 0
@@ -33,7 +33,7 @@ def memory_bytes(root: object, without: Collection[type] = ()) -> int:
 
 
 def _referents(value: object) -> list[Any]:
-    """What an object refers to. An array does not tell of the one whose memory it shows."""
+    """The objects that an object refers to, including the base of a NumPy view, which the collector does not report."""
     if isinstance(value, np.ndarray) and value.base is not None:
         return [value.base]
     return gc.get_referents(value)

@@ -24,22 +24,22 @@ from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace
 
 NOTEWORTHY_S: Final = 0.25
-"""Processor time of a block above which it is compared with a full block's."""
+"""Processor time of a block, in seconds, from which on it is compared with a full block's."""
 STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
 """Storage settings for a chain that is executed in memory and read once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A recorded block that gives another result here."""
+    """A recorded block whose re-execution gave a result other than the recorded one."""
 
     height: int
     reason: str
-    """The reason in one line, without the height."""
+    """How the result differs, in one line, without the height."""
     receipts: bytes = b""
-    """The receipts of the execution here, encoded; empty if it was refused or the block cannot be read."""
+    """The encoded receipts of the re-execution; empty if the block was refused or cannot be read."""
     trace: BlockTrace | None = None
-    """The execution here, if it did not give the block's own header."""
+    """The trace of the re-execution, if it did not give the block's own header."""
 
 
 class Measured(NamedTuple):
@@ -50,12 +50,15 @@ class Measured(NamedTuple):
 
 
 class Reexecutor:
-    """Executes a chain from its genesis on. Raises :class:`BadInput` if the genesis cannot be built."""
+    """Executes a chain's recorded blocks from the genesis on, and compares the results with the record.
+
+    Raises :class:`BadInput` if the genesis cannot be built.
+    """
 
     def __init__(self, genesis: Genesis, clock: Callable[[], float] | None = None) -> None:
         """``clock`` gives this thread's processor time in seconds; without one nothing is measured."""
         self.slowest: Measured | None = None
-        """The block that took longest, if any took :data:`NOTEWORTHY_S`."""
+        """The block that took longest to execute; ``None`` if none took :data:`NOTEWORTHY_S`."""
         self._clock = clock
         use_installed_kernels()
         try:
@@ -65,27 +68,32 @@ class Reexecutor:
 
     @property
     def height(self) -> int:
-        """The height of the last block that gave what was recorded."""
+        """The height of the last block whose result was as recorded."""
         return self._executor.final_header.height
 
     @property
     def root(self) -> bytes:
-        """The state root after that block."""
+        """The state root after the block at :attr:`height`."""
         return self._executor.final_view.root
 
     @property
     def state_bytes(self) -> int:
-        """Size of the state's keys and values after that block; reads the whole state."""
+        """The size in bytes of the state's keys and values after the block at :attr:`height`. Reads the whole state."""
         return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
 
     @property
     def memory_bytes(self) -> int:
-        """Size of all objects that execution holds after that block: the state's caches, the scheduler's indexes. What
-        is on disk is not part of it."""
+        """The size in bytes of all objects that the executor holds after the block at :attr:`height`.
+
+        They include the state's caches and the scheduler's indexes, but not the data on disk.
+        """
         return memory_bytes(self._executor, without=(MemoryDisk,))
 
     def take(self, record: BlockRecord) -> Mismatch | None:
-        """Execute the next block. Returns its difference from the record, or ``None``. After one, call it no more."""
+        """Execute the next block. Returns how its result differs from the record; ``None`` if it does not.
+
+        After a difference it must not be called again.
+        """
         height = self.height + 1
         try:
             block = decode(record.block, Block)
@@ -107,7 +115,10 @@ class Reexecutor:
         return None
 
     def _measured(self, height: int, block: Block) -> str | None:
-        """Why the next block is invalid. A slow one runs twice: the first time may load code or free memory."""
+        """Execute the next block, and measure its processor time. Returns why it is invalid, or ``None``.
+
+        A slow block is executed twice, and the shorter time counts: the first may include loading code.
+        """
         if self._clock is None:
             return execution_error(self._executor, block)
         began = self._clock()
@@ -122,7 +133,10 @@ class Reexecutor:
         return reason
 
     def trace(self, record: BlockRecord) -> BlockTrace:
-        """How the next block is executed here, step by step. Raises :class:`BadInput` if it cannot be read."""
+        """Trace the execution of the next block, step by step, without making it final.
+
+        Raises :class:`BadInput` if the block cannot be read.
+        """
         try:
             return self._executor.trace(decode(record.block, Block))
         except CodecError as error:
@@ -131,13 +145,13 @@ class Reexecutor:
 
 @dataclass(frozen=True, slots=True)
 class RightExecution:
-    """The result of executing a block honestly."""
+    """The result of executing a final block again with this code, to compare a diverged execution with."""
 
     trace: BlockTrace | None
-    """``None`` if the chain cannot be followed to the block."""
+    """The trace of the re-execution; ``None`` if the chain cannot be executed up to the block."""
     recorded: BlockRecord | None
     mismatch: Mismatch | None
-    """The first final block up to this one that gives another result here."""
+    """The first final block, up to this one, whose result is not as recorded; ``None`` if there is none."""
 
 
 class Reexecution:
@@ -152,13 +166,16 @@ class Reexecution:
         self._known: dict[int, RightExecution] = {}
 
     def at(self, height: int) -> RightExecution:
-        """The result for the block at a height; heights must not descend."""
+        """The result of re-executing the block at a height. Heights must not descend from call to call."""
         if height not in self._known:
             self._known[height] = self._execute(height)
         return self._known[height]
 
     def first_mismatch(self) -> Mismatch | None:
-        """The first block that gives another result here; executes the chain to its end, unless the result is known."""
+        """The first block whose result is not as recorded; ``None`` if there is none.
+
+        Executes the chain to its end, unless the result is known.
+        """
         known = self._known_result
         if known is not None and known.reason:
             return Mismatch(known.heights + 1, known.reason, known.receipts)

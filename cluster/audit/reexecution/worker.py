@@ -24,7 +24,7 @@ from validator.primitives.codec import encode
 
 @dataclass(frozen=True, slots=True)
 class Mismatched:
-    """The first block with another result; receipts and trace are encoded, empty if there are none."""
+    """The first block whose result is not as recorded. Receipts and trace are encoded; empty if there are none."""
 
     height: int
     reason: str
@@ -34,19 +34,19 @@ class Mismatched:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of re-execution, up to the first block with another result."""
+    """The result of executing a run's blocks again, up to the first one whose result is not as recorded."""
 
     python: str
     """The version of the Python."""
     hash_seed: str
     heights: int
-    """Number of blocks that gave what was recorded."""
+    """The number of blocks from height 1 on whose results were as recorded."""
     root: str
     mismatch: Mismatched | None
 
 
 def answer(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Answer:
-    """Execute a run's blocks."""
+    """Execute a run's blocks, up to the first one whose result is not as recorded."""
     reexecutor = Reexecutor(genesis)
     mismatches = (reexecutor.take(record) for record in blocks)
     found = next((found for found in mismatches if found is not None), None)
@@ -59,7 +59,7 @@ def answer(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Answer:
 
 
 def main() -> int:
-    """Entry of the process."""
+    """Entry point of the shadow process. Returns its exit code."""
     folder = Path(sys.argv[1])
     try:
         blocks = open_blocks(folder / BLOCKS_FILE)

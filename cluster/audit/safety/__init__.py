@@ -1,1 +1,1 @@
-"""The rules of certificates and votes, for both drivers."""
+"""The rules of certificates, votes, final blocks and states, checked for both drivers, simulated and live."""

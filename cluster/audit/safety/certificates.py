@@ -23,14 +23,14 @@ FINALIZE: Final = 3
 TIMEOUT: Final = 4
 
 Signature = tuple[int, bytes, bytes]
-"""Signer, signed bytes, signature."""
+"""A signature to verify: the signer's index, the signed bytes, and the signature's bytes."""
 
 
 def is_certified(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes, newest_final: int) -> bool:
-    """Whether a quorum of the view's committee signed the certificate, each member once.
+    """Whether a certificate is valid: well-formed, and signed by a quorum of the view's committee, each member once.
 
-    ``newest_final`` is the newest view that any validator knows to be final: a timeout certificate that names no
-    higher one need not certify its block.
+    ``newest_final`` is the newest view that any validator knows to be final. A timeout certificate must contain the
+    certificate of the highest view that it names, unless that view is at most ``newest_final``.
     """
     if isinstance(certificate, TimeoutCertificate):
         return _is_timed_out(certificate, validators, namespace, newest_final)
@@ -43,7 +43,7 @@ def highest_named(certificate: TimeoutCertificate) -> int:
 
 
 def members_of(validators: ValidatorSet, view: int) -> list[int]:
-    """The committee of a view: of the last epoch that has begun by then, or else all validators."""
+    """The indices of a view's committee: that of the last epoch begun by then; all validators if none has begun."""
     members = list(range(len(validators.public_keys)))
     for epoch in validators.epochs:
         if epoch.first_view <= view:
@@ -83,7 +83,7 @@ def _is_timed_out(
 
 
 def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
-    """The bitmap's signers with their signatures; none if the numbers of signatures and signers differ."""
+    """A certificate's signers, from its bitmap, with their signatures; empty if the two numbers differ."""
     bitmap, joined = certificate.signers, bytes(certificate.signatures)
     signers = [8 * place + bit for place, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
     if len(joined) != SIGNATURE_BYTES * len(signers):
@@ -92,7 +92,10 @@ def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
 
 
 def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: int) -> bool:
-    """Whether the signatures are valid, from distinct members only, and at least ``n - (n - 1) // 3``."""
+    """Whether the signatures are valid and from a quorum of the view's committee, each member once.
+
+    A quorum of ``n`` members is ``n - (n - 1) // 3``.
+    """
     members = members_of(validators, view)
     signers = [signer for signer, _, _ in signatures]
     is_quorum = len(signers) >= len(members) - (len(members) - 1) // 3

@@ -1,4 +1,4 @@
-"""The rules of both drivers for certificates that validators accept, compared with the final blocks.
+"""Checks the certificates that validators accept against each other and against the final blocks, for both drivers.
 
 A missing certificate can hide a violation of *certificates*, *one_block_a_view*, *skips*, *certified* and *leaders*,
 but cannot cause one. *notarized_first*, *proved_final*, and the part of *ancestry* about skipped views require
@@ -37,12 +37,15 @@ from consensus.types import GENESIS_VIEW, Digest, View
 from validator.chain.block import Header
 
 CERTIFICATES_REMEMBERED: Final = 4_096
-"""Number of certificates that are not verified again when another validator accepts them."""
+"""The number of newest certificates remembered, so that they are not verified again for other validators."""
 
 Subject = tuple[View, Digest]
-"""The fields of a block's certificate, other than its view: parent view and digest."""
+"""A block as its certificate identifies it within a view: parent view and digest."""
 Claim = tuple[int, VoteKind, int, bytes]
-"""A certificate's content without signers: view, kind, and parent view and digest, or the highest view named."""
+"""What a certificate says, without signers: view, kind, parent view, digest.
+
+For a timeout certificate the last two are the highest view that it names, and empty.
+"""
 
 
 def claim_of(certificate: AnyCertificate) -> Claim:
@@ -54,7 +57,7 @@ def claim_of(certificate: AnyCertificate) -> Claim:
 
 @dataclass(slots=True)
 class _View:
-    """The certificates known for one view."""
+    """What the known certificates say of one view: the notarized and the finalized block, and any nullification."""
 
     notarized: Subject | None = None
     finalized: Subject | None = None
@@ -63,7 +66,7 @@ class _View:
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """The newest final block, on which the next one builds."""
+    """The newest final block entered, which must be the parent of the next one."""
 
     height: int
     view: View
@@ -72,7 +75,7 @@ class _Below:
 
 @dataclass(slots=True)
 class CertifiedChain:
-    """The certificates and final blocks of one run. Each new item is compared with the earlier ones."""
+    """Collects the certificates and final blocks of one run, and checks each new one against the earlier ones."""
 
     validators: ValidatorSet
     namespace: bytes
@@ -88,23 +91,26 @@ class CertifiedChain:
     """The newest certificates, in the order of arrival."""
     _below: _Below | None = None
     _final_of: dict[int, Subject] = field(default_factory=dict)
-    """The final block's parent view and digest, keyed by view."""
+    """The final block of each view that has one, keyed by view."""
     _passed: int = GENESIS_VIEW
-    """The newest final block's view: no other block of a view up to it becomes final."""
+    """The view of the newest final block. No further block of this or an earlier view can become final."""
     _timeouts: dict[int, int] = field(default_factory=dict)
-    """The lowest high view among the timeout certificates of a view, keyed by view: how far back a skip may reach."""
+    """The lowest of the highest views named by the timeout certificates of each view, keyed by view.
+
+    A block of the next view may skip back to a parent of that lowest view or a later one.
+    """
     _forgotten: int = GENESIS_VIEW
-    """Views up to this one are forgotten."""
+    """The newest forgotten view: this view and all earlier ones are no longer kept."""
 
     @property
     def views_held(self) -> int:
-        """The number of views in memory."""
+        """The number of views about which anything is kept."""
         return len(self._views.keys() | self._final_of.keys() | self._timeouts.keys())
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
     def is_signed(self, certificate: AnyCertificate) -> bool:
-        """Whether a certificate is valid, or was judged before because a validator accepted it."""
+        """Whether a certificate is valid. One that was entered before counts as valid without being verified again."""
         return certificate in self._seen or self._is_signed(certificate)
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
@@ -201,7 +207,7 @@ class CertifiedChain:
     def final(self, height: int, header: Header, digest: bytes, knows_skips: bool = True) -> None:
         """Enter the final block of a height, each height once, ascending.
 
-        Without ``knows_skips`` the views that it skips are not checked: their certificates may not have been heard.
+        If ``knows_skips`` is false, the certificates of skipped views may be missing, and the skips are not checked.
         """
         below = self._below
         parent_view = View(GENESIS_VIEW if below is None or below.height != height - 1 else below.view)
@@ -220,7 +226,7 @@ class CertifiedChain:
         return self._are_skipped(View(GENESIS_VIEW if self._below is None else self._below.view), header.view)
 
     def _enter_view(self, height: int, header: Header, digest: bytes, parent_view: View) -> None:
-        """Compare a final block with the certificates of its view, and of the views that it passes over."""
+        """Check a final block against the certificates of its view and of the views skipped since its parent's."""
         self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
         self._compare(header.view, self._views.get(header.view, _View()))
         for number in range(max(parent_view, self._forgotten) + 1, header.view):

@@ -1,4 +1,4 @@
-"""The votes that one validator cast, across restarts, and the votes that they forbid: the rule *own_votes*.
+"""The rule *own_votes*: which votes a validator may not cast, given the votes that it cast before, across restarts.
 
 A validator casts one vote of a kind per view. After giving a view up it neither notarizes nor finalizes it; after
 finalizing it, it does not give it up. HotStuff: after timing out of a view it finalizes neither that view nor an
@@ -44,11 +44,11 @@ class OwnVotes:
     """The votes of one validator."""
 
     _said: dict[tuple[VoteKind, View], tuple[View, bytes]] = field(default_factory=dict)
-    """Parent view and digest, keyed by kind and view."""
+    """The parent view and digest of each vote, keyed by kind and view."""
     _finalized: list[View] = field(default_factory=list)
-    """Views that it voted to finalize, ascending."""
+    """The views that the validator voted to finalize, ascending."""
     _timed_out: View = GENESIS_VIEW
-    """The newest view that it timed out of."""
+    """The newest view that the validator timed out of."""
 
     def __len__(self) -> int:
         return len(self._said)
@@ -71,7 +71,7 @@ class OwnVotes:
             self._timed_out = max(self._timed_out, vote.view)
 
     def contradiction(self, vote: CastVote) -> str | None:
-        """The earlier vote that forbids this one, in words."""
+        """The earlier vote that forbids this one, in words; ``None`` if none does."""
         view = vote.view
         if self.has_cast(vote.kind, view):
             return None if self.is_known(vote) else "and did so before with another vote"
@@ -88,7 +88,7 @@ class OwnVotes:
         return None
 
     def forget_below(self, view: int) -> None:
-        """Forget the votes of views below one, except for what they forbid in later views."""
+        """Forget the votes of views below ``view``, but keep what is needed to judge votes in later views."""
         self._said = {(kind, at): said for (kind, at), said in self._said.items() if at >= view}
         del self._finalized[: max(0, bisect_right(self._finalized, view - 1) - 1)]
 

@@ -1,4 +1,4 @@
-"""The findings of the watches: how often each rule was evaluated, and the violations with their times."""
+"""A log of evaluated rules: how often each rule was evaluated, and the violations with their times."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 MAX_VIOLATIONS: Final = 100
 
 Look = Callable[[str, bool, str], None]
-"""``look(rule, holds, what)``: :meth:`RuleLog.look`."""
+"""A function that is called as ``look(rule, holds, what)`` for each evaluation of a rule, as :meth:`RuleLog.look`."""
 
 
 class RuleLog:
-    """The evaluations of rules. ``now_ms`` gives the time of a violation."""
+    """Counts the evaluations of rules and keeps their violations. ``now_ms`` gives the time of a violation."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self.counts: Counter[str] = Counter()
         """How often each rule was evaluated."""
         self.violations: list[str] = []
-        """The first violations."""
+        """The first :data:`MAX_VIOLATIONS` violations in words, each with its time."""
         self._now_ms = now_ms
 
     def look(self, rule: str, holds: bool, what: str) -> None:

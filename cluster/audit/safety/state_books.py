@@ -1,5 +1,7 @@
-"""Contradictions within one state, whatever came before: every count, queue and reference must hold, and records of
-ended items must be gone (the records' table is that of :mod:`validator.chain.records`).
+"""Finds contradictions within one state, without knowing the chain that led to it.
+
+Every count, queue and reference must be right, and records of ended items must be gone. The table of records is in
+:mod:`validator.chain.records`.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from validator.chain.records import Actor, Globals, Job, JobCounters, Timer
 from validator.primitives.types import HASH_BYTES
 
 MOST: Final = 3
-"""Wrong records of a kind that are named."""
+"""The most wrong records of one kind that a contradiction names."""
 
 Records = Mapping[bytes, Any]
-"""Records keyed without their prefix."""
+"""The decoded records of one kind, by their state key without the kind's prefix."""
 
 
 def contradictions(items: Iterable[tuple[bytes, bytes]], first_priced: int, window_begins: int) -> list[str]:
-    """The contradictions in a whole state, given as keys and values; empty if there are none.
+    """The contradictions in a whole state, in words. ``items`` are the state's keys and values.
 
     ``first_priced``: the first height at which timers are priced. ``window_begins``: the oldest height whose fires are
     in the fairness window.
@@ -89,7 +91,7 @@ def _jobs(state: Mapping[bytes, Records]) -> Iterator[str]:
 
 
 def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
-    """Queues are numbered without gaps."""
+    """Check that the messages, callbacks and job ends in queues are numbered without gaps, as the counters say."""
     ends = _globals(state)
     counters: JobCounters = state.get(records.JOB_COUNTERS, {}).get(b"", JobCounters())
     for what, prefix, first, beyond in (
@@ -103,7 +105,7 @@ def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
 
 
 def _money(state: Mapping[bytes, Records]) -> Iterator[str]:
-    """Every minted unit is held or burned; messages hold none, since their runs are paid."""
+    """Check that the sum of all balances plus the burned amount is the minted amount."""
     ends = _globals(state)
     held = sum(account.balance for account in state.get(records.ACCOUNT, {}).values())
     if held + ends.burned != ends.minted:

@@ -1,1 +1,1 @@
-"""An independent ``builtin:script``: a script's operations, and the effects of each of its runs."""
+"""The auditor's implementation of ``builtin:script``: reads a script's operations, and computes a run's effects."""

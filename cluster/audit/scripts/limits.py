@@ -1,5 +1,6 @@
-"""Prices and limits of what handlers call, as the SPEC states them (§2, §4, §14), in cycles. None is imported from the
-code that is judged.
+"""Prices in cycles and limits of the calls that handlers make, as SPEC §2, §4 and §14 state them.
+
+They are written out here, so that they are independent of the code that is judged.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ SCHEDULE: Final = 1_000
 CANCEL: Final = 500
 EXTEND: Final = 500
 SEND: Final = 80
-"""Cycles and cells reserved for the message are added."""
+"""The price of sending a message, in cycles. The cycles and cells reserved for the message's run are added."""
 REQUEST_JOB: Final = 500
-"""Those reserved for the callback are added."""
+"""The price of requesting a job, in cycles. The cycles and cells reserved for the job's callback are added."""
 
 MIN_MESSAGE_CYCLES: Final = 2_000
 MESSAGES_A_TRANSACTION: Final = 1_024
-"""Messages and jobs."""
+"""The most messages and jobs, together, that a transaction may send and request."""
 MESSAGES_A_DEFERRED_RUN: Final = 2
-"""Messages and jobs of a fire, a callback or a message."""
+"""The most messages and jobs, together, that the run of a fire, a callback or a message may send and request."""
 TIER_SHARES: Final = 10
-"""A tier's factor is in tenths of the median tip."""
+"""The divisor of the factors of priority tiers, which are in tenths of the median tip."""

@@ -1,4 +1,4 @@
-"""The operations of a script's payload, all checked before the first one runs (SPEC §2)."""
+"""Reads a payload as a script: a list of operations, all checked before the first one runs (SPEC §2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ DEFAULT_HANDLER: Final = "handle_timer"
 SENDER: Final = "sender"
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
-"""A text whose length is a multiple of four. Python versions differ in what they accept as strict Base64."""
+"""The pattern of strict Base64, for texts whose length is a multiple of four.
+
+It is spelled out because Python versions differ in what they accept.
+"""
 REMEMBERED: Final = 1_024
 MAX_REMEMBERED_BYTES: Final = 1_024
 
@@ -63,21 +66,24 @@ class Send(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Omitted arguments are ``None``; exactly one of ``height`` and ``blocks_ahead`` is given."""
+    """The operation that schedules a timer. Omitted arguments are ``None``.
+
+    Exactly one of ``height`` and ``blocks_ahead`` is given.
+    """
 
     height: int | None
     blocks_ahead: int | None
     payload: bytes
     handler: str
     fee_payer: Address | str | None
-    """An address, or :data:`SENDER`; ``None`` is the actor."""
+    """The account that pays for the fire: an address, :data:`SENDER`, or ``None`` for the actor itself."""
     payer_cap: int | None
     gas_limit: int | None
     expires_at: int | None
     max_fee_per_cycle: int | None
     max_priority_fee_per_cycle: int | None
     tier: int | None
-    """Position in :data:`TIERS`."""
+    """The priority tier, as an index into :data:`TIERS`."""
     has_bid: bool
     save_as: str | None
 

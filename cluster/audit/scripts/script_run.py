@@ -75,23 +75,23 @@ class State(Protocol):
     def mailbox_bytes(self, actor: bytes) -> int: ...
 
     def saved(self, actor: bytes, key: str) -> bytes:
-        """The timer id whose text is stored under a key; empty if there is no such text."""
+        """The timer id that an actor stored as a text under a key; empty if the key holds no timer id."""
 
 
 class Terms(NamedTuple):
-    """The facts about the block on which a run depends."""
+    """What a run needs to know about its block: height, parameters and prices."""
 
     height: int
     parameters: Parameters
     is_auctioned: bool
     fire_cap: int
     lane_price: int | None
-    """``None`` if it is unknown."""
+    """The price per lane cycle (SPEC §7); ``None`` if it is unknown."""
     p50_tip: int
 
 
 class Run(NamedTuple):
-    """A run of a script, before it begins."""
+    """The input of a script's run: actor, sender, payload and limits."""
 
     actor: Address
     sender: bytes
@@ -99,45 +99,48 @@ class Run(NamedTuple):
     cycles_limit: int
     cells_limit: int
     base_cycles: int
-    """Charged first."""
+    """The cycles charged for the run itself, before anything else."""
     base_cells: int = 0
-    """Charged next."""
+    """The cells charged for the run itself, after ``base_cycles``."""
     most_messages: int = 0
     allowance: int | None = None
-    """The transaction's allowance for timers; ``None`` outside of one."""
+    """The amount that the transaction's sender allows for timers at its cost; ``None`` outside of transactions."""
     value: int = 0
     """The amount that the sender pays to the actor."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a run."""
+    """The result of a script's run: its error (empty on success), its use, its effects and its writes."""
 
     error: str = ""
     cycles: int = 0
     cells: int = 0
     effects: Effects = field(default_factory=Effects)
     payloads: tuple[bytes, ...] = ()
-    """The payloads of the timers that it scheduled."""
+    """The payloads of the timers that the run scheduled, in order."""
     sent: tuple[bytes, ...] = ()
-    """The payloads of the messages that it sent."""
+    """The payloads of the messages that the run sent, in order."""
     stored: dict[str, bytes] = field(default_factory=dict)
-    """The texts written, by key; empty for deleted keys."""
+    """The texts that the run wrote to the actor's storage, by key; empty for deleted keys."""
 
 
 class _Failed(Exception):
-    """The handler ends."""
+    """Raised to end the handler with the error ``name``. All its effects are reverted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class _Rejected(_Failed):
-    """A call is rejected, which ``try`` catches."""
+    """Raised if a call is rejected. The operation ``try`` catches it; otherwise it ends the handler."""
 
 
 def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
-    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``, integers as eight bytes big-endian (SPEC §4)."""
+    """The id of a timer (SPEC §4).
+
+    It is ``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``, with integers as eight bytes big-endian.
+    """
     return TimerId(keccak256(actor + trigger_height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
 
 
@@ -187,9 +190,9 @@ class _Running:
         self.sent: list[bytes] = []
         self.stored: dict[str, bytes] = {}
         self.timers: dict[bytes, LiveTimer | None] = {}
-        """Timers that the run changed, by id; ``None`` for cancelled ones."""
+        """Timers that the run scheduled or changed, by id; ``None`` for those that it cancelled."""
         self.mailboxes: Counter[bytes] = Counter()
-        """Bytes added to each mailbox."""
+        """The bytes that the run's messages added to each receiver's mailbox."""
 
     def perform_all(self) -> None:
         run = self.run
@@ -300,7 +303,7 @@ class _Running:
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def schedule(self, asked: Schedule) -> None:
-        """The checks are in the order of SPEC §4; the first failure wins."""
+        """Schedule a timer. The checks are in the order of SPEC §4, and the first one that fails rejects the call."""
         actor = self.run.actor
         self.pay(limits.SCHEDULE, len(asked.payload))
         if asked.has_bid and not self.terms.is_auctioned:
@@ -354,7 +357,7 @@ class _Running:
             raise _Rejected("TimerGasLimitTooHigh")
 
     def priority_of(self, asked: Schedule) -> int | None:
-        """The requested priority fee, given as a number or a tier."""
+        """The priority fee that a schedule requests, as a number or by a tier; ``None`` if it leaves the fee open."""
         if asked.has_bid and self.terms.is_auctioned:
             raise _Rejected("TimerArgDeprecated")
         given = asked.max_priority_fee_per_cycle
@@ -373,7 +376,7 @@ class _Running:
         return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - cancelled
 
     def payer_of(self, asked: Schedule) -> tuple[Address, int | None]:
-        """The payer of the fire, and the most that it pays."""
+        """The account that will pay for the fire, and the most that it pays, ``None`` if unlimited."""
         payer = self.run.sender if asked.fee_payer == SENDER else asked.fee_payer
         if payer is None or payer == self.run.actor:
             return self.run.actor, asked.payer_cap
@@ -385,7 +388,7 @@ class _Running:
         return Address(self.run.sender), cap
 
     def headroom_of(self, asked: Schedule) -> int | None:
-        """The part of the maximum fee left for the priority, if that is bounded."""
+        """The part of the maximum fee above the lane price, which bounds the priority fee; ``None`` if unbounded."""
         if asked.max_fee_per_cycle is None or not self.terms.is_auctioned:
             return None
         if self.terms.lane_price is None:

@@ -1,1 +1,1 @@
-"""What validators served: their chains, and proofs of state."""
+"""Reads and checks what validators served: their chains, and their proofs of finality and state."""

@@ -1,6 +1,6 @@
 """The chains that validators served: the parts of each block that are compared, and the longest chain of a run.
 
-These parts are computed once for all validators if the block is in the store.
+A block that is in the run's store is decoded once for all validators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cluster.record.run import ValidatorRecord
 
 @dataclass(frozen=True, slots=True)
 class ServedBlock:
-    """The parts of a served block that are compared."""
+    """The parts of a served block that are compared between validators: its hash, both state roots, its view."""
 
     block_hash: bytes
     header_root: bytes
@@ -31,7 +31,7 @@ NOTHING_READ: Final = ServedBlock(bytes(HASH_BYTES), bytes(HASH_BYTES), bytes(HA
 
 
 class StoredChain:
-    """The parts of a store's blocks that are compared, in columns."""
+    """The :class:`ServedBlock` of every block in a store, kept in columns."""
 
     def __init__(self) -> None:
         self.tip = 0
@@ -43,7 +43,7 @@ class StoredChain:
         self._hashes = bytearray()
 
     def read(self, store: BlockStore) -> None:
-        """Read the blocks that the store has gained."""
+        """Decode the blocks that were appended to the store since the last call."""
         while self.tip < len(store):
             self.tip += 1
             block = read_served(store.at(self.tip))
@@ -63,7 +63,7 @@ class StoredChain:
 
 @dataclass(frozen=True, slots=True)
 class ServedChain:
-    """The blocks that a validator served, up to the first one that cannot be read. False if there are none."""
+    """The blocks that a validator served, up to the first one that cannot be decoded. It is falsy if there are none."""
 
     first_height: int
     tip: int
@@ -110,7 +110,7 @@ def read_served(record: BlockRecord) -> ServedBlock | None:
 
 
 class ChainReader:
-    """Reads what validators served."""
+    """Decodes the chains that validators served, each distinct block once."""
 
     def __init__(self) -> None:
         self._stored: dict[int, tuple[BlockStore, StoredChain]] = {}
@@ -118,7 +118,7 @@ class ChainReader:
         """The hash, header root and view of blocks that are in no store, keyed by the block's bytes."""
 
     def stored(self, store: BlockStore) -> StoredChain:
-        """The compared parts of a store's blocks; blocks read before are not read again."""
+        """The decoded blocks of a store. Blocks that were decoded before are not decoded again."""
         _, chain = self._stored.setdefault(id(store), (store, StoredChain()))
         chain.read(store)
         return chain
@@ -150,14 +150,17 @@ class ChainReader:
 
 
 def heights_apart(chains: Sequence[ServedChain]) -> list[int]:
-    """The heights at which chains may differ: one has another block than the store's there, or another store."""
+    """The heights at which chains may differ, ascending.
+
+    They are those at which a chain's block is not the store's, or all heights if the chains have different stores.
+    """
     if len({id(chain.stored) for chain in chains}) > 1:
         return sorted({height for chain in chains for height, _ in chain.items()})
     return sorted({height for chain in chains for height in chain.differing})
 
 
 def heights_held_by_two(chains: Iterable[ServedChain], until: int) -> int:
-    """The number of heights up to ``until`` that more than one chain has."""
+    """The number of heights up to ``until`` at which at least two chains have a block."""
     steps: dict[int, int] = {}
     for chain in chains:
         last = min(chain.tip, until)
@@ -172,8 +175,11 @@ def heights_held_by_two(chains: Iterable[ServedChain], until: int) -> int:
 
 
 def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord]:
-    """The blocks of the validator that has the most from height 1 on, unmutated validators before mutated ones, with
-    the further blocks of one that joined later on top of the same blocks. Byzantine validators do not count."""
+    """The longest chain of blocks from height 1 on that validators served. Byzantine validators do not count.
+
+    It is the longest chain served by one validator from height 1 on; of equally long ones, an unmutated validator's.
+    It is extended by the further blocks of validators that joined later and share its last blocks.
+    """
     validators = [validator for validator in validators if not validator.byzantine]
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
@@ -188,7 +194,7 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord
 
 
 def is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
-    """Whether each of a validator's blocks is the chain's block at that height."""
+    """Whether every block of a validator, with its receipts, equals the block of ``chain`` at the same height."""
     mine, same = validator.blocks, chain[validator.first_height - 1 : validator.tip]
     return len(mine) == len(same) and all(
         mine[place].block == same[place].block and mine[place].receipts == same[place].receipts

@@ -48,13 +48,16 @@ SERVED_PROOFS: Final = "served_proofs"
 SERVED_RULES: Final = (SERVED_FINALITY, SERVED_PROOFS)
 
 PAST_HEIGHTS: Final = 2
-"""Heights below the final one at which a validator is asked about keys."""
+"""The number of heights below the final one at which a validator is asked about keys."""
 MAX_HEIGHTS_BACK: Final = NEWEST_HEIGHTS
-"""The most blocks by which these are below the final height: a proof costs as much as the later blocks changed."""
+"""The maximum depth below the final height of the heights at which keys are asked about.
+
+It is bounded because the cost of a proof grows with what later blocks changed.
+"""
 FINALITY_HEIGHTS: Final = 6
-"""Further heights at which a validator is asked to prove its blocks final."""
+"""The number of heights, besides the final one, at which a validator is asked to prove its blocks final."""
 TIMERS_ASKED: Final = 2
-"""Proofs of absence and of presence of timers, requested per height."""
+"""The most proofs of present timers, and of absent ones, that are requested per height."""
 SHOWN_DIGITS: Final = 16
 
 Page = dict[str, Any]
@@ -65,22 +68,25 @@ class Unproved(Exception):
 
 
 class Server(Protocol):
-    """The pages of one validator. Both methods raise :class:`Unproved`."""
+    """Requests proofs from one validator. Both methods raise :class:`Unproved` if it does not serve the proof."""
 
     def finality(self, height: int) -> tuple[bytes, Sequence[bytes], bytes] | None:
-        """The proof that a block is final: header, links, certificate, each encoded; ``None`` if there is none yet."""
+        """Request the proof that a height's block is final: header, links and certificate, each encoded.
+
+        ``None`` if the validator has none yet.
+        """
 
     def proof(self, key: bytes, height: int) -> Page:
-        """The page with a key's proof in the state of a height."""
+        """Request the proof of a key in the state of a height, as the page that the validator serves."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """The verified answers of one validator."""
+    """The results of verifying one validator's answers."""
 
     name: str
     counts: Counter[str] = field(default_factory=Counter)
-    """Answers by rule."""
+    """The number of verified answers, by rule."""
     violations: list[str] = field(default_factory=list)
     is_asked: bool = False
     """Whether the validator was asked and its answers count."""
@@ -89,10 +95,10 @@ class Answers:
     unproved: list[int] = field(default_factory=list)
     """Heights of blocks for which the validator has no finality proof."""
     awaited: frozenset[int] = frozenset()
-    """The heights of these whose proof is pending: the validator knows a finalization of a later view."""
+    """The heights in ``unproved`` whose proof is pending: the validator knows a finalization of a later view."""
 
     def look(self, rule: str, problem: str) -> None:
-        """Enter a verified answer; ``problem`` is empty if it holds."""
+        """Count the verification of an answer. ``problem`` is empty if the answer is right."""
         self.counts[rule] += 1
         if problem:
             self.violations.append(f"at the end: {rule}: {self.name}: {problem}")
@@ -105,7 +111,7 @@ class ProofAudit:
     """
 
     def __init__(self, record: RunRecord, chain: Sequence[BlockRecord], ledger: Ledger) -> None:
-        """``ledger`` has the books of exactly these blocks."""
+        """``ledger`` is the ledger of exactly the blocks of ``chain``."""
         self._record = record
         self._headers = _headers(chain)
         self._hashes = [header_hash(header) for header in self._headers]
@@ -113,7 +119,7 @@ class ProofAudit:
         self._validators = validators_of(record.genesis, record.scheme)
 
     def ask(self, found: ValidatorRecord, server: Server, answers: Answers) -> Iterator[None]:
-        """Ask one validator everything, pausing after each answer.
+        """Ask one validator for all proofs and enter the results into ``answers``, yielding after each answer.
 
         A byzantine validator's answers do not count. One that diverged is judged by the check of state roots.
         """
@@ -137,12 +143,12 @@ class ProofAudit:
     # --- what is asked ------------------------------------------------------------------------------------------------
 
     def _drawn(self, found: ValidatorRecord, what: str, lowest: int, tip: int, count: int) -> list[int]:
-        """The tip, and up to ``count`` heights from the lowest one up to it."""
+        """The tip, and up to ``count`` heights drawn from the run's seed between ``lowest`` and the tip."""
         drawn = (self._draw(found, f"{what}/{number}") for number in range(count))
         return list(dict.fromkeys([tip, *(lowest + _number(each) % (tip - lowest + 1) for each in drawn)]))
 
     def _keys_at(self, found: ValidatorRecord, height: int) -> dict[bytes, bool]:
-        """Keys, and whether each is there at a height."""
+        """The state keys to ask about at a height, and whether each is present in that height's state."""
         drawn = self._draw(found, f"key/{height}")
         keys = {drawn: False}
         accounts = sorted(self._record.genesis.accounts)
@@ -171,7 +177,7 @@ class ProofAudit:
             answers.proved_final = max(answers.proved_final, height + len(proof[1]))
 
     def _finality_problem(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> str:
-        """Why the proof of a final block does not hold; empty if it does."""
+        """Verify a finality proof. Returns the problem in words; empty if the proof holds."""
         try:
             headers = [decode(each, Header) for each in (header, *links)]
             certificate = decode_message(encoded)
@@ -192,7 +198,7 @@ class ProofAudit:
         return ""
 
     def _proof_problem(self, server: Server, key: bytes, height: int, is_there: bool) -> str:
-        """Why the proof of a key does not hold; empty if it does."""
+        """Request and verify the proof of a key. Returns the problem in words; empty if the proof holds."""
         what = f"the proof of {key.hex()[:SHOWN_DIGITS]}… at height {height}"
         try:
             page = server.proof(key, height)
@@ -215,8 +221,11 @@ class ProofAudit:
 
 
 def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
-    """Timer keys, and whether each is present at one of the newest :data:`MAX_HEIGHTS_BACK` heights: some that are
-    pending then, and those that ended last before, since their removal had to change links."""
+    """Timer keys to ask about at one of the newest :data:`MAX_HEIGHTS_BACK` heights, and whether each is present then.
+
+    They are some timers pending at that height, and the timers that ended last before it, whose removal had to change
+    links of the state tree.
+    """
     scheduled = (life for life in reversed(ledger.timers.newest) if life.scheduled_at <= height)
     lives = list(islice(scheduled, NEWEST_KEPT))
     gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
@@ -228,7 +237,7 @@ def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
 
 
 def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> MonitorRecord:
-    """The record of a run's monitor, if it had one, with the answers verified at the end."""
+    """Merge the validators' verified answers into the record of a run's monitor, or into a new one if it had none."""
     before, answers = watched or MonitorRecord([], {}), tuple(answers)
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
     newest = max((each.proved_final for each in answers), default=0)

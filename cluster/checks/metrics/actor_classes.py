@@ -1,4 +1,4 @@
-"""Classes of actors: an actor's workload in the load plan, and the program that it runs.
+"""Groups actors into classes, by workload and program or by name, and measures how the timers of each class fared.
 
 Lateness and fairness are given per class: an average over all actors would hide that one class waits.
 """
@@ -20,12 +20,12 @@ OTHERS: Final = "others"
 SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 """The quantiles that are reported, and their names."""
 WEIGHT_LOOKS: Final = 50
-"""Heights at which an actor's fairness weight is sampled, evenly over the run."""
+"""The number of heights, evenly over the run, at which an actor's fairness weight is sampled."""
 
 
 @dataclass(slots=True)
 class ActorUse:
-    """One actor's due timers and fires."""
+    """How one actor's timers fared: how many came due and fired, how late, and the actor's fairness weight."""
 
     actor: bytes
     group: str
@@ -39,13 +39,13 @@ class ActorUse:
 
     @property
     def served_share(self) -> float:
-        """The share of the timers that came due which fired."""
+        """The share of the due timers that fired; 1 if none came due."""
         return self.fires / self.due if self.due else 1.0
 
 
 @dataclass(slots=True)
 class ClassUse:
-    """The due timers and fires of a class's actors."""
+    """How the timers of one class of actors fared: how many came due and fired, and how late."""
 
     name: str
     actors: list[ActorUse]
@@ -59,12 +59,15 @@ class ClassUse:
 
     @property
     def weight(self) -> float:
-        """The mean of its actors' mean weights."""
+        """The mean fairness weight of the class's actors."""
         return sum(actor.weight for actor in self.actors) / len(self.actors)
 
 
 def class_of_actors(record: RunRecord) -> dict[bytes, str]:
-    """The class of each of the genesis's actors, keyed by address: the load's by workload, the others by name."""
+    """The class of each actor in the genesis, keyed by address.
+
+    An actor of the load is classed by its workload and program, any other by its name in the scenario.
+    """
     scenario = record.given or record.scenario
     plan = scenario.load
     named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
@@ -72,7 +75,7 @@ def class_of_actors(record: RunRecord) -> dict[bytes, str]:
 
 
 def use_by_actor(books: Books) -> list[ActorUse]:
-    """The use by each actor that had a timer due, in the order of addresses."""
+    """The :class:`ActorUse` of each actor that had a timer due, in the order of addresses."""
     classes, ledger = class_of_actors(books.record), books.ledger
     waiting = Counter(life.actor for life in ledger.timers.pending.values() if life.trigger_height <= ledger.height)
     uses = [
@@ -91,7 +94,7 @@ def use_by_actor(books: Books) -> list[ActorUse]:
 
 
 def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
-    """The use by each class, the one with the most fires first."""
+    """Sum up actors by class. The class with the most fires comes first."""
     groups: dict[str, list[ActorUse]] = {}
     for use in uses:
         groups.setdefault(use.group, []).append(use)

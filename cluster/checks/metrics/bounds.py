@@ -20,14 +20,20 @@ from cluster.record.run import Resources, RunRecord
 
 MIB: Final = 1 << 20
 ROOM_BYTES: Final = 1_280 * MIB
-"""Growth per validator: its mempool and the transactions queued for it, payloads and messages of peers (five times as
-much, decoded), bodies that clients send, answers that clients have not taken."""
+"""The allowed growth of memory per validator, besides the growth of its disk.
+
+It covers the mempool and the transactions queued for it, payloads and messages of peers (five times as much, decoded),
+request bodies from clients, and answers that clients have not taken yet.
+"""
 
 MAX_FULL_BLOCKS: Final = 1.5
 
 
 def processor_result(record: RunRecord) -> Result | None:
-    """The slowest block against a full one; ``None`` if the chain was not executed again during the run."""
+    """Judge the slowest block's processor time against a full block's.
+
+    ``None`` if the chain was not executed again during the run.
+    """
     found = record.reexecuted
     if found is None:
         return None
@@ -42,7 +48,7 @@ def processor_result(record: RunRecord) -> Result | None:
 
 
 def memory_results(record: RunRecord) -> list[Result]:
-    """A result for each validator whose process was measured more than once."""
+    """Judge the growth of memory of each validator whose process was measured more than once."""
     looks: defaultdict[int, list[Resources]] = defaultdict(list)
     for look in record.resources:
         if look.memory_bytes is not None:

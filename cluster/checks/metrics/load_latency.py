@@ -26,7 +26,7 @@ QUANTILES: Final = (*SHARES, (1.0, "max"))
 
 @dataclass(slots=True)
 class WorkloadLatency:
-    """The transactions of one workload. For a long load, latencies are those of a sample."""
+    """The numbers and latencies of one workload's transactions. For a long load, latencies are of a sample only."""
 
     workload: str
     sent: int
@@ -37,13 +37,16 @@ class WorkloadLatency:
     measured: int
     """Sampled transactions, without rejected ones, whose finality was looked up."""
     final: int = 0
-    """Those of them that became final."""
+    """The number of looked-up transactions that became final."""
     latencies_ms: list[float] = field(default_factory=list)
-    """Latencies from the intended send."""
+    """The latency of each final transaction from when it was due, in milliseconds, if its time is known."""
     from_send_ms: list[float] = field(default_factory=list)
-    """Latencies from the real send: without the wait of late transactions before it."""
+    """The latency of each final transaction from its real send, in milliseconds: without the wait since it was due."""
     measured_skipped: int = 0
-    """Transactions never sent, ``skipped`` and ``unsent``; for a long load, the same share as of the sent ones."""
+    """The number of transactions never sent (``skipped`` and ``unsent``) that count in quantiles.
+
+    For a long load it is the same share as is sampled of the sent ones.
+    """
     unsent: int = 0
     """Transactions whose turns were taken, but which found no room."""
 
@@ -53,7 +56,7 @@ class WorkloadLatency:
 
     @property
     def all_latencies_ms(self) -> list[float]:
-        """Latencies from the intended send; infinite if a transaction never became final or was never sent."""
+        """The latencies from when each transaction was due; infinite if it never became final or was never sent."""
         return self.latencies_ms + [inf] * (self.never_final + self.measured_skipped)
 
     @property
@@ -132,7 +135,10 @@ def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
 
 
 def from_send_p99_ms(load: Sequence[WorkloadLatency]) -> float:
-    """p99 of all workloads together from the real send; at least one must have a latency."""
+    """The 99th percentile of latency from the real send, over all workloads, in milliseconds.
+
+    At least one transaction must have been looked up.
+    """
     sent = [latency for each in load for latency in each.from_send_ms]
     return quantile(sent + [inf] * sum(each.never_final for each in load), 0.99)
 
@@ -143,7 +149,7 @@ def json_number(value: float | None) -> float | None:
 
 
 def latency_text(value: float | None) -> str:
-    """A quantile, in milliseconds."""
+    """A latency in milliseconds as text: "never" if it is infinite, a dash if it is missing."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if isfinite(value) else "never"
@@ -154,11 +160,14 @@ class LoadMoment:
     """The requests within a span of time."""
 
     at_ms: float
-    """Start of the span, since the run began."""
+    """The start of the span, in milliseconds since the run began."""
     requests: int
     failures: int
     times_ms: Mapping[str, float]
-    """Response times by :data:`~cluster.checks.metrics.actor_classes.SHARES`; empty without a good answer."""
+    """The quantiles of response times (:data:`~cluster.checks.metrics.actor_classes.SHARES`), keyed by name.
+
+    Empty if no request succeeded.
+    """
 
 
 def load_moments(timeline: LoadTimeline, began_epoch_ms: float) -> list[LoadMoment]:
@@ -179,8 +188,10 @@ def _response_times(bucket: TimeBucket) -> dict[str, float]:
 
 
 def response_times(timeline: LoadTimeline) -> dict[str, float]:
-    """Response times of all good answers by :data:`~cluster.checks.metrics.actor_classes.SHARES`, in milliseconds;
-    empty without a good answer."""
+    """The quantiles of all successful requests' response times, in milliseconds, keyed by name.
+
+    The quantiles are :data:`~cluster.checks.metrics.actor_classes.SHARES`. Empty if no request succeeded.
+    """
     total = TimeBucket()
     for bucket in timeline.buckets.values():
         total.add(bucket)

@@ -34,7 +34,7 @@ class Stall:
     length_ms: float
     after_height: int
     began_ms: float = 0.0
-    """When the last height before it was first final."""
+    """When ``after_height``, the last height before the stall, became final, in milliseconds since the run began."""
 
     @property
     def ended_ms(self) -> float:
@@ -51,9 +51,10 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
 
 
 def stalls(record: RunRecord) -> list[Stall]:
-    """The times between advances of the highest final height, in order; none if fewer than two were seen.
+    """The spans between consecutive advances of the highest final height, in order.
 
-    If the run ended short of its target, the time from the last advance to the end counts too.
+    If the run ended short of its target without being interrupted, the span from the last advance to the end counts
+    too.
     """
     moments: list[tuple[float, int]] = []
     for at, height in sorted((at, -height) for height, at in record.first_finalizations.items()):
@@ -94,8 +95,10 @@ def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[Wo
 
 
 def samples(books: Books) -> dict[str, Counter[float]]:
-    """The samples, one per block, fire or height (:mod:`cluster.scenario.sections.metric_names`): each value, and how
-    often it occurred."""
+    """The samples of a run by name (:mod:`cluster.scenario.sections.metric_names`): how often each value occurred.
+
+    There is one sample per block, fire or height.
+    """
     blocks = books.ledger.blocks
     first = books.record.first_finalizations
     intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
@@ -171,7 +174,7 @@ def _time_metrics(books: Books) -> dict[str, float]:
 
 
 def _resource_metrics(record: RunRecord) -> dict[str, float]:
-    """The highest observed use of any validator."""
+    """The metrics of resources: the highest observed use of disk, memory and open files by any validator."""
     looks = record.resources
     memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
     files = [look.open_files for look in looks if look.open_files is not None]
@@ -189,7 +192,7 @@ def _resource_metrics(record: RunRecord) -> dict[str, float]:
 
 
 def series(books: Books) -> dict[str, list[float | None]]:
-    """Metrics of each height, ascending, for comparing runs; ``None`` if one is unknown.
+    """Metrics of each height, in columns by name, ascending by height, for comparing runs. ``None`` if unknown.
 
     With more than :data:`MAX_SERIES_HEIGHTS` heights each entry is a range of neighbouring heights: ``height`` is its
     first one, each metric is the mean of the known values, and ``NAME_min`` and ``NAME_max`` are its extremes.
@@ -223,7 +226,7 @@ def series(books: Books) -> dict[str, list[float | None]]:
 
 
 def _between(first: Mapping[int, float], height: int) -> float | None:
-    """Time from the first finalization of the height before to that of a height."""
+    """The time between the first finalizations of the previous height and this one; ``None`` if one is unknown."""
     at, before = first.get(height), first.get(height - 1)
     return None if at is None or before is None else max(0.0, at - before)
 

@@ -25,11 +25,14 @@ DEPARTURES: Final[Mapping[str, Mechanism]] = {
     Departure.EXPIRED: Mechanism.POOL_EXPIRED,
 }
 DEEP: Final = 2
-"""Blocks of an abandoned branch; a branch of one block is abandoned in nearly every run."""
+"""The minimum number of abandoned blocks that make a branch deep. Nearly every run abandons branches of one block."""
 
 
 def mechanisms_reached(books: Books) -> list[Mechanism]:
-    """Each mechanism once, in the order of :class:`~cluster.record.rules.Mechanism`; of nodes, only honest ones'."""
+    """The mechanisms that a run reached, each once, in the order of :class:`~cluster.record.rules.Mechanism`.
+
+    Those of validators count only if an honest one reached them.
+    """
     record = books.record
     found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books), *_by_views(books)}
     for validator in books.judged:
@@ -62,7 +65,7 @@ def _by_reorgs(books: Books) -> Iterator[Mechanism]:
 
 
 def _by_views(books: Books) -> Iterator[Mechanism]:
-    """Mechanisms evident from the views of final blocks."""
+    """Mechanisms that the views of final blocks show: a view at the border of two committees failed."""
     borders = [first for first in books.record.scenario.validators.committees if first > FIRST_VIEW]
     if not borders:
         return
@@ -73,7 +76,7 @@ def _by_views(books: Books) -> Iterator[Mechanism]:
 
 
 def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
-    """Mechanisms that a status page reports."""
+    """Mechanisms that a validator's status page shows, of its mempool and archive."""
     for counts, named in (("transactions_refused", REFUSALS), ("transactions_dropped", DEPARTURES)):
         for reason, count in page.get(counts, {}).items():
             if count and reason in named:
@@ -85,7 +88,7 @@ def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
 
 
 def _by_snapshot(validator: ValidatorRecord, record: RunRecord) -> Iterator[Mechanism]:
-    """Mechanisms reached by a validator that has a snapshot."""
+    """Mechanisms reached by a validator that joined by a snapshot."""
     height = (validator.status or {}).get("snapshot_height", 0)
     if not height:
         return

@@ -1,5 +1,6 @@
-"""Final heights over time, their committees, and the recovery of a network from its faults: the time until a quorum
-finalised a new height after the last fault was over. The active committee follows from views.
+"""The recovery of a network from its faults: the time until a quorum finalised a new height after the last fault.
+
+To judge it, this module finds the views and committees that may have been active at a time, and bounds timeouts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from consensus.types import View, fault_bound, quorum
 _Integers = npt.NDArray[np.int64]
 
 VIEWS_UNTIL_FINAL: Final = 8
-"""Views that may be current at once, at most: from that of a block that becomes final to the newest one."""
+"""The most views by which the newest view may be ahead of the view of a block that just became final."""
 
 VIEWS_PER_INTERVAL: Final = 2
 """Views that may pass in one block interval: honest leaders wait this long, byzantine ones need not."""
@@ -38,13 +39,13 @@ class NetworkRecovery:
     healed_ms: float
     """When the last fault was over."""
     healed_height: int
-    """The highest final height at that moment."""
+    """The highest final height when the last fault was over."""
     took_ms: float | None
-    """Time until a quorum finalised a higher one; ``None`` if none did."""
+    """The time from ``healed_ms`` until a quorum finalised a higher height, in milliseconds; ``None`` if none did."""
 
 
 def final_moments(record: RunRecord) -> FinalMoments:
-    """The record's first finalizations in the order of time."""
+    """When each height was first final at a validator that is not byzantine, in the order of time."""
     return record.finalizations.moments(record.scenario.validators.byzantine)
 
 
@@ -61,10 +62,11 @@ def recovery_of(books: Books) -> NetworkRecovery | None:
 
 
 def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
-    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become. ``healed_ms``:
-    set if validators learned late, until then, what was final.
+    """The time allowed for recovery, in milliseconds: the one that the scenario states, else a computed bound.
 
-    Timeouts that shrank too early cost ``2 f + 2`` views more. A limit that the scenario states is taken as it is.
+    The bound is :attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become. If
+    they can have grown, ``2 f + 2`` views are added, for timeouts that shrank too early. ``healed_ms`` is given if
+    validators may have learned late, until then, what was final.
     """
     record = books.record
     factor = 1 if record.scenario.success.recovery_ms is not None else longest_timeouts(books, healed_ms)
@@ -75,16 +77,19 @@ def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
 
 
 def longest_view_change_ms(books: Books) -> int:
-    """Time from the start of a view that fails to the next proposal, with timeouts as long as they can have become."""
+    """The longest time from the start of a failing view to the next proposal, in milliseconds.
+
+    Timeouts are taken to be as long as they can have become.
+    """
     return books.record.view_change_ms * longest_timeouts(books)
 
 
 def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
-    """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
+    """An upper bound of the factor by which an honest validator's timeouts grew (:class:`consensus.pacing.Pacing`).
 
-    Views from one finalization to the next count as failed, except one: rather too many than too few. They are those
-    between two final blocks, and, until ``late_until_ms``, those that a validator entered before it learned what was
-    final, which may be later.
+    All views between two finalizations but one count as failed, which may be too many. Finalizations are taken from
+    the views of consecutive final blocks. Until ``late_until_ms`` they are also taken from when each validator learned
+    what was final, which may be later.
     """
     record = books.record
     validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
@@ -108,10 +113,10 @@ def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
 def _failed_of(
     entered: Sequence[tuple[float, int]], moments_ms: npt.NDArray[np.float64]
 ) -> tuple[_Integers, _Integers]:
-    """How many views of a validator can have failed from each moment to the next, and the view that was then current.
+    """For a validator and each of its finalizations: how many views can have failed before it, and the current view.
 
-    ``entered`` has the moments at which it entered views, with the views, ascending. For a long run only every n-th
-    view is known; views that it skipped never are.
+    ``entered`` has the times at which the validator entered views, with the views, ascending. For a long run it has
+    only every n-th view. ``moments_ms`` are the times of the finalizations.
     """
     times_ms, views = (np.array(column) for column in zip(*entered, strict=True))
     steps = np.diff(views)
@@ -121,7 +126,7 @@ def _failed_of(
 
 
 def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection, final_views: int) -> int:
-    """The highest factor of timeouts if this many views failed before each finalization, at about these views."""
+    """The highest factor of timeouts if ``counts`` views failed before successive finalizations, at about ``views``."""
     pacing, highest = Pacing(final_views), 1
     for count, view in zip(counts.tolist(), map(View, views.tolist()), strict=True):
         for _ in range(count):
@@ -167,7 +172,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
 
 
 def _quorum_above(books: Books, height: int) -> float | None:
-    """When a quorum of a then active committee had finalised a block above a height; ``None`` if none did."""
+    """When a quorum of a committee active above a height had finalised a block above it; ``None`` if none did."""
     record, views, names = books.record, books.views, books.record.scenario.validators.names
     moments = {names[index]: at for index, at in record.finalizations.first_above(height).items()}
     above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]

@@ -25,7 +25,7 @@ from validator.node.executor.queries import PENDING
 from validator.primitives.types import parse_address
 
 REQUEST_TIMEOUT_S: Final = 20.0
-"""A validator at rest has nothing else to do; one that takes longer is gone."""
+"""Timeout of each request. A validator at rest that takes longer counts as gone."""
 ASKED_AT_A_TIME: Final = 4
 """Validators queried concurrently."""
 CHECK_EVERY_S: Final = 0.1
@@ -37,10 +37,11 @@ Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
 def collect(
     record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None], audit: LiveAudit | None = None
 ) -> None:
-    """Fill ``record.validators``, each with what it serves; a validator that does not answer becomes a problem.
+    """Fill ``record.validators`` with the data that each validator serves.
 
-    ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; data
-    collected by then stays. ``audit`` followed the run: only data that it lacks is requested.
+    A validator that does not answer is noted in ``record.problems``. ``urls`` are the endpoints by validator index.
+    ``checkpoint`` is called often and may raise to end the collection early; data collected by then stays. ``audit``
+    is the audit that followed the run: only data that it lacks is requested.
     """
     audit = LiveAudit(record) if audit is None else audit
     record.validators = list(audit.known.values())
@@ -70,7 +71,7 @@ def collect(
 
 
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
-    """The ledger for a chain: the kept one, if it has only blocks of the chain."""
+    """The ledger for a chain: ``kept`` if it has only blocks of this chain, else a new one."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
         return KeptLedger(chain, kept.ledger, reader=kept.reader)
     return KeptLedger(chain, Ledger(record.genesis))
@@ -83,7 +84,10 @@ def _ask_all(
     validators: Sequence[ValidatorRecord],
     work: Work,
 ) -> list[ValidatorRecord]:
-    """Do ``work`` with every validator; returns those that answered."""
+    """Do ``work`` with several validators concurrently. Returns those that answered, and notes the others as problems.
+
+    ``checkpoint`` is called often and may raise to end the work early.
+    """
     answered: list[ValidatorRecord] = []
     stopped = threading.Event()
     pool = ThreadPoolExecutor(ASKED_AT_A_TIME, thread_name_prefix="collect")
@@ -144,7 +148,7 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: FinalQ
 
 
 class ServedOverHttp:
-    """The proofs that a validator serves (:class:`cluster.audit.served.proofs.Server`)."""
+    """The proofs of one validator, requested over HTTP (a :class:`cluster.audit.served.proofs.Server`)."""
 
     def __init__(self, client: ValidatorClient) -> None:
         self._client = client

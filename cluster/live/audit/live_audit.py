@@ -1,10 +1,10 @@
-"""The books of a live run, kept while it runs: every final block is fetched once, and compared between validators.
+"""The audit of a live run while it runs: every final block is fetched once, and compared between validators.
 
 A thread of the driver polls the validators, over HTTP like any client. A validator ahead of the run's store is asked
-for blocks and receipts, which the store takes; all others for digests of the blocks that the store has
+for blocks and receipts, which the store takes. All others are asked for digests of the blocks that the store has
 (``GET /blocks?…&digests=1``), and for a whole block only where the digest differs. So a validator's served chain is
-known when its disk is lost or it ends. The ledger stays some blocks behind, so that it can stop at each validator's
-last height.
+known when its disk is lost or it ends. The audit's ledger, which replays the chain, stays some blocks behind the store,
+so that it can stop at each validator's last height.
 
 Violations are reported in words as soon as they are seen; the verdict comes only from the checks at the end.
 """
@@ -43,13 +43,13 @@ DIGESTS_PER_REQUEST: Final = 256
 TIMEOUT_S: Final = 2.0
 ROUND_S: Final = 0.5
 SHARE: Final = 3
-"""The pause after a round is N times its duration, so that the driver gets the processor."""
+"""Minimum ratio of the pause after a round to the round's duration. In the pause the driver gets the processor."""
 LEDGER_LAG: Final = 64
-"""How many blocks the ledger stays behind the store at most, for a validator that is behind."""
+"""Maximum number of blocks that the ledger stays behind the store to wait for a slow validator."""
 LEDGER_STEP: Final = 256
 """Blocks that the ledger processes per round."""
 MAX_TOLD: Final = 100
-"""Violations kept in words; all are counted."""
+"""Maximum number of violations whose texts are kept; all violations are counted."""
 MAX_SEEN: Final = 10
 """Violations per check that are kept in the run's record."""
 ROUNDS_SKIPPED: Final = 4
@@ -70,8 +70,10 @@ def first_height_of(status: Mapping[str, Any]) -> int:
 
 
 def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockStore) -> Iterator[list[int]]:
-    """Enter all new blocks that a validator serves. After each answer yields the heights at which its blocks differ
-    from the store's. Raises :class:`ClientError`."""
+    """Fetch the blocks that a validator serves above ``found.blocks``, and add them to it and to the store.
+
+    Yields after each answer: the heights at which the new blocks differ from the store's. Raises :class:`ClientError`.
+    """
     served = found.blocks
     assert isinstance(served, ServedBlocks)
     while True:
@@ -98,7 +100,10 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 
 
 class _Findings:
-    """Violations. All are counted. The texts of :data:`MAX_TOLD` are kept; the record has :data:`MAX_SEEN` a check."""
+    """The violations found so far.
+
+    All are counted. The texts of the first :data:`MAX_TOLD` are kept. The record gets :data:`MAX_SEEN` for each check.
+    """
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -115,14 +120,14 @@ class _Findings:
             self.words.append(f"{check}: {what}")
 
     def take_new(self) -> list[str]:
-        """The violations in words since the last call."""
+        """The texts of the violations since the last call."""
         new = self.words[self._taken :]
         self._taken += len(new)
         return new
 
 
 class LiveAudit:
-    """Audits a run while it goes. :meth:`close` ends it; its findings stay."""
+    """Audits a live run while it runs. :meth:`close` ends the audit; its findings stay available."""
 
     def __init__(
         self,
@@ -158,24 +163,25 @@ class LiveAudit:
         return LeftAudit({index: LeftValidator.of(found) for index, found in self.known.items()}, self.safety.state())
 
     def take_over(self, state: LeftAudit, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
-        """Go on with what another driver's audit knew of validators, as far as the store still has it, and with the
-        rows that hosts reported to it (:class:`Told`).
+        """Restore the state of another driver's audit. Blocks that the store no longer has are left out.
+
+        ``told`` is the file of votes and certificates that hosts report, and ``rows`` are those that it already has.
         """
         self.safety.take_over(state.safety, told, rows)
         self.known = {index: found.again(self._record.store) for index, found in state.known.items()}
 
     def start(self) -> None:
-        """Start the rounds."""
+        """Start the thread that queries the validators in rounds."""
         self._rounds = self._pool.submit(self._run)
 
     def close(self) -> None:
-        """End the thread, which may be in the middle of a request. Raises :class:`OSError` if that ended it early."""
+        """End the audit's thread after its current request. Raises the :class:`OSError` that ended it early, if any."""
         self._closing.set()
         self._pool.shutdown()
         self._end_rounds()
 
     def _end_rounds(self) -> None:
-        """Raise the error that ended the thread, once."""
+        """Wait for the end of the audit's thread. Raises the error that ended it, if any; a later call does nothing."""
         rounds, self._rounds = self._rounds, None
         if rounds is not None:
             rounds.result()
@@ -183,7 +189,7 @@ class LiveAudit:
     def look(self, urls: Mapping[int, str], diverged: Set[int]) -> list[str]:
         """Set which validators can be queried, and which report that they diverged. Returns new violations, in words.
 
-        Raises :class:`OSError` if that ended the thread.
+        Raises the :class:`OSError` that ended the audit's thread, if any.
         """
         self._urls = urls
         if self._rounds is not None and self._rounds.done():
@@ -200,7 +206,7 @@ class LiveAudit:
 
     @property
     def page(self) -> dict[str, Any]:
-        """Progress of the books, and violations so far, for the testnet's status page."""
+        """Progress of the audit, and violations so far, for the testnet's status page."""
         judged = [found for found in self.known.values() if not found.byzantine]
         return {
             "blocks": len(self._record.store),
@@ -212,10 +218,10 @@ class LiveAudit:
         }
 
     def prunable_height(self, given_up: Set[int] = frozenset()) -> int:
-        """The height up to which validators may prune: the run has the blocks, each validator's are compared, and every
-        validator that must catch up from its own disk has them. Raises :class:`OSError`.
+        """The height up to which validators may prune their blocks. Raises :class:`OSError`.
 
-        ``given_up`` are validators that will not come back. A late joiner counts once it serves blocks.
+        The store has all blocks up to this height, and every honest validator served them for comparison. ``given_up``
+        are validators that will not come back, so they do not count. A late joiner counts once it serves blocks.
         """
         late = self._record.scenario.validators.late
         left = [found for found in self.known.values() if not found.byzantine and found.index not in given_up]
@@ -225,7 +231,10 @@ class LiveAudit:
         return min(height, stored)
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
-        """A validator's disk is about to be lost. Returns what it served, and whether it answered to the end."""
+        """Fetch the last blocks of a validator whose disk is about to be lost, and forget its chain.
+
+        Returns what it served, and whether it answered to the end.
+        """
         with self.lock:
             found, serves = self.known[index], True
             try:
@@ -245,7 +254,7 @@ class LiveAudit:
             self._closing.wait(max(ROUND_S, SHARE * (time.monotonic() - begun_s)))
 
     def go_round(self) -> None:
-        """Query every validator once, and enter new blocks."""
+        """Query every validator once for new blocks, then check what is new."""
         urls = dict(self._urls)
         # the furthest validator goes first and fills the store; ties rotate
         order = sorted(urls, key=lambda index: (-self.known[index].tip, (index + len(self._record.store)) % len(urls)))
@@ -288,7 +297,10 @@ class LiveAudit:
                 self.note_gap(found, status)
 
     def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
-        """If a validator pruned blocks before they were fetched, the rest of its chain is unknown: report that once."""
+        """Check whether a validator pruned blocks before they were fetched, and report that once.
+
+        The rest of such a validator's chain is unknown.
+        """
         tip, first = found.first_height + len(found.blocks) - 1, status.get("first_block", 1)
         problem = f"{found.name} pruned blocks above height {tip}, the last one of its that was audited"
         if first > tip + 1 and problem not in self._record.problems:
@@ -310,7 +322,7 @@ class LiveAudit:
             self._tell(CHAIN, f"{found.name} serves other receipts at height {height} than others")
 
     def _audit_roots(self) -> None:
-        """Check the roots of the blocks that the store took."""
+        """Report each new block in the store whose header does not have the root that was computed for it."""
         wrong = self.kept.reader.stored(self._record.store).wrong_roots
         for height in wrong[self._seen_roots :]:
             self._seen_roots += 1
@@ -324,7 +336,7 @@ class LiveAudit:
             self._tell(SAFETY, violation)
 
     def _look_at_reexecution(self) -> None:
-        """Feed the re-execution, and report a difference."""
+        """Give new blocks to the re-execution process, and report the difference that it found, if any."""
         difference = "" if self.reexecution is None else self.reexecution.look()
         if difference:
             self._tell(STATE_ROOTS, difference)
@@ -333,7 +345,10 @@ class LiveAudit:
         self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
 
     def _advance(self, answering: list[int]) -> None:
-        """Advance the ledger to the height that every answering validator has."""
+        """Advance the ledger to the height that every answering validator has, but by at most :data:`LEDGER_STEP`.
+
+        It does not wait for a validator that is more than :data:`LEDGER_LAG` blocks behind the store.
+        """
         chain, ledger, stored = self.kept.blocks, self.kept.ledger, len(self._record.store)
         assert isinstance(chain, ServedBlocks)
         common = min((self.known[index].tip for index in answering if not self.known[index].byzantine), default=0)

@@ -27,16 +27,19 @@ from cluster.record.genesis_file import genesis_page
 from cluster.record.run import RunRecord
 
 BEGIN_AFTER_S: Final = 20.0
-"""Delay after the first block: most short runs are over by then."""
+"""Delay from the first block to the start of the process. Most short runs are over by then."""
 LOG_FILE: Final = "logs/reexecution.log"
 POLL_S: Final = 0.1
 STUCK_S: Final = 120.0
-"""The re-execution is given up after this time without a further block, at the end."""
+"""At the end of a run, the re-execution is given up after this time without a further block."""
 READ_BYTES: Final = 1 << 20
 
 
 class ReexecutionProcess:
-    """The re-execution of one run: :meth:`look` regularly, :meth:`finish` at the end, :meth:`close` in any case."""
+    """The driver's handle of the process that re-executes one run.
+
+    Call :meth:`look` regularly, :meth:`finish` at the end of the run, and :meth:`close` in any case.
+    """
 
     def __init__(self, record: RunRecord, folder: Path) -> None:
         self._record = record
@@ -58,7 +61,10 @@ class ReexecutionProcess:
 
     @property
     def judge_core_seconds(self) -> float:
-        """Processor time since the first block, of the driver and of the re-execution while that runs."""
+        """Processor time that the driver and the re-execution process used since the first block.
+
+        The re-execution counts only while its process runs.
+        """
         if self._first_block_s is None:
             return 0.0
         found = time.process_time() - self._driver_began_s
@@ -69,9 +75,9 @@ class ReexecutionProcess:
         return found
 
     def look(self) -> str:
-        """Report the number of blocks to the process, and read its answers. Returns a difference, in words, once.
+        """Start the process once it is due, tell it the number of blocks, and read its answers.
 
-        Raises :class:`OSError`.
+        Returns the difference that it found, in words, once; otherwise an empty text. Raises :class:`OSError`.
         """
         store = self._record.store
         if not isinstance(store, FileBlocks) or not len(store):
@@ -93,7 +99,7 @@ class ReexecutionProcess:
         return f"height {self._progress.height + 1}: executed again during the run, {self._progress.reason}"
 
     def finish(self, checkpoint: Callable[[], None]) -> None:
-        """Have all blocks executed, if the process has begun, and enter the result into the record.
+        """Wait until the process has executed all blocks, if it was started, and enter the result into the record.
 
         ``checkpoint`` may raise to end the wait.
         """

@@ -41,13 +41,13 @@ VIEWS_UNTOLD: Final = 8
 
 
 class Heard:
-    """Whether hosts have reported all that they knew."""
+    """Tracks whether hosts have reported all votes and certificates that they knew."""
 
     def __init__(self) -> None:
         self.highest_view = 0
         """Highest view of a reported certificate."""
         self.doubtful_view = 0
-        """A process that is gone may not have reported all of the views up to this one."""
+        """Highest view whose reports may be incomplete: they were lost, or a process ended before it had sent all."""
         self._hosts: Set[Hashable] = frozenset()
         self._answered_s = float("-inf")
 
@@ -62,25 +62,28 @@ class Heard:
         self.doubtful_view = max(self.doubtful_view, view + VIEWS_UNTOLD)
 
     def all_since(self, moment_s: float) -> bool:
-        """Whether every running host has reported, long enough after a moment, all that it knew at that moment."""
+        """Whether every running host has answered at least :data:`PATIENCE_S` after a moment (monotonic).
+
+        Then each has reported all that it knew at that moment.
+        """
         return self._answered_s >= moment_s + PATIENCE_S
 
 
 class Backlog:
-    """Reports that were not checked yet."""
+    """The queue of reported votes and certificates that were not checked yet."""
 
     def __init__(self) -> None:
         self.told: Told | None = None
-        """Receives the reports of hosts, if they must outlive this process."""
+        """Writes the reports of hosts to a file, if they must outlive this process."""
         self.judged = 0
-        """Number of rows of the run that were checked."""
+        """Number of rows (reports of a validator) of the run that were checked."""
         self._taken = 0
         self._judged_before = 0
-        """Number of rows that another driver judged: they are entered again, but not judged again."""
+        """Number of rows that another driver judged. They are processed again, without reporting their violations."""
         self.lost_view: int | None = None
-        """Reports of views up to this one may have been dropped, here or by a host."""
+        """Highest view of which a report may have been dropped, here or by a host; ``None`` if none was."""
         self._waiting: deque[tuple[int, int, CertificateSeen | VoteSent]] = deque()
-        """The row's number, the validator, and the vote or certificate."""
+        """Queued entries: number of the row, index of the validator, and vote or certificate."""
 
     def take(self, row: Row) -> None:
         """Queue a host's report of a validator."""
@@ -89,14 +92,19 @@ class Backlog:
             self.told.add(row)
 
     def take_over(self, judged: int, told: Told | None, rows: Iterable[tuple[int, Row]]) -> None:
-        """Go on with the rows of another driver, which had judged ``judged`` of the run."""
+        """Continue the queue of another driver.
+
+        ``judged`` is the number of rows that it had judged. ``rows`` are the rows that its files still have, by number.
+        """
         self.told = told
         self.judged = self._taken = self._judged_before = judged
         for number, row in rows:
             self._add(number, row)
 
     def drain(self) -> Iterator[tuple[int, CertificateSeen | VoteSent, bool]]:
-        """Yield each: the validator, the vote or certificate, and whether another driver judged it."""
+        """Take every entry off the queue. Yields the validator, the vote or certificate, and whether another driver
+        judged it.
+        """
         while self._waiting:
             number, index, seen = self._waiting.popleft()
             yield index, seen, number < self._judged_before
@@ -116,10 +124,13 @@ class Backlog:
 
 
 class SafetyWatch:
-    """The safety watch of one run. :meth:`take` may be called by one thread, everything else by another."""
+    """Checks the votes, certificates and final blocks of one run against the safety rules.
+
+    :meth:`take` may be called by one thread, everything else by another.
+    """
 
     def __init__(self, record: RunRecord, now_ms: Callable[[], float]) -> None:
-        """``now_ms`` returns the time of a violation, since the run began."""
+        """``now_ms`` returns the time since the run began. It dates violations."""
         scenario, namespace = record.scenario, record.genesis.chain_id.encode()
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
@@ -132,20 +143,20 @@ class SafetyWatch:
         self._votes_kept_from = 0
         self.backlog = Backlog()
         self._height = 0
-        """Height of the last final block that was entered."""
+        """Height of the last final block that was checked."""
         self._newest_view = 0
-        """View of that block."""
+        """View of the last final block that was checked."""
         self._skips_since_s: float | None = None
-        """Time at which the next block was found to skip views without known certificates (monotonic)."""
+        """Time since which the next block waits for certificates of the views that it skips (monotonic)."""
         self._unproved: tuple[float, int] | None = None
         """Time at which a final block without a reported finalization was found (monotonic), and its view."""
         self._is_proof_missed = False
-        """Whether a final block without a proof was reported."""
+        """Whether a final block without a finalization was reported as a violation."""
         self._is_stuck = False
-        """Whether a block could not be decoded: none is entered after it."""
+        """Whether a block could not be decoded: no later block is checked."""
 
     def take(self, index: int, observations: Sequence[Observation]) -> None:
-        """Take a host's report of a validator."""
+        """Queue the votes and certificates in a host's report of a validator. Byzantine validators are ignored."""
         if index in self._byzantine:
             return
         for seen in observations:
@@ -173,12 +184,18 @@ class SafetyWatch:
         self._look_for_proofs()
 
     def state(self) -> LeftSafety:
-        """The state that another driver cannot rebuild. Not to be read while another thread is in :meth:`look`."""
+        """The state for another driver that takes the run over. Do not read it while another thread is in :meth:`look`.
+
+        It has only what that driver cannot rebuild from the run's files.
+        """
         counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
         return LeftSafety(counts, list(self.log.violations), self.backlog.judged)
 
     def take_over(self, state: LeftSafety, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
-        """Go on with the :meth:`state` of another driver, and with its rows. Final blocks are entered again."""
+        """Restore the :meth:`state` of another driver, and queue the rows that it kept.
+
+        Final blocks are checked again.
+        """
         self.log.counts.update(state.counts)
         self.log.violations.extend(state.violations)
         self.backlog.take_over(state.rows, told, rows)
@@ -202,7 +219,7 @@ class SafetyWatch:
         votes.cast(vote)
 
     def _enter(self, store: BlockStore, is_end: bool) -> bool:
-        """Enter the next final block; ``False`` if it has to wait."""
+        """Check the next final block. Returns ``False`` if it has to wait for reports, or cannot be decoded."""
         height = self._height + 1
         try:
             header = decode(store.at(height).block, Block).header

@@ -33,7 +33,7 @@ from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
 from validator.node.events import BlockFinal
 
 HEIGHTS_REMEMBERED: Final = 4_096
-"""Counted down from the newest height. A report of an older block is not the first report of it."""
+"""Number of newest heights of which reported blocks are remembered. An older block counts as reported before."""
 
 
 class ChainWatch:
@@ -42,7 +42,7 @@ class ChainWatch:
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self._record = record
         self.sightings: Sightings | None = None
-        """Receives finalizations and proposals, if they must outlive this process."""
+        """Writes finalizations and proposals to a file, if they must outlive this process."""
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
         self.lag, self.busyness = LagMeter(), Busyness()
@@ -91,13 +91,13 @@ class ChainWatch:
 
     @property
     def state(self) -> LeftWatch:
-        """The state for another driver. It shares the watch's collections: do not change it."""
+        """The state for another driver that takes the run over. It shares the watch's collections: do not change it."""
         return LeftWatch(
             self.trace.state, self._resources.state, self._heights, self._newest, self._fires, self._transactions
         )
 
     def take_over(self, left: LeftWatch) -> None:
-        """Restore the state of another driver's watch, after the run has its record."""
+        """Restore the state of another driver's watch. Call it once the run's record is restored."""
         self.trace.take_over(left.trace, self._record.trace)
         self._resources.take_over(left.resources)
         self._lags = LagLog(self._record)
@@ -165,7 +165,7 @@ class ChainWatch:
 
 
 class JoinWatch:
-    """The validators that join later."""
+    """Watches the validators that join later, and notes when each begins and ends its join."""
 
     def __init__(self, record: RunRecord, notice: Callable[[str], None]) -> None:
         names, late = record.scenario.validators.names, record.scenario.validators.late
@@ -175,11 +175,11 @@ class JoinWatch:
         record.joins = list(self._joins.values())
 
     def take_over(self) -> None:
-        """Restore the state of another driver's watch, after the run has its record."""
+        """Restore the state of another driver's watch from the run's record. Call it once that is restored."""
         self._joins = dict(zip(self._joins, self._record.joins, strict=True))
 
     def look(self, hosts: Hosts, now_ms: float, height: int) -> None:
-        """Note which of them have started, and which have their snapshot."""
+        """Note which late validators have begun their join, and which have completed it."""
         for index, join in self._joins.items():
             state = hosts.host_of(index).state(index)
             if state is None or join.ended_ms is not None:

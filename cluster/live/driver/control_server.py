@@ -1,9 +1,9 @@
 """The testnet's own HTTP endpoint, as ``docs/http.md`` describes it: status, metrics, faults, stop and faucet.
 
-A thread of the driver serves it, on the loopback. It shows the driver's newest look at the testnet; requests wait in a
-short queue until the driver's next look. A request that changes something needs the run's token, a file in the run's
-folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a separate token, which may be
-given to others: it permits nothing else.
+A thread of the driver serves it, by default on the loopback. It shows the driver's newest look at the testnet; requests
+wait in a short queue until the driver's next look. A request that changes something needs the run's token, a file in
+the run's folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a separate token, which
+may be given to others: it permits nothing else.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from validator.primitives.types import Address, parse_address
 TOKEN_BYTES: Final = 32
 CLIENT_RATE: Final = Rate(50, 100)
 MAX_WAITING: Final = 16
-"""Requests that the driver has not looked at yet."""
+"""Maximum number of requests that wait for the driver."""
 SCRAPE_TIMEOUT_S: Final = 2.0
 """A validator whose metrics take longer counts as one that does not answer."""
 START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
-"""The driver handles requests several times a second, unless it waits for hosts."""
+"""Time that a client waits for the driver, which handles requests several times a second unless it waits for hosts."""
 SCHEME: Final = "Bearer "
 MAX_AMOUNT_DIGITS: Final = 40
 
 
 class StopRun:
-    """End the run as if its stop height was reached."""
+    """A request to end the run as if its stop height was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFault:
-    """Add a fault to the run. The driver answers with the fault's fields, or :class:`BadInput`."""
+    """A request to add a fault to the run. The driver answers with the fault's fields, or :class:`BadInput`."""
 
     fields: Mapping[str, Any]
-    """As in a scenario's ``faults``."""
+    """Fields of the fault, as in a scenario's ``faults``."""
     answer: Future[Page] = field(default_factory=Future)
 
 
@@ -69,7 +69,7 @@ Order = StopRun | AddFault
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A look at the testnet. The driver replaces it as a whole."""
+    """The testnet's state at one time, as the endpoint serves it. The driver replaces it as a whole."""
 
     status: Page = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Overview:
 
 
 def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit: Mapping[str, Any]) -> Overview:
-    """The overview at ``at_ms``; ``height`` is the highest final one, ``audit`` the page of the run's books so far."""
+    """The overview at ``at_ms``. ``height`` is the highest final height, ``audit`` the audit's page so far."""
     newest = record.samples[-1] if record.samples else None
     names = record.scenario.validators.names
     addresses = {address.index: address.url for address in hosts.addresses}
@@ -139,12 +139,12 @@ def _validator_page(host: Host, index: int, name: str, url: str | None) -> dict[
 
 
 class ControlServer:
-    """The endpoint. :meth:`close` ends it."""
+    """The HTTP server of the testnet's own endpoint. :meth:`close` ends it."""
 
     def __init__(self, folder: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
-        """Serve at once, and write the run's token into its folder; with a faucet, also the faucet's token.
+        """Begin to serve, and write the run's token into its folder; with a faucet, also the faucet's token.
 
-        The tokens end with the server. Raises :class:`OSError`.
+        The tokens are valid until :meth:`close`. Raises :class:`OSError`.
         """
         self._folder = folder
         self._faucet = faucet
@@ -265,7 +265,7 @@ class ControlServer:
 
 
 def _payment(body: bytes) -> tuple[Address, int]:
-    """The recipient and the amount. Raises :class:`HTTPException`."""
+    """The recipient and the amount in the body of a request to the faucet. Raises :class:`HTTPException`."""
     fields = json_object(body)
     if fields is None or fields.keys() != {"to", "amount"}:
         raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')

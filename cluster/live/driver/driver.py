@@ -62,7 +62,7 @@ from loadgen.runplan import MAX_RUN_TIME_S
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
 LOOKS_AT_THE_END: Final = 2
-"""A question may be open from before the hosts came to rest; the answer to the next one has the state at rest."""
+"""Looks at the hosts once they are at rest. The first may still take an answer from before that."""
 
 
 @contextmanager
@@ -103,12 +103,11 @@ def live_testnet(
 def attached_testnet(
     left: LeftRun, folder: Path, interrupts: Interrupts, observer: RunObserver = UNOBSERVED
 ) -> Iterator[RunRecord]:
-    """:func:`live_testnet` of a driver that died, from its checkpoint (``left``) on, to the end that it would have
-    had.
+    """Take over the testnet of a driver that died, from its checkpoint (``left``), and run it to its planned end.
 
-    If the testnet is gone, the record has what is known, and counts as interrupted. Raises :class:`BadInput` if the
-    testnet cannot be reached and is not known to be gone: then it goes on, and can be tried again. Raises
-    :class:`OSError` if the folder cannot be written.
+    Yields the record, as :func:`live_testnet` does. If the testnet is gone, the record has what is known, and counts as
+    interrupted. Raises :class:`BadInput` if the testnet cannot be reached and is not known to be gone: then the testnet
+    goes on, and the takeover can be tried again. Raises :class:`OSError` if the folder cannot be written.
     """
     lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
     request = RunRequest(left.scenario, left.seed, left.commit, folder, left.stop_on_fail, lease_s)
@@ -126,7 +125,7 @@ def run_live(
     interrupts: Interrupts | None = None,
     served: Served = ON_THE_LOOPBACK,
 ) -> RunRecord:
-    """:func:`live_testnet`, ended once the scenario is over; returns the record."""
+    """Run a scenario on the live testnet to its end, then clean up (:func:`live_testnet`). Returns the record."""
     with live_testnet(request, observer, interrupts, served=served) as record:
         return record
 
@@ -156,24 +155,28 @@ class RunEnd:
         self.duration_s = scenario.stop.duration_s if run_until_stopped is None else None
         has_height = run_until_stopped is None and self.duration_s is None
         self.height: int | None = scenario.stop.height if has_height else None
-        """``None`` until the run is stopped, or its duration is over, if it has no stop height."""
+        """Height at which the load stops. Without a stop height it is ``None`` until the run is stopped or its duration
+        is over.
+        """
         self._deadline_ms = now_ms() + self._timeout_ms if has_height else math.inf
         self._over_ms = math.inf
         """When the run's duration is over."""
 
     def begin(self) -> None:
-        """The testnet is up."""
+        """Start the run's duration, if it has one, since the testnet is up."""
         if self.duration_s is not None:
             self._over_ms = self._now_ms() + self.duration_s * MILLISECONDS_PER_SECOND
 
     @property
     def state(self) -> LeftEnd:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self._deadline_ms, self._over_ms))
         return LeftEnd(self.height, deadline_ms, over_ms)
 
     def take_over(self, left: LeftEnd, away_ms: float) -> None:
-        """Continue another driver's run: the time without a driver does not count towards the time limit."""
+        """Restore the state of another driver. The time without a driver, ``away_ms``, does not count towards the time
+        limit.
+        """
         self.height = left.height
         self._deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
         self._over_ms = math.inf if left.over_ms is None else left.over_ms
@@ -189,7 +192,7 @@ class RunEnd:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the caller has set its event."""
+        """Whether the caller has requested the end of the run, by its event."""
         return self._event is not None and self._event.is_set()
 
     @property
@@ -197,12 +200,12 @@ class RunEnd:
         return self._now_ms() > self._deadline_ms
 
     def set(self, height: int) -> None:
-        """Stop at a height. The time limit starts again, for draining."""
+        """Set the height at which the load stops. The time limit starts again, for the validators to drain."""
         self.height, self._deadline_ms = height, self._now_ms() + self._timeout_ms
 
 
 class _LiveRun:
-    """One run."""
+    """One live run: starts the testnet or takes it over, watches it, and collects the run's record."""
 
     def __init__(
         self,
@@ -230,12 +233,15 @@ class _LiveRun:
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
         self._stage: LiveStage | None = None
         self._audit = self._new_audit()
-        """Replaced once there is a folder."""
+        """The run's audit; replaced once the run's folder exists."""
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Start, follow, collect. Raises :class:`TestnetError` if the testnet cannot be started."""
+        """Start the testnet, watch the run to its end, and collect its record.
+
+        Raises :class:`TestnetError` if the testnet cannot be started.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(self._folder / STORE_FILE)
         self._audit = self._new_audit()
@@ -245,9 +251,9 @@ class _LiveRun:
         self._go(self._start)
 
     def take_over(self, left: LeftRun) -> None:
-        """Go on where another driver wrote a checkpoint.
+        """Continue another driver's run from its checkpoint to its end, and collect its record.
 
-        Raises :class:`BadInput` and :class:`OSError` if that cannot be done; then it can be tried again.
+        Raises :class:`BadInput` and :class:`OSError` if the run cannot be taken over; then it can be tried again.
         """
         try:
             hosts, gone = self._reach(left)
@@ -262,7 +268,10 @@ class _LiveRun:
         self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 
     def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool = False) -> None:
-        """Follow what ``start`` returns, if anything, and collect. A failure raises, unless the run has begun."""
+        """Call ``start``, watch the hosts that it returns, if any, to the end of the run, and collect the record.
+
+        A failure before the first final block is raised, unless ``has_begun`` is set. Any other is noted in the record.
+        """
         try:
             found = start()
             if found is not None:
@@ -356,7 +365,10 @@ class _LiveRun:
         self._audit.take_over(left.audit, told, rows)
 
     def _adopt(self, left: LeftRun, hosts: Hosts | None, gone: str) -> tuple[Hosts, LiveStage] | None:
-        """Take over another driver's testnet. Returns what remains to be followed."""
+        """Take over another driver's testnet. Returns its hosts and stage, or ``None`` if the run is past its end.
+
+        Raises :class:`TestnetError` if the testnet is gone (``gone`` is the reason).
+        """
         testnet = self._testnet
         if hosts is not None:
             testnet.adopt(hosts, self.record.seed, self._scenario, left.hosts)
@@ -412,7 +424,7 @@ class _LiveRun:
     # --- following ----------------------------------------------------------------------------------------------------
 
     def _follow(self, hosts: Hosts, stage: LiveStage) -> None:
-        """Watch, perform faults, and stop the load, until the scenario is over or its time is up."""
+        """Watch the testnet, perform faults, and stop the load, until the scenario is over or its time is up."""
         self._audit.start()
         while not self._is_over(hosts) and not self._must_stop(hosts):
             if self._end.is_time_up:
@@ -473,7 +485,7 @@ class _LiveRun:
             self._watch.lag.end(planned_s)
 
     def _obey(self, hosts: Hosts, stage: LiveStage) -> None:
-        """Perform the requests since the last look, and show the testnet's endpoint the state after them."""
+        """Perform the requests of clients since the last look, and update the state that the testnet's endpoint has."""
         control = self._testnet.control
         assert control is not None
         if self._end.is_requested and self._end.height is None:
@@ -504,7 +516,10 @@ class _LiveRun:
             self.record.scenario = self._scenario.ended_at(height)
 
     def _is_over(self, hosts: Hosts) -> bool:
-        """Whether every validator that still takes part has drained."""
+        """Whether the run is over: all faults have ended, and every validator that still takes part has drained.
+
+        It is over, too, if every host is dead.
+        """
         alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
         if self._end.height is None:
             return not alive
@@ -655,7 +670,9 @@ def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> 
 
 
 def make_stage(run: _LiveRun, hosts: Any, leftovers: Leftovers, left: LeftStage | None = None) -> LiveStage:
-    """The stage of a run whose hosts are up, or of what another driver ``left``; the record gets its faults."""
+    """Make the stage on which the run's faults act: a new one, or one restored from the state that another driver
+    ``left``. The record gets the stage's faults.
+    """
     height = partial(getattr, run._watch, "height")
     stage = LiveStage(
         run._scenario,
@@ -678,7 +695,7 @@ def note_interruption(record: RunRecord, notice: Callable[[str], None]) -> None:
 
 
 def check_twice(interrupts: Interrupts, record: RunRecord, notice: Callable[[str], None]) -> None:
-    """A checkpoint of a run that collects. The first signal only marks the run as interrupted; the next one raises."""
+    """Check for signals while the record is collected. The first marks the run as interrupted; the next one raises."""
     try:
         interrupts.checkpoint()
     except KeyboardInterrupt:
@@ -688,22 +705,22 @@ def check_twice(interrupts: Interrupts, record: RunRecord, notice: Callable[[str
 
 
 def load_time_s(scenario: Scenario, is_open: bool) -> int:
-    """The load ends by itself after this time; ``is_open`` is a run that goes on until it is stopped."""
+    """The time in seconds after which the load ends by itself. With ``is_open`` the run goes on until it is stopped."""
     longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
     return MAX_RUN_TIME_S if is_open else int(longest_s)
 
 
 def discard_empty(store: BlockStore) -> None:
-    """Remove the file of a run without blocks."""
+    """Remove the file of a store without blocks."""
     if isinstance(store, FileBlocks) and not store:
         store.discard()
 
 
 def permit_pruning(scenario: Scenario, hosts: Hosts, audit: LiveAudit) -> None:
-    """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
+    """Let validators prune the blocks that the audit and their peers have, if the scenario bounds their archives.
 
-    Byzantine ones keep all, since their blocks are collected at the end. Sent repeatedly, because a restarted validator
-    has forgotten it.
+    Byzantine validators keep all blocks, which are collected at the end. Call it repeatedly, because a restarted
+    validator has forgotten the permission.
     """
     if scenario.storage.keep_blocks is not None:
         given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
@@ -713,7 +730,7 @@ def permit_pruning(scenario: Scenario, hosts: Hosts, audit: LiveAudit) -> None:
 
 
 def hear_from_all(hosts: Hosts, watch: ChainWatch, checkpoint: Callable[[], None]) -> None:
-    """Look at hosts that another driver left until each has answered, or is known to be gone."""
+    """Query the hosts that another driver left until each has answered or is known to be gone, or takes too long."""
     deadline = time.monotonic() + FREEZE_TIMEOUT_S
     while any(host.reports.are_stale and host.is_running for host in hosts.all) and time.monotonic() < deadline:
         hosts.look(watch.height)
@@ -729,7 +746,7 @@ def standings(scenario: Scenario, hosts: Hosts) -> str:
 
 
 def note_totals(record: RunRecord, hosts: Hosts, busyness: Busyness) -> None:
-    """Record the figures that only the driver knows."""
+    """Record the run's metrics that only the driver knows."""
     totals = hosts.totals()
     record.metrics["messages_sent"] = totals.messages
     record.metrics["messages_dropped"] = totals.lost

@@ -32,7 +32,7 @@ TIMEOUT_S: Final = 2.0
 
 
 class _Payments(Workload[Options]):
-    """The single payment that is requested now."""
+    """The faucet's workload: its only transaction is the payment that is requested now."""
 
     name: ClassVar[str] = "faucet"
     options_type: ClassVar[type[Options]] = Options
@@ -82,7 +82,10 @@ class Faucet:
         return None if section is None else cls(section, seed, chain_id, scenario.chain.parameters())
 
     def pay(self, to: Address, amount: int, urls: Mapping[str, str]) -> dict[str, Any]:
-        """Send a transfer to a validator of ``urls``, by name; returns what was sent. Raises :class:`HTTPException`."""
+        """Pay an address: send a transfer to the first validator of ``urls``, keyed by name, that answers.
+
+        Returns the fields of the transfer. Raises :class:`HTTPException`.
+        """
         if is_reserved(to):
             raise HTTPException(400, f"to: {address_text(to)} is reserved for the system")
         if not 1 <= amount <= self._section.max_amount:

@@ -47,26 +47,26 @@ ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for this long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
 PREPARE_TIMEOUT_S: Final = 300.0
-"""Hosts get other code after this time, even if it is not compiled yet."""
+"""Timeout for compiling other code. Hosts get the code after this time even if it is not compiled yet."""
 HASH_SEEDS_PER_RUN: Final = 1_000
-"""Hosts of runs with neighbouring seeds get different hash seeds."""
+"""Distance between the hash seeds of runs with neighbouring seeds, so that all their hosts get different ones."""
 
 
 @dataclass(slots=True)
 class _Order:
-    """An order to hosts."""
+    """A request sent to several hosts, with the call to make once all have answered."""
 
     pending: dict[Any, Host | None]
     """Hosts that have not answered yet, keyed by the pending answer; ``None`` for a task without a host."""
     then: Callable[[], None]
     until: float
-    """Monotonic seconds."""
+    """Time at which the order times out (monotonic seconds)."""
     on_failure: Callable[[str], None]
     """Receives the reason if the order could not be carried out."""
 
 
 class Orders:
-    """The orders under way. ``on_view`` gets the views with which hosts answer."""
+    """The orders (requests to hosts) under way. ``on_view`` gets the reports with which hosts answer."""
 
     def __init__(self, ray: Any, on_view: Callable[[Host, HostView], None]) -> None:
         self._ray = ray
@@ -85,7 +85,10 @@ class Orders:
         timeout_s: float,
         on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """Call ``then`` once all have answered, gone down or timed out. The next look notices a host that went down."""
+        """Add an order whose answers are ``pending``. ``on_failure`` gets the reason if it fails.
+
+        ``then`` is called once every host has answered or gone down, or the order timed out.
+        """
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     @property
@@ -123,7 +126,7 @@ class Orders:
 
 
 class Hosts:
-    """All hosts of a run."""
+    """Supervises all hosts of a run."""
 
     def __init__(
         self,
@@ -158,9 +161,10 @@ class Hosts:
         """The run's folder; absolute once hosts are created."""
 
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str, left: LeftHosts | None = None) -> None:
-        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up.
+        """Create every host's actor; :meth:`look` then brings the hosts up. With ``left``, hosts of another driver are
+        supervised instead.
 
-        Or supervise those that another driver has ``left``.
+        ``bind`` is the address at which hosts listen in a Ray of our own, or on a single node.
         """
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
@@ -229,7 +233,7 @@ class Hosts:
     # --- what is done -------------------------------------------------------------------------------------------------
 
     def look(self, height: int = 0, starts: bool = True) -> None:
-        """One round at a final height: ask each host without an open question, take the answers, act on them.
+        """Do one round at a final height: ask each host that has no open question, take the answers, act on them.
 
         Without ``starts`` no validator is started any more.
         """
@@ -263,8 +267,9 @@ class Hosts:
     def kill(self, host: Host, by_ray: bool) -> None:
         """Kill a host's process, by Ray or by a signal. Ray starts another one, which is held down.
 
-        Ray asks the process to end, which a stopped process cannot do. Ray restarts an actor for each death that the
-        scenario plans, and a few times more. An unplanned kill uses none of these: the host gets another actor.
+        A paused process is always killed by a signal: Ray asks a process to end, and a stopped one cannot answer. Ray
+        restarts an actor for each death that the scenario plans, and a few times more. An unplanned kill uses none of
+        these restarts: the host gets another actor.
         """
         process = host.processes.current
         if process is None:
@@ -368,13 +373,15 @@ class Hosts:
 
     @property
     def state(self) -> LeftHosts:
-        """The state that another driver needs. That driver repeats the questions without an answer."""
+        """The state for another driver that takes the run over. That driver repeats the questions without an answer."""
         calls = [what for then in self._orders.calls if (what := what_of(then)) is not None]
         return LeftHosts([host.left for host in self.all], sorted(self._compiled), calls, set(self.nodes.lost))
 
     @property
     def actors_so_far(self) -> int:
-        """Changes once a host has another actor, which another driver must know before validators start there."""
+        """Number of actors created so far for all hosts. When it changes, a checkpoint is due: another driver must know
+        a new actor before validators start there.
+        """
         return sum(host.processes.actors for host in self.all)
 
     def _signals_for(self, host: Host) -> ProcessSignals | RemoteProcessSignals:
@@ -383,7 +390,7 @@ class Hosts:
         return self._signals[host.place]
 
     def take_place(self, what: TakePlace) -> None:
-        """End the last process, even if its shutdown is incomplete, and create another actor."""
+        """Kill a host's actor, even if its shutdown is incomplete, and create another one with the host's new code."""
         host = self.all[what.host]
         if not host.is_placed:
             return  # the actor that it gets elsewhere has the other code

@@ -48,7 +48,7 @@ from cluster.scenario.sections.faults import (
 )
 
 UNKNOWN_ORDERS: Final = 1_000
-"""More than a driver gives between two checkpoints."""
+"""Number of orders that another driver may have given since its checkpoint: more than it gives between two of them."""
 
 
 class _Due(NamedTuple):
@@ -58,7 +58,7 @@ class _Due(NamedTuple):
 
 
 class Agenda:
-    """Scheduled calls, in milliseconds since the run began. Fault times count from its creation."""
+    """Scheduled calls of the fault stage, by time since the run began. Fault times count from the agenda's creation."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
@@ -72,22 +72,25 @@ class Agenda:
 
     @property
     def fault_ms(self) -> float:
-        """The time on the clock of faults."""
+        """The time now on the clock of faults: milliseconds since this agenda was created, when the testnet was up."""
         return self._now_ms() - self._began_ms
 
     @property
     def mark(self) -> tuple[int, int]:
-        """A mark that changes with each call that was added or made."""
+        """A value that changes whenever a call is added or made."""
         return self._count, len(self._due)
 
     @property
     def next_ms(self) -> float | None:
-        """The time of the next call."""
+        """The time of the next call, in milliseconds since the run began; ``None`` if there is none."""
         return self._due[0].at_ms if self._due else None
 
     @property
     def state(self) -> LeftAgenda:
-        """The state for another driver. Raises :class:`TypeError` if a call cannot be serialized."""
+        """The state for another driver that takes the run over.
+
+        Raises :class:`TypeError` if a call cannot be serialized.
+        """
         due = [LeftCall(each.at_ms, each.number, what_of(each.call)) for each in self._due]
         return LeftAgenda(self._began_ms, self._count, due)
 
@@ -125,7 +128,7 @@ class Pauses:
 
     @property
     def state(self) -> LeftPauses:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         seen = [LeftLooks(host, process, seen_ms) for (host, process), seen_ms in self._seen.items()]
         return LeftPauses(self._paused, seen)
 
@@ -169,7 +172,7 @@ class Pauses:
 
 
 class LiveStage:
-    """The hosts of a run, as faults act on them."""
+    """The stage of a live run: performs the faults of the fault engine on the hosts."""
 
     def __init__(
         self,
@@ -184,7 +187,7 @@ class LiveStage:
         left: LeftStage | None = None,
     ) -> None:
         """``keep_blocks(index, url)`` asks a validator for its blocks, and returns once it has them. ``leftovers``
-        are those of faults of Kubernetes. With ``left`` it goes on with another driver's faults.
+        tracks what faults change in a Kubernetes cluster. With ``left`` the stage continues another driver's faults.
         """
         self.random = Random(f"{seed}/faults")
         self.agenda = Agenda(now_ms)
@@ -225,7 +228,7 @@ class LiveStage:
         self.agenda.perform()
 
     def on_lost(self, host: Host, words: LastWords | None) -> bool:
-        """A host went down by itself. Returns whether a fault explains that."""
+        """Handle a host that went down by itself. Returns whether a fault explains that."""
         if words is None:
             return False
         if words.reason.startswith(NO_WORD):
@@ -368,7 +371,7 @@ class LiveStage:
         ]
 
     def _lose_node(self, number: int, reason: str) -> None:
-        """The Ray node of a host is about to end: its hosts are taken off it."""
+        """Take all hosts off the Ray node of a host, since the node is about to end."""
         host = self._hosts.all[number]
         if host.is_placed:
             self._hosts.nodes.lose(host.place, reason)
@@ -396,7 +399,7 @@ class LiveStage:
 
     @property
     def state(self) -> LeftStage:
-        """The state that another driver needs to go on. It shares the stage's collections: do not change it.
+        """The state for another driver that takes the run over. It shares the stage's collections: do not change it.
 
         Raises :class:`TypeError` if a scheduled call cannot be serialized.
         """
@@ -413,7 +416,7 @@ class LiveStage:
         )
 
     def take_over(self, left: LeftStage) -> None:
-        """Go on with another driver's faults, in place of the stage's own."""
+        """Restore the faults of another driver, in place of the stage's own."""
         self.random.setstate(left.random)
         self.engine.take_over(left.engine)
         self.agenda.take_over(left.agenda, self.call_to_come)
@@ -428,7 +431,7 @@ class LiveStage:
         self._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
 
     def call_to_come(self, what: LiveCall | None) -> Then:
-        """A scheduled call, from plain data."""
+        """The callback that makes a call described by plain data. ``None`` gives a callback that does nothing."""
         return nothing if what is None else Call(self._make_call, what)
 
     def _make_call(self, what: LiveCall) -> None:
@@ -447,7 +450,7 @@ class LiveStage:
                 self.engine.perform(what)
 
     def note_lost_node(self, hosts: Sequence[Host], node: str, reason: str) -> None:
-        """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once the fault ends."""
+        """Note that a Ray node is lost with its hosts. Hosts that a fault holds down start elsewhere only after it."""
         engine = self.engine
         indices = [index for host in hosts for index in host.carried_at(self.height)]
         if indices:

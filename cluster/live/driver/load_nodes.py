@@ -1,6 +1,7 @@
-"""The load on the nodes of a cluster that are marked for it: on each a worker with its share of the Locust processes.
+"""Runs the load on the cluster's nodes for load: on each a worker actor has its share of the Locust processes.
 
-A load needs no master: the plan says which process has which users. A lost node takes only its own users with it.
+The workers need no master: the plan says which process has which users. A load that does need one runs on one node. A
+lost node takes only its own users with it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from loadgen.runplan import RunPlan, Statistics
 MAX_LOG_BYTES: Final = 2**20
 """Only this many bytes from the end of a worker's log are fetched."""
 ANSWER_TIMEOUT_S: Final = 10.0
-"""More than a worker needs to end its processes."""
+"""Time for a worker's last answer, in addition to the time for the end of its processes."""
 CALLS: Final = 4
 """Calls that a worker answers at a time."""
 
@@ -50,12 +51,12 @@ class LoadWorker:
         self._answer: tuple[str, bytes] | None = None
 
     def wait_until_ready(self) -> None:
-        """Return when the load only waits for endpoints, or has ended."""
+        """Wait until the load is ready, that is waits only for endpoints, or has ended."""
         while not self._load.is_ready and self._load.exit_code is None:
             time.sleep(POLL_S)
 
     def wait_until_ended(self) -> int:
-        """The exit code, when it has ended."""
+        """Wait until the load has ended. Returns its exit code."""
         while self._load.exit_code is None:
             time.sleep(POLL_S)
         return self._load.exit_code
@@ -77,7 +78,7 @@ class LoadWorker:
 
 @dataclass(slots=True)
 class _Worker:
-    """A worker as the driver sees it."""
+    """A load worker as the driver knows it: its node, its actor, and the state of its load."""
 
     node: RayNode
     actor: Any
@@ -92,12 +93,12 @@ class _Worker:
 
 
 class LoadNodes:
-    """The load of a run, on several nodes. To the driver it is like a :class:`LoadProcess`."""
+    """The load of a run, on several nodes. It has the interface of a :class:`LoadProcess`."""
 
     process: Process | None = None
     """The driver's own load process: always ``None``, since workers on the nodes run the load."""
     reason = ""
-    """As in :class:`LoadProcess`; empty, since the nodes report only at the end."""
+    """The load's reason for an early end: always empty, since the nodes report only at the end."""
 
     def __init__(
         self,
@@ -108,10 +109,13 @@ class LoadNodes:
         notice: Callable[[str], None],
         before: Statistics | None = None,
     ) -> None:
-        """Start the load, with processes dealt to the nodes in turn. ``before`` is as in :class:`LoadProcess`."""
+        """Start the load, with its processes assigned to the nodes in turn.
+
+        ``before`` are the counts of a load that ended earlier, which this one continues.
+        """
         self.before = Statistics() if before is None else before
         self.began_epoch_ms = plan.began_epoch_ms
-        """As in :class:`LoadProcess`."""
+        """When the load began, in milliseconds since the epoch; ``None`` before that."""
         self.was_told_to_stop = False
         self._ray = session.ray
         self._folder = folder
@@ -138,7 +142,7 @@ class LoadNodes:
         return all(worker.is_ready for worker in self._alive())
 
     def go(self, urls: Mapping[int, str]) -> None:
-        """As :meth:`LoadProcess.go`."""
+        """Give the workers the addresses of the validators, by index: the load begins (:meth:`LoadProcess.go`)."""
         if dict(urls) != self._urls:
             self._urls = dict(urls)
             self.began_epoch_ms = self.began_epoch_ms or now_epoch_ms()
@@ -147,7 +151,9 @@ class LoadNodes:
 
     @property
     def ended_early(self) -> bool:
-        """Whether a worker's processes ended before :meth:`stop`, and not with a shape, or all nodes are lost."""
+        """Whether the load ended before :meth:`stop`: all nodes are lost, or a worker's processes ended for another
+        reason than the end of the user's own load shape.
+        """
         self._look()
         has_ended = any(worker.exit_code not in self._good_codes for worker in self._workers)
         return not self.was_told_to_stop and (has_ended or not list(self._alive()))
@@ -166,7 +172,10 @@ class LoadNodes:
                 worker.actor.stop.remote()
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
-        """Wait for the end; fetch logs and statistics, once. ``checkpoint`` may raise to end the wait."""
+        """Stop the load, wait for its end, and fetch logs and statistics. Later calls return the same record.
+
+        ``checkpoint`` may raise to end the wait.
+        """
         if self._record is not None:
             return self._record
         self.stop()

@@ -30,14 +30,14 @@ ENDPOINTS_FILE: Final = "load-endpoints.json"
 STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
-"""The load would end by itself this long after the scenario."""
+"""Added to the longest time of a scenario; after that the load would end by itself."""
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
 
 
 class AdoptedProcess:
-    """A process that another one started, as far as a :class:`subprocess.Popen` is used here."""
+    """A process that another process started, with the parts of :class:`subprocess.Popen` that are used here."""
 
     stdin = None
 
@@ -119,7 +119,7 @@ class LoadProcess:
         """
         self.before = Statistics() if before is None else before
         self.began_epoch_ms = plan.began_epoch_ms
-        """When the load began, once it has."""
+        """When the load began, in milliseconds since the epoch; ``None`` before that."""
         self._numbers = list(plan.reporting) if processes is None or plan.needs_master else list(processes)
         self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
         self._plan = plan
@@ -150,7 +150,10 @@ class LoadProcess:
 
     @classmethod
     def adopt(cls, folder: Path, process: Process, before: Statistics, was_told_to_stop: bool) -> LoadProcess | None:
-        """The load of a dead driver, running or ending as it was told; ``None`` if it does not run."""
+        """Adopt the running load of a dead driver; ``None`` if it does not run.
+
+        ``before`` are the counts of loads that ended earlier. ``was_told_to_stop`` says whether that driver stopped it.
+        """
         if not process.is_running:
             return None
         found = cls.__new__(cls)
@@ -176,8 +179,9 @@ class LoadProcess:
         return self._was_ready
 
     def go(self, urls: Mapping[int, str]) -> None:
-        """Give the load the addresses of the validators, by index: it begins. Later calls report which of these moved;
-        other validators get no load. Raises :class:`OSError`.
+        """Give the load the addresses of the validators, by index, so that it begins. Raises :class:`OSError`.
+
+        Later calls only update these addresses: validators that are added later get no load.
         """
         known = {index: urls.get(index, url) for index, url in self._urls.items()} if self._urls else dict(urls)
         if known != self._urls:
@@ -210,11 +214,17 @@ class LoadProcess:
                 self._process.terminate()
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
-        """Wait for the end. Returns the load's own statistics. ``checkpoint`` may raise to end the wait."""
+        """Stop the load, and wait for its end. Returns its statistics in the form of a run's record.
+
+        ``checkpoint`` may raise to end the wait.
+        """
         return record_of(self.finished(checkpoint), self._process.returncode)
 
     def finished(self, checkpoint: Callable[[], None]) -> Statistics:
-        """As :meth:`finish`."""
+        """Stop the load, and wait for its end. Returns its statistics, with those of loads that ended earlier.
+
+        ``checkpoint`` may raise to end the wait.
+        """
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._process.poll() is None:

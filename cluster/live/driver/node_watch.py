@@ -34,7 +34,7 @@ from cluster.scenario.sections.faults import LoseNodeFault
 
 LOOK_EVERY_S: Final = 1.0
 LEASE_S: Final = 20.0
-"""Longer than the usual transient failure of a link between nodes."""
+"""Length of a host's lease: longer than the usual transient failure of a link between nodes."""
 LEASE_SLACK_S: Final = 2.0
 """A host ends at most this long after its lease."""
 RENEW_EVERY_S: Final = 2.0
@@ -43,8 +43,8 @@ NEW_NODE_PATIENCE_S: Final = 60.0
 OWN_NODES_PATIENCE_S: Final = 300.0
 """How long the start waits for the nodes of hosts: a volume has to be made, and an image may have to be pulled."""
 ORDER_AGAIN_S: Final = 15.0
-"""Seconds for which a node that was told to change is not told again: a fault asks once for each of its validators, and
-would wait for a silent node each time.
+"""Seconds for which a node that did not carry out the order to end is not told again: a fault asks once for each of its
+validators, and would wait for a silent node each time.
 """
 MAX_LOG_BYTES: Final = 4 * 2**20
 COMPARED_LOG_BYTES: Final = 4_096
@@ -54,7 +54,7 @@ OnLost = Callable[[Sequence[Host], str, str], None]
 
 
 class Leased(Protocol):
-    """A host, as far as its lease is concerned."""
+    """The parts of a host that :class:`Leases` needs."""
 
     @property
     def number(self) -> int: ...
@@ -65,7 +65,7 @@ class Leased(Protocol):
 
 @dataclass(slots=True)
 class _Homeless:
-    """A host of a lost node."""
+    """A host of a lost node that waits for its next node."""
 
     host: Host
     may_start_s: float
@@ -73,11 +73,11 @@ class _Homeless:
     waits_until_s: float
     """Monotonic time until which it waits for a node with room."""
     is_awaiting_own_node: bool = False
-    """Whether it waits for its dedicated node, and that was reported."""
+    """Whether it was reported that the host waits for its dedicated node."""
 
 
 class NodeWatch:
-    """The nodes of one run."""
+    """Watches the Ray nodes of one run, places its hosts, and moves the hosts of lost nodes."""
 
     def __init__(
         self,
@@ -109,9 +109,11 @@ class NodeWatch:
         self._leases: Leases | None = None
 
     def place_all(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> list[Place]:
-        """A place for each host of a scenario, by number; ``bind`` is the address to listen on in a Ray of our own, and
-        on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`, and
-        :class:`TestnetError` if hosts that need dedicated nodes get none.
+        """Choose a place for each host of a scenario. Returns the places by host number.
+
+        ``bind`` is the address to listen on in a Ray of our own, and on a single node. ``start`` creates the actor of a
+        host that moved. Raises :class:`BadInput`, and :class:`TestnetError` if a host that needs a dedicated node gets
+        none.
         """
         wanted = hosts_to_place(scenario)
         nodes = self._nodes_for({host.number for host in wanted})
@@ -160,10 +162,11 @@ class NodeWatch:
     def take_over(
         self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
     ) -> None:
-        """Watch the hosts of another driver; ``lost`` are the nodes that it had lost. Nodes that failed since then are
-        lost now. Hosts without a place get one once every lease that the other driver may have given is over. If their
-        last process had surely ended, they get one at once: a later actor that the other driver may have created
-        carries no validator.
+        """Watch the hosts of another driver. ``lost`` are the nodes that were lost before its checkpoint.
+
+        Nodes that failed since then are counted as lost now. A host without a place gets one once every lease that the
+        other driver may have given is over. It gets one at once if its last process had surely ended: a later actor
+        that the other driver may have created carries no validator.
         """
         self._begin(scenario, bind, start)
         self._lost = set(lost)
@@ -184,7 +187,7 @@ class NodeWatch:
 
     @property
     def lease_s(self) -> float | None:
-        """The lease of each host, from the start of its process; ``None`` without leases."""
+        """Length of the lease that each host has from the start of its process; ``None`` if hosts have no leases."""
         return self._lease_s if self._is_needed or self._session.kept is not None else None
 
     @property
@@ -201,7 +204,7 @@ class NodeWatch:
 
     @property
     def are_watched(self) -> bool:
-        """Whether there are several nodes, so that the run goes on if one is lost."""
+        """Whether nodes are watched: there are several, so that the run goes on if one is lost."""
         return self._is_needed
 
     def hosts_on(self, where: Place) -> list[Host]:
@@ -226,10 +229,10 @@ class NodeWatch:
         self._place_homeless([node for node in nodes if node.node_id not in self._lost])
 
     def end(self, where: Place, kills: bool) -> None:
-        """End a node for good: with ``kills`` all of its processes at once, else by Ray. Neither the head nor the
-        driver's own node is ended, for the cluster and the run would be lost with them.
+        """End a node for good: with ``kills`` its processes are killed at once, otherwise Ray ends it.
 
-        If no process there confirms the order, the node is lost only once Ray says so.
+        The head and the driver's own node are never ended: the cluster and the run would be lost with them. If no
+        process on the node confirms the order, the node counts as lost only once Ray says so.
         """
         node = self._living(where)
         if node is None or time.monotonic() < self._next_orders_s.get(node.node_id, 0.0):
@@ -245,7 +248,7 @@ class NodeWatch:
         self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
 
     def lose(self, where: Place, reason: str) -> None:
-        """A node is about to end with its pod: its hosts are placed again once their leases are over."""
+        """Count a node as lost, since it is about to end with its pod. Its hosts move once their leases are over."""
         node = self._living(where)
         if node is not None:
             self._lose(node, reason, False)

@@ -1,8 +1,9 @@
-"""Ray for one run: started for it and ended with it, or joined if ``RAY_ADDRESS`` names one.
+"""The Ray cluster of one run: started for the run and ended with it, or joined if ``RAY_ADDRESS`` names one.
 
-A Ray of our own has a short private folder (Unix sockets' paths are short), a private token, not one in the
-user's home, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
-closed, its processes are waited for, and killed if they do not end; its folder is removed.
+A Ray that the run starts (a Ray of our own) has a private folder with a short path, since paths of Unix sockets are
+limited. It has a private token in place of the one in the user's home. It has no dashboard, no idle workers, and little
+memory: it carries control and results, not messages between validators. When it is closed, its processes are waited
+for, and killed if they do not end; its folder is removed.
 
 A Ray that was joined belongs to another party: only our own actors are killed there.
 """
@@ -45,31 +46,33 @@ LOCAL_ADDRESS: Final = "local"
 """The address that means a new Ray on this machine."""
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 MODE_VARIABLE: Final = "RAY_AUTH_MODE"
-"""The library turns tokens on by itself, the command that starts a node does not."""
+"""Environment variable that turns tokens on. The library does so by itself, the command that starts a node does not."""
 TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
 SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Environment of a Ray of our own: no usage reports, no messages on the terminal."""
 
 SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
-"""A pattern of lines that are not printed; Ray reads it when it is imported."""
+"""Environment variable with a pattern of lines that are not printed; Ray reads it when it is imported."""
 SKIPPED_LINES: Final = "A worker died or was killed while executing a task|The node with node id|Raylet is terminated"
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
-"""About the least that Ray accepts."""
+"""Size of Ray's object store: about the least that Ray accepts."""
 STARTING_CPUS: Final = 2
 """The number of workers that start at a time; hosts themselves request no CPU."""
 SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False, "worker_niceness": 0}
-"""Each host has a separate environment, so workers started ahead would never be used. Ray's default niceness of
-workers is 15: next to a busy load generator that leaves validators a thirtieth of a processor.
+"""Ray's internal settings: no workers are started ahead, and workers run with normal priority.
+
+Each host has a separate environment, so workers started ahead would never be used. Ray's default niceness of workers is
+15: next to a busy load generator that leaves validators a thirtieth of a processor.
 """
 SPARE_RESTARTS: Final = 3
-"""Restarts of a host beyond those of the scenario; a host that keeps crashing ends with them."""
+"""Restarts of a host beyond those that the scenario plans. A host that crashes more often is not restarted."""
 HOST_CONCURRENCY: Final = 8
 """Calls that a host answers at a time."""
 ADDRESS_FILE: Final = "ray_current_cluster"
 """The file in a Ray's folder that has the address of its head."""
 CORE_PROCESSES: Final = {"gcs_server": "", "raylet": "--head"}
-"""Programs, and an argument that identifies those of the head: any other node may be lost."""
+"""The programs of a Ray's head, without which it cannot continue, each with an argument that only the head's has."""
 FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
@@ -94,16 +97,17 @@ class Place(NamedTuple):
 
 
 class RemoteProcessSignals:
-    """The :class:`ProcessSignals` of another node: an actor there, asked with a bound on the time.
+    """Signals to the processes of another node, sent by an actor there (:class:`ProcessSignals`).
 
-    A node that does not answer is not asked again for a while; meanwhile the state of its processes is unknown.
+    Each call has a timeout. A node that does not answer is not asked again for a while; meanwhile the state of its
+    processes is unknown.
     """
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
         self._actor = actor
         self._silent_until = 0.0
-        """Monotonic seconds."""
+        """Time until which the actor is not asked again, since it did not answer (monotonic seconds)."""
 
     def kill(self, process: Process) -> bool:
         return bool(self._ask("kill", False, process))
@@ -177,7 +181,7 @@ def _runtime_of(code: str | None, environment: dict[str, str]) -> dict[str, Any]
 
 
 def _relocated_warm_up(code: str) -> Callable[[], None]:
-    """Like :func:`relocated_host`, pickled by value."""
+    """A task that compiles the code of a folder. Like the class of :func:`relocated_host`, it is pickled by value."""
 
     def warm_up() -> None:
         import runpy
@@ -190,12 +194,12 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
 
 
 class RaySession:
-    """Ray, connected. :meth:`start` makes one, :meth:`close` ends it."""
+    """The connection of this process to Ray. :meth:`start` makes one; :meth:`close` ends it, and a Ray of our own."""
 
     def __init__(self, ray: Any, folder: Path | None, kept: KeptRay | None = None) -> None:
         self.ray = ray
         self.kept = kept
-        """Where another process finds the hosts, if they are to outlive this one."""
+        """How another process finds this Ray, if the hosts are to outlive this process."""
         self._folder = folder
         """Folder of a Ray of our own; ``None`` if it was joined."""
         self._actors: list[Any] = []
@@ -227,12 +231,15 @@ class RaySession:
         nodes: int = 1,
         lease_s: float | None = None,
     ) -> RaySession:
-        """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks on each of its nodes, of which
-        ``nodes`` are for hosts, with an additional head if there are several; ``on_folder`` gets its folder before
-        there is any process. With ``lease_s`` hosts, and a Ray of our own, outlive this process, and hosts end
-        themselves this long after they last heard from a driver. Raises :class:`TestnetError`, and
-        :class:`~cluster.common.errors.BadInput` if the working directory holds modules that workers would import
-        instead of ours, or ``STAMPEDE_PORTS`` no ports.
+        """Start a Ray of our own, or join the one that the environment names.
+
+        A Ray of our own has a head with ``cpus`` processors for tasks. If ``nodes`` is above 1, that many nodes for
+        hosts are added to the head. ``on_folder`` gets the Ray's folder before there is any process. With ``lease_s``
+        hosts, and a Ray of our own, outlive this process, and hosts end themselves this long after they last heard from
+        a driver.
+
+        Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working directory holds
+        modules that workers would import instead of ours, or ``STAMPEDE_PORTS`` no ports.
         """
         check_working_directory(Path.cwd())
         try:
@@ -291,8 +298,10 @@ class RaySession:
         return actor
 
     def rejoin(self, runtime_env: dict[str, Any]) -> bool:
-        """Join the cluster again, with an environment for all tasks from now on; nothing may run. Returns whether that
-        is possible: not if the caller's program had joined it for this process. Raises :class:`BadInput`.
+        """Join the cluster again, with an environment for all further tasks. No task or actor may run meanwhile.
+
+        Returns ``False`` if that is impossible: for a Ray of our own, and for one that the caller's program had joined.
+        Raises :class:`BadInput`.
         """
         if self.is_ours or not self._disconnects:
             return False
@@ -301,12 +310,18 @@ class RaySession:
         return True
 
     def replace_node(self) -> None:
-        """A node is lost: another one joins a Ray of our own, after a while. A joined cluster replaces its own."""
+        """Start a node in place of a lost one, if this is a Ray of our own; it joins after a while.
+
+        A cluster that was joined replaces its nodes itself.
+        """
         if self._has_nodes:
             self._joining.append(self._start_node())
 
     def _add_nodes(self, count: int) -> None:
-        """Add nodes one after the other: together they take each other's ports. Raises :class:`TestnetError`."""
+        """Add nodes one after the other: started at the same time, they would take each other's ports.
+
+        Raises :class:`TestnetError`.
+        """
         for _ in range(count):
             self._joining.append(node := self._start_node())
             said, _ = node.communicate(timeout=NODE_TIMEOUT_S)
@@ -381,7 +396,7 @@ class RaySession:
         return task
 
     def signals(self, place: Place) -> ProcessSignals | RemoteProcessSignals:
-        """The signals of a place: sent by this process on a Ray of our own, else by an actor there."""
+        """The sender of signals to processes of a place: this process for a Ray of our own, else an actor there."""
         if self.is_ours:
             return ProcessSignals()
         return self.node_signals(place)
@@ -391,7 +406,7 @@ class RaySession:
         return RemoteProcessSignals(self.ray, self.actor_on(place.node_id, NodeSignals))
 
     def actor_on(self, node_id: str, actor_class: type, *arguments: Any, **options: Any) -> Any:
-        """An actor on a node that reserves no CPU and ends with this session."""
+        """Create an actor on a node. It reserves no CPU, and ends with this session."""
         actor = self.ray.remote(actor_class).options(**self.options_on(node_id), **options).remote(*arguments)
         self._actors.append(actor)
         return actor
@@ -401,7 +416,10 @@ class RaySession:
         return self.ray.remote(function).options(**self.options_on(node_id), max_retries=0).remote()
 
     def outlast(self, node_id: str, seconds: float) -> Any:
-        """Start a task that a node completes if it lives this long. Returns the pending answer, an error if it ends."""
+        """Start a task on a node that only waits, to find out whether the node lives this long.
+
+        Returns the pending answer, which is an error if the node ends earlier.
+        """
 
         def stay() -> None:
             time.sleep(seconds)
@@ -428,7 +446,7 @@ class RaySession:
             self.ray.shutdown()
 
     def forget(self, actor: Any) -> None:
-        """An actor is lost with its node: Ray starts it nowhere."""
+        """Kill an actor for good: Ray does not start it again anywhere."""
         self.ray.kill(actor, no_restart=True)
         self._actors = [each for each in self._actors if each is not actor]
 
@@ -463,7 +481,7 @@ class RaySession:
 
     @property
     def own_node_id(self) -> str:
-        """The node of this process."""
+        """Id of the Ray node of this process."""
         return str(self.ray.get_runtime_context().get_node_id())
 
     def _is_here(self, place: Place) -> bool:
@@ -577,7 +595,10 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
 
 
 def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s: float) -> RaySession:
-    """A Ray of our own that outlives this process: the library's own would end with it."""
+    """Start a Ray of our own that outlives this process.
+
+    A command starts it: one that the library starts would end with this process.
+    """
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session, namespace = RaySession(ray, folder), _new_namespace()
@@ -616,9 +637,10 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
 
 @contextmanager
 def _hang_ups_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile never get SIGHUP, which a terminal that is closed sends to all of its group.
+    """Inside the block SIGHUP is blocked, so that processes started there never get it.
 
-    They must keep answering until we end them. A SIGHUP to this process is delivered afterwards.
+    A terminal that is closed sends SIGHUP to all processes of its group. Those of Ray must keep answering until we end
+    them. A SIGHUP to this process is delivered after the block.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
@@ -635,7 +657,7 @@ def _connect(ray: Any, kind: type[HarnessError], failure: str, **options: Any) -
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type's name; of the error's cause, if an actor raised it."""
+    """The first line of an error's message, or its type's name. If an actor raised the error, its cause counts."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         error = cause
@@ -663,7 +685,8 @@ def _read_environment(ray: Any) -> None:
 def _environment(is_kept: bool = False, token: str | None = None) -> Iterator[None]:
     """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are.
 
-    With ``is_kept`` a command started it, or another process, which had this ``token``.
+    With ``is_kept`` the Ray outlives its driver: it is started by a command, or another driver started it with this
+    ``token``.
     """
     before = set(os.environ)
     for name, value in SETTINGS.items():

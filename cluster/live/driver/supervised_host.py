@@ -45,12 +45,12 @@ class Totals(NamedTuple):
     size: int = 0
     """Size of the sent messages, in bytes."""
     lost: int = 0
-    """Messages that never left."""
+    """Messages lost before they left their sender."""
     core_seconds: float = 0.0
     """Processor time of the validators themselves, without transport, pages and the rest of a host."""
 
     def plus(self, state: LoopState) -> Totals:
-        """The totals with those of a validator's process."""
+        """These totals plus the figures of one validator's process."""
         return Totals(
             self.messages + state.messages_sent,
             self.size + state.bytes_sent,
@@ -78,12 +78,12 @@ class ProcessHistory:
         self.deaths = 0
         """Number of processes that are known to be gone."""
         self.have_surely_ended = False
-        """The node is lost, and the processes are known to be gone: another may start elsewhere at once."""
+        """Whether the processes of a lost node are known to be gone, so that the host may start elsewhere at once."""
         self._is_death_noted = True
 
     @property
     def left(self) -> LeftProcesses:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         return LeftProcesses(
             self.current,
             self.last,
@@ -107,12 +107,12 @@ class ProcessHistory:
 
     @property
     def known(self) -> list[Process]:
-        """The processes that may still run, without one that was lost with its node: it was elsewhere."""
+        """The processes that may still run on the host's current node. One that was lost with its node is left out."""
         return [process for process in (self.current, self.dying, self.successor) if process is not None]
 
     @property
     def dying(self) -> Process | None:
-        """The last process, until it is known to be gone."""
+        """The last process while it may still run; ``None`` once it is known to be gone."""
         return None if self._is_death_noted else self.last
 
     def end(self) -> None:
@@ -138,7 +138,7 @@ class HostReports:
     def __init__(self) -> None:
         self.addresses: list[ValidatorAddress] = []
         self.states: dict[int, LoopState] = {}
-        """Last states in the current process; empty while the host is down."""
+        """The last reported state of each validator in the current process; empty while the host is down."""
         self.old_file_sizes: dict[int, dict[str, int]] = {}
         self.answered_s = 0.0
         """Time of the last answer (monotonic)."""
@@ -151,7 +151,7 @@ class HostReports:
 
     @property
     def left(self) -> LeftReports:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         counts = [
             LeftCounts(process, index, delays, self._link_counts[process, index])
             for (process, index), delays in self._delay_counts.items()
@@ -215,7 +215,7 @@ class HostReports:
 
 
 class Host:
-    """One host. It changes by its own methods and by :class:`~cluster.live.driver.hosts.Hosts`."""
+    """One host as the driver knows it. :class:`~cluster.live.driver.hosts.Hosts` changes its attributes, too."""
 
     def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
         self.number = number
@@ -226,7 +226,7 @@ class Host:
         self.late = late
         """Join heights of the validators that join later, keyed by index."""
         self.actor: Any = None
-        """``None`` while the host has no place: its node is lost."""
+        """Handle of the host's Ray actor; ``None`` while the host has no place, since its node is lost."""
         self.moves = 0
         """How often the host moved to another node and started validators there, or is about to."""
         self.release = Release()
@@ -235,7 +235,7 @@ class Host:
         self.why_lost: str | None = None
         """Why the host is dead, or went down by itself; until its successor answers."""
         self.question: Any = None
-        """The pending answer."""
+        """Pending answer to the question that is open; ``None`` if none is."""
         self.is_held_down = False
         """Whether its validators must not be started."""
         self.is_paused = False
@@ -247,7 +247,10 @@ class Host:
 
     @property
     def left(self) -> LeftHost:
-        """The state for another driver, which asks again, and finds the actor by its name, if there is one."""
+        """The state for another driver that takes the run over.
+
+        That driver repeats an open question, and finds the actor, if there is one, by its name.
+        """
         return LeftHost(
             number=self.number,
             place=self.place,
@@ -280,7 +283,7 @@ class Host:
         """Find the actor that another driver has left, by its name.
 
         That driver may have created a newer actor after its checkpoint; no validator was started there. The newer actor
-        takes the place of one that it replaced, and is ended if it was to be elsewhere.
+        takes the place of the known one if that has ended; otherwise the newer one is ended.
         """
         self.reports.note_silence()
         if self.is_placed:
@@ -303,7 +306,7 @@ class Host:
         return self.name_of(self.processes.actors)
 
     def name_of(self, actor: int) -> str:
-        """The name of one of its actors, of which the first has the number 1."""
+        """The name of the host's actor with this number. The first one has the number 1."""
         return f"host-{self.number}.{actor}"
 
     @property
@@ -341,7 +344,7 @@ class Host:
         return None if state is None else state.height
 
     def view(self, index: int) -> int | None:
-        """A validator's view; ``None`` in the same cases."""
+        """A validator's view; ``None`` if it is not ready or did not answer recently."""
         state = self.newest_state(index)
         return None if state is None else state.view
 
@@ -367,7 +370,7 @@ class Host:
         return [index for index in self.validators if self.late.get(index, 0) <= height]
 
     def went_down(self, why_lost: str | None = None) -> None:
-        """The process is gone, or about to be; by itself if ``why_lost`` is given."""
+        """Note that the process is gone, or about to be. ``why_lost`` is the reason if it went down by itself."""
         self.phase = Phase.DOWN
         self.why_lost = why_lost
         self.is_paused = False
@@ -376,12 +379,12 @@ class Host:
         self.reports.end()
 
     def doubt(self, why_lost: str) -> None:
-        """Ray has given up the actor."""
+        """Note that Ray has given up the actor, and that its node may have ended, too."""
         self.went_down(why_lost)
         self.phase = Phase.DOUBTED
 
     def give_up(self) -> str:
-        """The host is lost, but its node is not. Returns why."""
+        """Note that the host is lost for good, although its node is not. Returns the reason."""
         self.phase = Phase.DEAD
         return self.why_lost or ""
 
@@ -395,7 +398,7 @@ class Host:
         return self.is_placed or self.phase is Phase.DEAD
 
     def lose_place(self, is_certain: bool) -> None:
-        """The node is lost with the host's process. ``is_certain``: that process is known to be gone."""
+        """Note that the node is lost with the host's process. With ``is_certain`` that process is known to be gone."""
         self.processes.have_surely_ended = is_certain
         if self.phase is not Phase.DOWN:
             self.went_down()
@@ -404,7 +407,7 @@ class Host:
         self.processes.note_death()
 
     def move(self, place: Place) -> None:
-        """Move to another node. Validators that ever ran are told so before they start."""
+        """Assign another node to the host. Validators that ever ran are told so before they start there."""
         is_on_its_way = any(method == ARRIVE for method, _ in self.pending_disk_operations)
         if self.reports.addresses and not is_on_its_way:
             self.moves += 1
@@ -415,6 +418,6 @@ class Host:
         self.place, self.processes.have_surely_ended = place, False
 
     def revive(self) -> None:
-        """The host had not gone down: its last process answers."""
+        """Note that the host had not gone down, since its last process answers."""
         self.processes.revive()
         self.phase, self.why_lost = Phase.STARTING, None

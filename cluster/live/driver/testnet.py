@@ -46,12 +46,12 @@ from loadgen.runplan import Statistics
 LOOK_EVERY_S: Final = 0.25
 START_TIMEOUT_S: Final = 90.0
 START_TIMEOUT_OF_EACH_S: Final = 2.0
-"""Added for each validator: 100 on ten hosts were up after 97 s on two processors."""
+"""Added to the timeout of the start for each validator. 100 validators on ten hosts and two processors took 97 s."""
 STOP_TIMEOUT_S: Final = 5.0
 
 
 class FoundHost(NamedTuple):
-    """A host that outlived its driver, as far as its lease is concerned."""
+    """A host that outlived its driver: what is needed to renew its lease."""
 
     number: int
     actor: Any
@@ -143,9 +143,9 @@ class Testnet:
         return LeftTestnet(served, kept, load, {host.number: host.actor_name for host in hosts})
 
     def reach(self, left: LeftTestnet) -> RaySession:
-        """Connect to the testnet of a driver that died, whose hosts hold their leases from now on.
+        """Connect to the testnet of a driver that died, and renew the leases of its hosts from now on.
 
-        Raises :class:`BadInput`, after which nothing has changed.
+        Raises :class:`BadInput` if that fails; then the testnet is unchanged.
         """
         assert left.ray is not None
         try:
@@ -170,7 +170,7 @@ class Testnet:
         self.control = self._session = None
 
     def take_over(self, left: LeftTestnet) -> None:
-        """From now on another driver's testnet ends with this driver. Raises :class:`OSError`."""
+        """Take over another driver's testnet: from now on it ends with this driver. Raises :class:`OSError`."""
         assert left.ray is not None
         self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
         watchdog.wait_for_another(left.ray.lease_s)
@@ -182,7 +182,7 @@ class Testnet:
             self._notice(f"the testnet's own endpoint is {self.control.url}")
 
     def replace_others(self) -> None:
-        """Release the other driver's watchdog: this driver's has the same information."""
+        """Release the other driver's cleanup watchdog: this driver's watchdog has the same information."""
         if self._watchdog is not None:
             self._watchdog.replace_others()
 
@@ -212,7 +212,10 @@ class Testnet:
             self._notice("the load had ended with its driver: it is started again")
 
     def end_what_is_left(self, left: LeftTestnet) -> None:
-        """Another driver's testnet is gone or finished: end its remains here, and enter its load into the record."""
+        """End what is left on this machine of another driver's testnet that is gone or finished.
+
+        Its load is entered into the record.
+        """
         if self._adopt_load(left.load) is None and self._record.load == LoadRecord():
             self._record.load = record_of(self._counts_of(left.load), None)
         if left.ray is not None and left.ray.folder is not None and self._session is None:
@@ -247,10 +250,11 @@ class Testnet:
         before: Statistics | None = None,
         began_epoch_ms: int | None = None,
     ) -> None:
-        """Have the load generator prepare itself: on the cluster's nodes for load, else here. No validator starts
-        before it is ready: on a slow machine a short chain might be over before a user's first transaction.
+        """Start the load generator, which prepares itself: on ``nodes`` for load, or here if there are none.
 
-        ``before`` are the counts of a load that ended with its driver, and ``began_epoch_ms`` is when that began.
+        No validator starts before the load is ready: on a slow machine a short chain might be over before the first
+        transaction of a user. ``before`` are the counts of a load that ended with its driver, and ``began_epoch_ms`` is
+        when that load began.
         """
         record = self._record
         if record.scenario.load.is_empty or record.scenario.load.external:
@@ -301,7 +305,7 @@ class Testnet:
         self._session.check()
 
     def watch_load(self, end_height: int | None) -> None:
-        """Note a load that ended early; stop it if the run's last height is reached."""
+        """Note a problem if the load ended early. Stop the load if the run's last height, ``end_height``, is given."""
         if self.load is None:
             return
         if self.load.ended_early:
@@ -314,8 +318,10 @@ class Testnet:
             self.load.stop()
 
     def write_endpoints(self) -> bool:
-        """Give all addresses to users and to the load, also after a validator moved; ``False`` until all validators of
-        the genesis were started.
+        """Write the addresses of all validators to the endpoints file, and give them to the load.
+
+        Returns ``False``, and does nothing, until all validators of the genesis were started. Call it again after a
+        validator moved.
         """
         assert self.hosts is not None and self.control is not None
         section, addresses = self._record.scenario.validators, self.hosts.addresses
@@ -342,12 +348,12 @@ class Testnet:
         return True
 
     def note_leftovers(self, facts: Mapping[str, Any]) -> None:
-        """Record what faults leave in a Kubernetes cluster, unless it is undone."""
+        """Tell the cleanup watchdog what faults have changed in a Kubernetes cluster, so that it can undo that."""
         if self._watchdog is not None:
             self._watchdog.watch_kubernetes(facts)
 
     def note_violations(self) -> None:
-        """From now on the run fails even if its driver is killed, since its record has violations."""
+        """Give the cleanup watchdog the record's violations, so that the run fails even if its driver is killed."""
         if self._watchdog is not None:
             self._watchdog.replace_result(_result_of_a_killed_driver(self._record))
 

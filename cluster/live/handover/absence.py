@@ -10,7 +10,10 @@ from cluster.record.run import Absence, FaultRecord
 def absence_of(
     faults: Sequence[FaultRecord], from_ms: float, until_ms: float, heights: tuple[int, int], fault_ms: float
 ) -> Absence:
-    """The absence of a driver between two moments, at two heights; ``fault_ms`` is the time on the clock of faults."""
+    """The record of the time without a driver, between two moments and two final heights, with the late faults.
+
+    ``fault_ms`` is the time now on the clock of faults.
+    """
     before, after = heights
     return Absence(from_ms, until_ms, before, max(heights), late_faults(faults, after, fault_ms))
 

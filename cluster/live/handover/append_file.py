@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class AppendFile:
-    """Rows wait in memory until :meth:`flush` has written them."""
+    """A file to which rows are appended. Rows wait in memory until :meth:`flush` has written them."""
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
         """Keep the first ``keep_bytes`` of a file, and append after them. Raises :class:`OSError`."""

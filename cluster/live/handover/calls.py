@@ -21,19 +21,19 @@ from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Ev
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The code of an upgrade is compiled."""
+    """Make the call ``then``. This call is due once the code of an upgrade is compiled."""
 
     then: LiveCall
 
 
 class TakePlace(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A host was shut down: an actor with other code takes its place."""
+    """Have an actor with other code take the place of a host that was shut down."""
 
     host: int
 
 
 class Together(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Calls, one after the other."""
+    """Make several calls, one after the other."""
 
     calls: list[LiveCall]
 

@@ -46,7 +46,7 @@ class Damaged(Exception):
 
 
 class _About(msgspec.Struct, frozen=True):
-    """The fields that every version has."""
+    """The fields of a checkpoint that every version of the format has."""
 
     version: int
     commit: str

@@ -19,7 +19,7 @@ PROPOSED: Final = 0xFFFF
 
 
 class Sightings:
-    """The file, open for more rows."""
+    """The file of finalizations and proposals, open for more rows."""
 
     def __init__(self, path: Path) -> None:
         """Begin a new file. Raises :class:`OSError`."""

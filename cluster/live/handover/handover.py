@@ -19,9 +19,11 @@ from cluster.record.folder import WATCHDOG_FILE
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
-"""The pause after a checkpoint is at least N times its duration: the driver has other work."""
+"""Minimum ratio of the pause after a checkpoint to the time to write it: the driver has other work."""
 MAX_BYTES_PER_S: Final = 400_000
-"""The rate limit by size: a long run's checkpoint has megabytes, and the validators need the disk, too."""
+"""Limit of the average rate at which checkpoints are written. A long run's checkpoint has megabytes, and the validators
+need the disk, too.
+"""
 
 FOLLOWING: Final = "following"
 ENDING: Final = "ending"
@@ -55,7 +57,7 @@ class RunClock:
         return LeftClock(self.now_ms(), self.began_epoch_ms, time.time(), CLOCK.reading, socket.gethostname())
 
     def stop(self, at_ms: float) -> None:
-        """The run has ended at a moment."""
+        """Stop the clock at the moment at which the run ended."""
         self._stopped_ms = at_ms
 
 
@@ -82,7 +84,7 @@ class Handover:
         self.told = Told(self._folder / TOLD_FILE)
 
     def take_over(self, sightings: Sightings, told: Told, phase: RunPhase) -> None:
-        """Go on with the files of another driver."""
+        """Continue the files of another driver, in the phase that its checkpoint has."""
         self.sightings, self.told, self.phase = sightings, told, phase
 
     def look(self, mark: Hashable, write: Callable[[], None]) -> None:
@@ -132,7 +134,7 @@ class Handover:
 
 
 def finish(folder: Path) -> None:
-    """A run has its verdict: remove what another driver would have needed. Raises :class:`OSError`."""
+    """Remove all files for another driver from the folder of a run that has its verdict. Raises :class:`OSError`."""
     checkpoint.remove(folder)
     (folder / SIGHTINGS_FILE).unlink(missing_ok=True)
     told.remove(folder / TOLD_FILE)

@@ -22,7 +22,7 @@ LeftPlace = tuple[str, str, bool]
 
 
 DiskOperation = Literal["wipe", "flip", "arrive"]
-"""The method of a host that performs it."""
+"""An operation on a validator's disk: the name of the host's method that performs it."""
 
 
 class LeftCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class LeftReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: list[LeftCounts]
     lags: list[LagSpan]
     totals_before: tuple[int, int, int, float]
-    """Messages, bytes, messages that never left, and processor seconds of processes that are gone."""
+    """Totals of processes that are gone: messages sent, bytes sent, messages lost, and processor seconds."""
 
 
 class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One host (:class:`~cluster.live.driver.supervised_host.Host`). Another driver asks it again, and resumes it."""
+    """One host (:class:`~cluster.live.driver.supervised_host.Host`), without its open question and its pause."""
 
     number: int
     place: LeftPlace

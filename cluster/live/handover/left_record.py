@@ -51,7 +51,7 @@ class LeftBlocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(first_height, len(blocks), dict(enumerate(blocks, first_height)))
 
     def again(self, store: BlockStore) -> Sequence[BlockRecord]:
-        """The blocks as far as they are known: the store may have lost its last ones."""
+        """Rebuild the served blocks from the store. Blocks that the store no longer has are left out."""
         return as_stored(ServedBlocks.known(store, self.first_height, self.count, self.differing))
 
 
@@ -167,7 +167,7 @@ class LeftSafety(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The books of a run (:class:`~cluster.live.audit.live_audit.LiveAudit`)."""
+    """The state of a run's audit (:class:`~cluster.live.audit.live_audit.LiveAudit`)."""
 
     known: dict[int, LeftValidator]
     safety: LeftSafety

@@ -85,7 +85,7 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run that outlives its driver: all that another driver needs to continue it."""
 
     version: Literal[5]
-    """:data:`VERSION`."""
+    """Version of the fields: :data:`VERSION`."""
     commit: str
     phase: RunPhase
     clock: LeftClock

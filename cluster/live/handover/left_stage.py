@@ -32,7 +32,7 @@ class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The scheduled calls (:class:`~cluster.live.driver.live_stage.Agenda`)."""
 
     began_ms: float
-    """The zero of fault times, since the run began."""
+    """Time from which fault times count, since the run began."""
     count: int
     due: list[LeftCall]
 
@@ -67,7 +67,7 @@ class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole stage (:class:`~cluster.live.driver.live_stage.LiveStage`)."""
+    """The state of the fault stage of a run (:class:`~cluster.live.driver.live_stage.LiveStage`)."""
 
     random: tuple[int, tuple[Word, ...], float | None]
     """The state of the random source (:meth:`random.Random.getstate`)."""

@@ -27,7 +27,7 @@ from cluster.live.host.observations import CertificateSeen, Observation, VoteSen
 TOLD_FILE: Final = "told.part"
 BEFORE_SUFFIX: Final = ".before"
 MAX_BYTES: Final = 8 << 20
-"""Limit per file: a minute of four validators that make a hundred blocks a second."""
+"""Limit per file: about a minute of reports from four validators that make a hundred blocks a second."""
 FIRST: Final = struct.Struct("<Q")
 LENGTH: Final = struct.Struct("<I")
 
@@ -50,7 +50,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Told:
-    """The files, open for more rows."""
+    """The files of reported votes and certificates, open for more rows."""
 
     def __init__(self, path: Path) -> None:
         """Begin without rows. Raises :class:`OSError`."""

@@ -70,14 +70,14 @@ log = logging.getLogger(__name__)
 DATA_FOLDER: Final = "data"
 LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
-"""No call into the loop takes longer, except through a bug, which raises."""
+"""Timeout of a call into the event loop, which only a bug exceeds. Then the call raises."""
 CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
 REMEMBERED_BYTES: Final = 4 << 20
 """Payload bytes whose decoded messages a host caches: a broadcast reaches its validators within milliseconds."""
 SCHEME: Final = RememberingScheme(Ed25519Scheme())
 READER: Final = SharedReader(REMEMBERED_BYTES)
-"""Shared by the validators of this process."""
+"""Decodes messages for all validators of this process."""
 TAP: Final = CertificateTap()
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
@@ -101,7 +101,7 @@ T = TypeVar("T")
 
 
 class LeaseEnded(ValidatorError):
-    """The driver may count the node of this host as lost (:mod:`cluster.live.host.lease`)."""
+    """The lease of this host has ended: the driver may count its node as lost (:mod:`cluster.live.host.lease`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class ValidatorView:
     state: LoopState
     observations: list[Observation]
     stamps: list[Stamp] = field(default_factory=list)
-    """Its last messages, if requested."""
+    """The validator's last messages, if requested."""
     disk_bytes: int = 0
     use: processes.Use | None = None
     """The resources of the host's process, if measured since the last report."""
@@ -143,13 +143,13 @@ class HostView:
     started: int = 0
     """Start time of the process (:class:`cluster.live.processes.processes.Process`)."""
     namespace: str = processes.NAMESPACE
-    """Namespace of the process id (same class)."""
+    """Namespace of the process id (:class:`cluster.live.processes.processes.Process`)."""
     last_words: LastWords | None = None
     """Last words of the previous process, if it ended itself."""
     version: str = ""
-    """The version of its code."""
+    """The version of the host's code."""
     code: str = ""
-    """The folder that its code was taken from."""
+    """The folder that the host's code was taken from."""
     lags: list[LagSpan] = field(default_factory=list)
     """Time for which the machine kept the host from running, since the last call."""
 
@@ -166,7 +166,7 @@ class HostNotes(msgspec.Struct):
 
 
 class ValidatorHost:
-    """The actor. Constructor arguments are plain and the same for every start."""
+    """The Ray actor of one host. Its constructor arguments are plain data, the same for every start of its process."""
 
     def __init__(
         self,
@@ -232,11 +232,11 @@ class ValidatorHost:
         return self._call(self._start(height, injection))
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
-        """The addresses of all validators, by index."""
+        """Set the addresses of all validators, by index."""
         self._call(self._set_peers(addresses))
 
     def inject(self, injection: Injection) -> HostView:
-        """Apply the faults in force from now on; answers like :meth:`observe`."""
+        """Put exactly the faults of ``injection`` in force. Returns the host's report, as :meth:`observe` does."""
         return self._call(self._inject(injection))
 
     def keep(self, lease_s: float, heard_s: float | None = None) -> float:
@@ -247,10 +247,11 @@ class ValidatorHost:
         return self._lease.renew(lease_s, heard_s)
 
     def arrive(self, index: int, move: int, starts: int) -> None:
-        """Announce a validator from a lost node before its start; its disk counts if the nodes share a volume.
+        """Prepare for a validator that comes from a lost node, before its start here.
 
-        ``move`` is how often it was moved, ``starts`` how often it was started, without this time. A disk that it did
-        not run on last is outdated: it lacks the validator's last votes, so it is emptied.
+        ``move`` is how often it was moved, this time included; ``starts`` is how often it was started before. If the
+        nodes share a volume, its disk is found there and kept. A disk that the validator did not run on last is
+        outdated: it lacks the validator's last votes, so it is emptied.
         """
         name, data = self._name_of(index), self._folder / DATA_FOLDER
         data.mkdir(parents=True, exist_ok=True)
@@ -264,7 +265,7 @@ class ValidatorHost:
         log.info("%s: came from a lost node, %s its disk", name, "with" if is_there else "without")
 
     def wipe(self, index: int) -> str | None:
-        """Lose the disk of a validator that was not started. Returns what went wrong."""
+        """Delete the disk of a validator that was not started. Returns what went wrong, or ``None``."""
         name = self._name_of(index)
         folder = self._folder / DATA_FOLDER
         try:
@@ -279,7 +280,7 @@ class ValidatorHost:
         return None
 
     def flip(self, index: int, rot: Rot) -> str | None:
-        """Flip a bit on the disk of a validator that was not started. Returns what went wrong."""
+        """Flip a bit on the disk of a validator that was not started. Returns what went wrong, or ``None``."""
         name = self._name_of(index)
         try:
             flip_bit(self._folder / DATA_FOLDER / name / rot.file, rot.offset, rot.bit)
@@ -306,7 +307,7 @@ class ValidatorHost:
         self._call(self._allow_pruning(heights))
 
     def freeze(self) -> None:
-        """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
+        """Bring every validator to rest; pages are still served. It waits for a recovery, and gives a join up."""
         if not self._lease.is_for_any_driver:
             self._lease.give_up()
         self._call(self._each(_RunningValidator.freeze))
@@ -318,7 +319,7 @@ class ValidatorHost:
             return file.read(limit)
 
     def stop(self) -> None:
-        """Stop every validator, its files closed, and its endpoint."""
+        """Stop every validator: its HTTP endpoint ends, and its files are closed."""
         self._call(self._each(_RunningValidator.close))
         self._lag.close()  # a process may start another host after this one
         log.info("stopped")
@@ -386,7 +387,7 @@ class ValidatorHost:
         return _RunningValidator(validator, disk, server, address, recovery)
 
     def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
-        """A plain disk, if no fault of the scenario can impair it."""
+        """The disk of a validator: a plain one if nothing in the scenario can impair it, else a :class:`FaultyDisk`."""
         if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
             return DirectoryDisk(path)
         return FaultyDisk(path, pace.sync_ms)
@@ -444,7 +445,7 @@ class ValidatorHost:
             running.validator.allow_pruning(heights.get(running.address.index, 0))
 
     def _take(self, injection: Injection) -> None:
-        """Take the faults, unless newer ones came first: calls may overtake each other."""
+        """Store the faults in force, unless a newer injection came first: calls may overtake each other."""
         if injection.number > self._injection.number:
             self._injection = injection
 
@@ -470,7 +471,7 @@ class ValidatorHost:
         )
 
     def _measure(self) -> processes.Use | None:
-        """The resources of the process, at most every :data:`MEASURE_EVERY_S`."""
+        """The resources that the process uses; ``None`` if it was measured less than :data:`MEASURE_EVERY_S` ago."""
         if time.monotonic() < self._measured + MEASURE_EVERY_S:
             return None
         self._measured = time.monotonic()
@@ -573,7 +574,7 @@ def _write_notes(path: Path, notes: HostNotes) -> None:
 
 
 def _crash(error: BaseException) -> None:
-    """End the process at once: a bug, or a disk that failed."""
+    """Log the error, and end the process at once."""
     try:
         log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
         logging.shutdown()

@@ -85,7 +85,7 @@ def build_app(pages: Pages) -> ASGIApp:
 
 
 class _Endpoints:
-    """One method per page: check the request, ask the validator, encode the answer."""
+    """The request handlers, one for each page: each checks the request, asks the validator, and encodes the answer."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -198,7 +198,7 @@ class _Endpoints:
             raise HTTPException(404, str(error)) from None
 
     async def _read(self, read: Callable[[StatePages], T]) -> T:
-        """Read from blocks that may have been pruned."""
+        """Read from blocks. Raises :class:`HTTPException` with status 410 if they were pruned."""
         try:
             return await self._pages.read(read)
         except BlockGone as error:

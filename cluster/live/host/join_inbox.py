@@ -1,4 +1,4 @@
-"""A join by a snapshot: the events for it, and its run."""
+"""Runs a validator's join by a snapshot, and queues the events for it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from validator.node.events import Effect, Event, Message, Started
 from validator.node.joining.snapshot_join import SnapshotJoin
 
 MAX_JOIN_MESSAGES: Final = 4
-"""Messages of one peer that wait for a join, which asks each peer for its view and one other thing at a time."""
+"""Limit of waiting messages from one peer. A join asks each peer for its view and one other thing at a time."""
 
 
 class JoinInbox:
-    """The events for a join under way. It exists before the join, and after it."""
+    """The queue of events for a validator's join by a snapshot. Events are dropped while no join is under way."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] | None = None
         self._messages: Counter[int] = Counter()
-        """Number of messages among the events, keyed by sender."""
+        """Number of queued messages, keyed by sender."""
         self._is_given_up = False
 
     @property
@@ -52,7 +52,10 @@ class JoinInbox:
         call: Callable[[Callable[[], Sequence[Effect]]], Awaitable[Sequence[Effect]]],
         perform: Callable[[Effect], None],
     ) -> bool:
-        """Join; ``call`` runs a function on a thread, ``perform`` performs an effect. ``False`` if it was given up."""
+        """Run a join to its end. Returns ``False`` if it was given up.
+
+        ``call`` runs a function on a thread, ``perform`` performs an effect.
+        """
         events = self._events = asyncio.Queue()
         event: Event = Started()
         while not self._is_given_up:

@@ -25,10 +25,10 @@ SPAN_S: Final = 1.0
 MIN_LAG_MS: Final = 10.0
 """A span with less lag is not reported."""
 MAX_SPANS: Final = 1_000
-"""The oldest are dropped first."""
+"""Limit of spans that wait to be reported; the oldest are dropped first."""
 TASKS: Final = "/proc/self/task"
 SCHEDSTAT_BYTES: Final = 256
-"""Longer than the three numbers of the file."""
+"""Number of bytes to read from the file: more than its three numbers have."""
 
 
 class LagSpan(NamedTuple):
@@ -57,7 +57,7 @@ def moment() -> Moment:
 
 
 class LagMeter:
-    """Adds up the lags of waits."""
+    """Measures the lag of this process: adds up the lags of its waits."""
 
     def __init__(self, look: Callable[[], Moment] = moment) -> None:
         self._look = look

@@ -50,16 +50,16 @@ class Lease:
         self._until_s: float | None = None
         self._is_given_up = self._is_told = False
         self.is_for_any_driver = False
-        """Whether another driver may take the host over; if none does, no process ends the host."""
+        """Whether another driver may take the host over. If none does, the host has to end itself for good."""
         self._guard = threading.Lock()
         self._never = threading.Event()
         self._thread: threading.Thread | None = None
 
     def renew(self, length_s: float, heard_s: float | None = None) -> float:
-        """Extend the lease to ``length_s`` after ``heard_s``, the host's time in the last answer that its driver got
-        (default: now).
+        """Extend the lease to ``length_s`` after ``heard_s``. Returns the host's time now.
 
-        Returns the host's time now. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
+        ``heard_s`` is the host's time in the last answer that its driver got; by default it is the time now. A lease
+        that has ended is not renewed. Ignored after :meth:`give_up`.
         """
         self.check()
         with self._guard:
@@ -74,7 +74,7 @@ class Lease:
         return now_s
 
     def give_up(self) -> None:
-        """The lease never ends: the host no longer takes part in anything."""
+        """Make the lease endless, for a host that no longer takes part in anything."""
         self._is_given_up = True
 
     @property

@@ -16,11 +16,13 @@ from consensus.types import GENESIS_VIEW, View
 from validator.node.events import BlockFinal
 
 MAX_OBSERVATIONS: Final = 100_000
-"""The oldest are dropped first."""
+"""Limit of notes that wait for the driver; the oldest are dropped first."""
 MAX_REMEMBERED: Final = 4_096
-"""Certificates, and statements, the oldest forgotten first: enough for the last views of a hundred validators."""
+"""Number of certificates, and of statements, that are remembered; the oldest are forgotten first. It is enough for the
+last views of a hundred validators.
+"""
 MAX_VOTES_REMEMBERED: Final = 256
-"""A vote is repeated while its view is not decided."""
+"""Number of sent votes that are remembered, to recognize repetitions while a view is not decided."""
 MARKED_BYTES: Final = 256
 """The checksum of this many bytes, and the length, identify a message well enough for a diagram."""
 
@@ -54,7 +56,7 @@ class ViewSeen(NamedTuple):
 
 
 class VoteSent(NamedTuple):
-    """A validator sent a vote that it had not sent recently. The vote's signer is the validator."""
+    """A validator sent a vote that it had not sent recently. The validator itself is the vote's signer."""
 
     view: View
     kind: VoteKind
@@ -71,7 +73,7 @@ class CertificateSeen(NamedTuple):
 
 
 class NotesLost(NamedTuple):
-    """Too many notes waited, and the oldest, of views up to this one, were dropped."""
+    """The oldest notes, of views up to ``view``, were dropped because too many waited."""
 
     view: int
 
@@ -90,7 +92,7 @@ def view_of(seen: Observation) -> int:
 
 
 class Observations:
-    """The notes that the driver has not taken yet."""
+    """The notes on one validator that the driver has not taken yet."""
 
     def __init__(self) -> None:
         self._notes: deque[Observation] = deque()
@@ -105,7 +107,7 @@ class Observations:
         """Start times of builds, keyed by view."""
 
     def recovered(self, height: int) -> None:
-        """Blocks up to this height are not noted as first seen."""
+        """Note that the validator recovered up to this height: these blocks are never noted as first seen."""
         self._highest = height
 
     def entered(self, view: int) -> None:

@@ -25,7 +25,7 @@ from validator.node.events import Event, Submit, SubmitResult
 from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent, StatePages
 
 MAX_PROOFS_WAITING: Final = 4
-"""Proofs of state that clients wait for."""
+"""Maximum number of state proofs that clients wait for at a time."""
 SUBMIT_TIMEOUT_S: Final = 5.0
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Pages:
         return await self._executor.read(lambda: read(pages))
 
     def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
-        """A client's subscription, by its address, to events from a cursor on, by default from the next block on.
+        """Subscribe a client, identified by its address, to events from ``start`` on, by default from the next block.
 
         Raises :class:`~cluster.live.web.shares.NoShare` if there are too many.
         """
@@ -117,9 +117,10 @@ class Pages:
         return self.streams.subscribe(client, start, wanted)
 
     async def proof(self, key: bytes, height: int | None) -> Page:
-        """Raises :class:`~validator.state.HistoryError` if the height is not retained.
+        """The page with the proof of a key in the state of a height.
 
-        The cost of a proof grows with the changes in the blocks above its height, so few are made at a time.
+        The cost of a proof grows with the changes in the blocks above its height, so few are made at a time. Raises
+        :class:`~validator.state.HistoryError` if the height is not retained.
         """
         if self._proofs_waiting >= MAX_PROOFS_WAITING:
             raise NotReady("too many proofs are being made: ask again")
@@ -140,12 +141,12 @@ class Pages:
         return await self.read(StatePages.supply)
 
     def divergence(self) -> bytes | None:
-        """The encoded trace of the block at which the validator diverged."""
+        """The encoded trace of the block at which the validator diverged; ``None`` if it has not."""
         diverged = self._tally.diverged
         return None if diverged is None else diverged.trace
 
     def metrics(self) -> str:
-        """Prometheus text (``docs/http.md``); the endpoint adds its own request counter."""
+        """The validator's metrics as Prometheus text (``docs/http.md``); the endpoint adds its own request counter."""
         return render_metrics(self._ready(), self._tally, self._transport, self.streams.streams)
 
     def _ready(self) -> Validator:

@@ -79,7 +79,7 @@ from validator.storage.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class ValidatorSetup:
-    """The validator to run: the same for every start."""
+    """The configuration of a validator to run: the same for every start."""
 
     name: str
     index: int
@@ -113,9 +113,9 @@ class LoopState:
     ready: bool = False
     """Whether it has recovered from its disk."""
     view: int = 0
-    """0 until it is ready."""
+    """Current view; 0 until the validator is ready."""
     leader: int = 0
-    """Leader of that view."""
+    """Index of the current view's leader."""
     diverged: bool = False
     recovered_height: int = 0
     messages_sent: int = 0
@@ -205,7 +205,8 @@ class ValidatorLoop:
         self.timers.set_speed(clock_speed)
 
     def allow_pruning(self, height: int) -> None:
-        """No peer needs the blocks up to a height (:class:`~validator.node.executor.executor.Executor`).
+        """Let the validator prune blocks up to a height, which no peer needs any more
+        (:class:`~validator.node.executor.executor.Executor`).
 
         Ignored before the validator is ready: the driver repeats the call.
         """

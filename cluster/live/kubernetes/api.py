@@ -192,7 +192,7 @@ class KubernetesApi:
     def _call(
         self, method: str, *arguments: object, of: str = "CoreV1Api", accepted: tuple[int, ...] = (), **options: object
     ) -> Any:
-        """The answer to a call of the client, or its HTTP status if that is one of ``accepted``."""
+        """Call a method of the client. Returns its answer, or its HTTP status if that is one of ``accepted``."""
         from kubernetes import client
         from urllib3.exceptions import HTTPError
 
@@ -217,7 +217,7 @@ class KubernetesApi:
 
 
 def _said(error: Any) -> str:
-    """The reason from the server, in one line."""
+    """The HTTP status of an error and the server's reason, in one line."""
     try:
         said = json.loads(error.body)["message"]
     except (TypeError, ValueError, KeyError):

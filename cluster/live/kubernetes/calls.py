@@ -14,7 +14,7 @@ class Uncordon(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class Evict(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Evict a pod, which a disruption budget has forbidden so far."""
+    """Try again to evict a pod, which a disruption budget has forbidden so far."""
 
     host: int
     pod: tuple[str, str, str]
@@ -39,7 +39,7 @@ class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
     ended: list[str]
     tries_left: int
     then: FaultCall | None
-    """``None`` if no call waits for it."""
+    """The call to make then, if any."""
 
 
 class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

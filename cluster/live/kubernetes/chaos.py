@@ -53,15 +53,18 @@ class Deployment(NamedTuple):
 
 
 class ByPods(NamedTuple):
-    """A link fault in the form of Chaos Mesh."""
+    """A link fault as Chaos Mesh can perform it, between hosts."""
 
     pairs: HostPairs
     changes: Mapping[str, float]
-    """Additional impairments of packets between them, keyed by scenario field; empty if no packet arrives."""
+    """Additional impairments of packets between the hosts, keyed by scenario field; empty if no packet arrives."""
 
 
 def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
-    """A fault of links between hosts; ``hosts`` has the host of each validator. Raises :class:`NotByPods`."""
+    """Convert a fault of links between validators to one between hosts. Raises :class:`NotByPods`.
+
+    ``hosts`` has the host of each validator.
+    """
     fault, everybody = LinkFaultInForce(plan, network.names), range(len(network.names))
     if not fault.changes_links:
         raise NotByPods("it follows the leader, whoever that is")
@@ -78,7 +81,10 @@ def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
 
 
 def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, int]]) -> dict[str, float]:
-    """The values to add to the emulated links, so that they have the values of a fault."""
+    """The impairments that Chaos Mesh must add to those that the transport emulates, to get the values of a fault.
+
+    Raises :class:`NotByPods` if adding cannot do that.
+    """
     changes = dict(plan.changes)
     if others := sorted(changes.keys() - NETEM_FIELDS):
         raise NotByPods(f"it cannot change {', '.join(others)} of single messages")
@@ -92,7 +98,7 @@ def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, 
 
 
 def network_chaos(name: str, deployment: Deployment, plan: LinkFault, found: ByPods) -> list[dict[str, Any]]:
-    """The objects of a fault of links between hosts, named ``name`` and a number."""
+    """The NetworkChaos objects of a link fault between hosts. Each is named ``name``, a dash and a number."""
     receivers_of: dict[int, set[int]] = {}
     for sender, receiver in found.pairs:
         receivers_of.setdefault(sender, set()).add(receiver)
@@ -118,13 +124,13 @@ def network_chaos(name: str, deployment: Deployment, plan: LinkFault, found: ByP
 
 
 def pod_chaos(name: str, deployment: Deployment, host: int) -> dict[str, Any]:
-    """The object that kills the pod of a host."""
+    """The PodChaos object that kills the pod of a host."""
     spec = {"action": "pod-kill", "mode": "all", "gracePeriod": GRACE_S, "selector": _selector(deployment, [host])}
     return _object("PodChaos", name, deployment, spec)
 
 
 def stress_chaos(name: str, deployment: Deployment, host: int, threads: int) -> dict[str, Any]:
-    """The object that loads the processors of the pod of a host."""
+    """The StressChaos object that loads the processors of the pod of a host with busy threads."""
     spec = {
         "mode": "all",
         "selector": _selector(deployment, [host]),

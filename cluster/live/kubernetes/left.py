@@ -1,4 +1,4 @@
-"""The means of faults as one driver leaves them to another: its requests to Kubernetes and Chaos Mesh."""
+"""The faults performed by Kubernetes or Chaos Mesh, as one driver of a run leaves them to another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The means of the faults (:class:`~cluster.live.kubernetes.means.Means`)."""
+    """The faults that Kubernetes or Chaos Mesh performs (:class:`~cluster.live.kubernetes.means.Means`)."""
 
     leftovers: LeftLeftovers
     token: str

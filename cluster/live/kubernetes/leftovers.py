@@ -1,4 +1,4 @@
-"""Changes by faults in a Kubernetes cluster, until the driver or its watchdog undoes them."""
+"""Tracks what faults change in a Kubernetes cluster, until the driver or its watchdog undoes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Leftovers:
         notice: Callable[[str], None],
         tell: Callable[[Mapping[str, Any]], None] = _nobody,
     ) -> None:
-        """``tell`` gets the arguments of :func:`take_back` whenever they change, before the cluster does."""
+        """``tell`` gets the arguments of :func:`take_back` whenever they change, before the cluster is changed."""
         self.api = api
         """``None`` outside of Kubernetes, or if it was not needed so far."""
         self.tell = tell
@@ -36,7 +36,7 @@ class Leftovers:
 
     @property
     def state(self) -> LeftLeftovers:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         api = None if self.api is None else (self.api.namespace, self.api.instance)
         return LeftLeftovers(api, self._objects, dict(self._cordoned))
 
@@ -52,7 +52,7 @@ class Leftovers:
         return Deployment(self.api.namespace, self.api.instance)
 
     def say(self) -> None:
-        """Report the leftovers, also to a receiver that has no earlier report."""
+        """Report all current leftovers to ``tell``. Each report is complete."""
         if self.api is not None:
             nodes = sorted(node for node, count in self._cordoned.items() if count >= 0)
             self.tell({**self.deployment._asdict(), "objects": dict(self._objects), "nodes": nodes})
@@ -60,14 +60,14 @@ class Leftovers:
     # --- objects of Chaos Mesh ----------------------------------------------------------------------------------------
 
     def create(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Create an object. Raises :class:`KubernetesError`."""
+        """Create an object of Chaos Mesh, which is a leftover from now on. Raises :class:`KubernetesError`."""
         assert self.api is not None
         self._objects[content["metadata"]["name"]] = kind  # even if the answer is lost
         self.say()
         self.api.begin_chaos(kind, content)
 
     def delete(self, name: str) -> None:
-        """Delete an object; if that fails, try again at the end of the run."""
+        """Delete an object of Chaos Mesh. If that fails, it is tried again at the end of the run."""
         assert self.api is not None
         try:
             self.api.end_chaos(self._objects[name], name)

@@ -1,11 +1,11 @@
-"""The means of a live run's faults: Kubernetes or Chaos Mesh, or their substitutes.
+"""Performs faults of a live run by Kubernetes or Chaos Mesh, or by a substitute.
 
 A pod that carries a host is deleted (``how: pod``), evicted from its node, which gets no new pod until the fault's down
 time is over (``how: node``), or killed by Chaos Mesh (``how: chaos-mesh``). The pod's Ray node is lost then, with
 its disk kept. Faults of links with ``how: chaos-mesh`` become objects of Chaos Mesh (:mod:`.chaos`). A fault that Chaos
 Mesh cannot do, or a cluster without Chaos Mesh, gets a substitute, and a notice and the fault's evidence say so.
 
-Their changes in the cluster are undone when they are over, and at the end of the run (:mod:`.leftovers`).
+What a fault changes in the cluster is undone when the fault is over, and at the end of the run (:mod:`.leftovers`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
 
 
 class Means:
-    """The means of one run's faults."""
+    """Performs the faults of one run that use Kubernetes or Chaos Mesh."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Means:
         """Why the transport does a link fault in place of Chaos Mesh, keyed by fault."""
         self.stress = ProcessorStress(self._hosts, self)
         self._words: dict[int, str] = {}
-        """How each host was last taken down, where the plan does not tell; keyed by host."""
+        """How each host was last taken down, if the fault's plan does not say that; keyed by host."""
 
     @property
     def api(self) -> KubernetesApi | None:
@@ -104,7 +104,7 @@ class Means:
 
     @property
     def state(self) -> LeftMeans:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         return LeftMeans(
             self.leftovers.state,
             self._token,
@@ -127,7 +127,7 @@ class Means:
     # --- calls to come ------------------------------------------------------------------------------------------------
 
     def call(self, what: MeansCall) -> Then:
-        """A scheduled call."""
+        """The callback that makes a call described by plain data."""
         return Call(self.perform, what)
 
     def again(self, what: MeansCall) -> None:
@@ -189,7 +189,7 @@ class Means:
             self._words[host] = f"killed by a signal, not by Chaos Mesh: {self.chaos_problem()}"
 
     def describe(self, hosts: Iterable[int]) -> list[str]:
-        """How hosts were last taken down, where the plan does not tell; each once."""
+        """How hosts were last taken down, in words, if the fault's plan does not say that. Each is returned once."""
         return [words for host in hosts if (words := self._words.pop(host, None)) is not None]
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
@@ -239,8 +239,10 @@ class Means:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> tuple[dict[int, LinkFault], Then]:
-        """Begin and end the link faults that Chaos Mesh does. Returns the others, which the transport does, and the
-        callback for when they are in force: it calls ``then`` once the faults of Chaos Mesh are in force, too.
+        """Make Chaos Mesh begin and end link faults, so that exactly ``faults`` are in force.
+
+        Returns the link faults that the transport must do, and a callback to call once those are in force. The callback
+        calls ``then`` once the faults of Chaos Mesh are in force, too.
         """
         begun, ended = [], list[str]()
         for key in [key for key in self._links if key not in faults]:
@@ -262,7 +264,7 @@ class Means:
         return others, self.call(AwaitLinks(begun, ended, tries, what_of(then)))
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        """The effect of a link fault, and its means if not only the transport."""
+        """The observed effect of a link fault. The evidence mentions Chaos Mesh if that was meant to do the fault."""
         if key in self._seen:
             return self._seen[key]
         seen = seen_on_links(plan, self._link_counts(key))

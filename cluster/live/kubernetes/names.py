@@ -17,13 +17,13 @@ PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 VERSION_LABEL: Final = "app.kubernetes.io/version"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 HOST_LABEL: Final = "stampede.io/host"
-"""Only a pod that carries a host has it; the value is the host's number."""
+"""Label of a pod that carries a host; the value is the host's number."""
 
 CORDONED_BY: Final = "stampede.io/cordoned-by"
 """Annotation of a node that a fault has cordoned; the value is ``NAMESPACE/DEPLOYMENT``."""
 
 STAMPEDE: Final = "stampede"
-"""Value of name, part-of and managed-by."""
+"""Value of the labels name, part-of and managed-by."""
 
 DRIVER: Final = "driver"
 VALIDATORS: Final = "validators"
@@ -35,34 +35,34 @@ COMPONENTS: Final = (DRIVER, VALIDATORS, LOAD, SEEDS, SUBMITTER, RESULTS)
 """All values of :data:`COMPONENT_LABEL`."""
 
 RAY_CLUSTER_LABEL: Final = "ray.io/cluster"
-"""KubeRay sets it on every pod of a Ray cluster; the value is the RayCluster's name."""
+"""Label that KubeRay sets on every pod of a Ray cluster; the value is the RayCluster's name."""
 RAY_GROUP_LABEL: Final = "ray.io/group"
-"""KubeRay sets it on every pod of a Ray cluster; the value is the worker group's name."""
+"""Label that KubeRay sets on every pod of a Ray cluster; the value is the worker group's name."""
 RAY_JOB_LABEL: Final = "ray.io/originated-from-cr-name"
-"""KubeRay sets it on the RayCluster of a RayJob; the value is the RayJob's name."""
+"""Label that KubeRay sets on the RayCluster of a RayJob; the value is the RayJob's name."""
 
 # --- environment of the driver's pod --------------------------------------------------------------------------------
 
 NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"
-"""Namespace of the pod."""
+"""Environment variable with the namespace of the pod."""
 INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
-"""Value of :data:`INSTANCE_LABEL`."""
+"""Environment variable with the value of :data:`INSTANCE_LABEL`."""
 SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"
-"""Number of pods for seeds that a sweep requests from Ray's autoscaler."""
+"""Environment variable with the number of pods for seeds that a sweep requests from Ray's autoscaler."""
 
 LOAD_LISTEN_VARIABLE: Final = "STAMPEDE_LOAD_LISTEN"
-"""``host:port`` at which the load's master takes workers; without it there is no master."""
+"""Environment variable with the ``host:port`` at which the load's master takes workers; unset if there is no master."""
 LOAD_WORKERS_VARIABLE: Final = "STAMPEDE_LOAD_WORKERS"
-"""Number of workers with which the load begins."""
+"""Environment variable with the number of workers with which the load begins."""
 LOAD_PORT: Final = 5557
 """Port of the load's master."""
 
 # --- Ray ------------------------------------------------------------------------------------------------------------
 
 HOST_RESOURCE_PREFIX: Final = "stampede_host_"
-"""The Ray node with the custom resource ``stampede_host_N`` carries host N."""
+"""Prefix of a custom resource: the Ray node with the resource ``stampede_host_N`` carries host N."""
 HOST_GROUP_PREFIX: Final = "host-"
-"""Worker group ``host-N`` carries host N."""
+"""Prefix of a worker group's name: the group ``host-N`` carries host N."""
 
 # --- files and volumes ----------------------------------------------------------------------------------------------
 
@@ -74,47 +74,47 @@ SCENARIO_FILE: Final = "scenario.yaml"
 
 
 def load_name(instance: str) -> str:
-    """The Deployment of the load's workers, and the Service of their master."""
+    """The name of the Deployment of the load's workers, and of the Service of their master."""
     return f"{instance}-{LOAD}"
 
 
 def host_resource(number: int) -> str:
-    """The custom resource of the Ray node that carries a host."""
+    """The name of the custom resource of the Ray node that carries a host."""
     return f"{HOST_RESOURCE_PREFIX}{number}"
 
 
 def host_group(number: int) -> str:
-    """The worker group that carries a host."""
+    """The name of the worker group that carries a host."""
     return f"{HOST_GROUP_PREFIX}{number}"
 
 
 def host_claim(instance: str, number: int) -> str:
-    """The PersistentVolumeClaim of a host."""
+    """The name of the PersistentVolumeClaim of a host."""
     return f"{instance}-{host_group(number)}"
 
 
 def runs_claim(instance: str) -> str:
-    """The PersistentVolumeClaim of the runs."""
+    """The name of the PersistentVolumeClaim of the runs."""
     return f"{instance}-runs"
 
 
 def scenario_config_map(instance: str) -> str:
-    """The ConfigMap of the scenario."""
+    """The name of the ConfigMap of the scenario."""
     return f"{instance}-scenario"
 
 
 def dashboard_config_map(instance: str) -> str:
-    """The ConfigMap of the dashboard for Grafana."""
+    """The name of the ConfigMap of the dashboard for Grafana."""
     return f"{instance}-dashboard"
 
 
 def driver_account(instance: str) -> str:
-    """The ServiceAccount of a driver that talks to the Kubernetes API."""
+    """The name of the ServiceAccount of a driver that talks to the Kubernetes API."""
     return f"{instance}-driver"
 
 
 def results_pod_name(instance: str) -> str:
-    """The pod that serves the volume of runs for reading."""
+    """The name of the pod that serves the volume of runs for reading."""
     return f"{instance}-results"
 
 

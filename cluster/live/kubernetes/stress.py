@@ -24,19 +24,19 @@ from cluster.live.kubernetes.leftovers import Leftovers
 TRY_EVERY_MS: Final = 250
 """Interval of repeated requests to Kubernetes."""
 IN_FORCE_WITHIN_MS: Final = 15_000
-"""Chaos Mesh begins and ends faults of pods within this time."""
+"""Time that Chaos Mesh gets to begin or to end faults of pods."""
 ALL_INJECTED: Final = "AllInjected"
 """The condition of an object of Chaos Mesh that is in force on all of its pods."""
 
 
 class Later(Protocol):
-    """Makes a call after ``delay_ms``."""
+    """A function that schedules a call after ``delay_ms``."""
 
     def __call__(self, delay_ms: int, label: str, call: Then) -> None: ...
 
 
 class ChaosCluster(Protocol):
-    """The parts of a cluster and of a run that are needed here."""
+    """The parts of a cluster and of a run that :class:`ProcessorStress` needs."""
 
     leftovers: Leftovers
     notice: Callable[[str], None]
@@ -45,10 +45,10 @@ class ChaosCluster(Protocol):
         """Why Chaos Mesh cannot be used; empty if it can."""
 
     def new_name(self) -> str:
-        """A new name for an object."""
+        """A new name for an object of Chaos Mesh."""
 
     def call(self, what: MeansCall) -> Then:
-        """A scheduled call."""
+        """The callback that makes a call described by plain data."""
 
     def again(self, what: MeansCall) -> None:
         """Make a call after :data:`TRY_EVERY_MS`."""
@@ -58,7 +58,7 @@ class ChaosCluster(Protocol):
 
 
 class ProcessorStress:
-    """The hosts of one run that are stressed."""
+    """Stresses the processors of hosts of one run by Chaos Mesh, and keeps track of these hosts."""
 
     def __init__(self, hosts: Sequence[int], cluster: ChaosCluster) -> None:
         """``hosts`` has the host of each validator."""
@@ -67,13 +67,13 @@ class ProcessorStress:
         self._wanted: dict[int, Stress] = {}
         """Wanted stress, keyed by validator."""
         self._names: dict[int, str] = {}
-        """Names of the objects, keyed by host that Chaos Mesh stresses."""
+        """Names of the Chaos Mesh objects, keyed by the host that each stresses."""
         self._seen: dict[int, Seen] = {}
-        """Result of the last object, keyed by host; for other hosts the executor did the fault."""
+        """Result of the last attempt to stress a host by Chaos Mesh, keyed by host."""
 
     @property
     def state(self) -> LeftStress:
-        """The state for another driver."""
+        """The state for another driver that takes the run over."""
         return LeftStress(self._wanted, self._names, self._seen)
 
     def take_over(self, left: LeftStress) -> None:
@@ -81,8 +81,10 @@ class ProcessorStress:
         self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
     def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:
-        """Begin and end the stress of hosts. Returns the impairments that the hosts must do themselves, and the
-        callback for when those are in force: it calls ``then`` once the stress is in force, too.
+        """Begin and end the stress of hosts, as the impairments of their validators say.
+
+        Returns the impairments that the hosts must do themselves, and a callback to call once those are in force. The
+        callback calls ``then`` once the stress is in force, too.
         """
         for index, each in impairments.items():
             self._wanted.pop(index, None)
@@ -104,7 +106,7 @@ class ProcessorStress:
         return left, self._cluster.call(AwaitStress(begun, ended, tries, what_of(then)))
 
     def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
-        """The effect on validators of a fault that ends now; ``otherwise`` is the effect by the executor."""
+        """The observed effect on validators of a fault that ends now. ``otherwise`` is the effect by the executor."""
         found = [self._seen.pop(host) for host in sorted({self._hosts[index] for index in indices} & self._seen.keys())]
         if not found:
             return otherwise
@@ -161,4 +163,4 @@ class ProcessorStress:
 
 
 _BY_THE_EXECUTOR: Final = Seen(False, "")
-"""Placeholder for the effect by the executor."""
+"""Placeholder for the result of a host whose executor does the fault in place of Chaos Mesh."""

@@ -25,7 +25,7 @@ MAX_WAITING_MESSAGES: Final = 65_536
 MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 
 Deliver = Callable[[int, bytes], None]
-"""``deliver(receiver, frame)``."""
+"""The function ``deliver(receiver, frame)``, which hands a frame to the stream to its receiver."""
 
 
 class _Waiting(NamedTuple):
@@ -66,7 +66,10 @@ class OutgoingLinks:
     def send(
         self, receiver: int, frame: bytes, later_us: int, loop: asyncio.AbstractEventLoop, deliver: Deliver
     ) -> None:
-        """Call ``deliver`` with every copy of a frame that arrives, when it does: at once on a clear link."""
+        """Send a frame over the modelled link: ``deliver`` is called for every copy that arrives, when it arrives.
+
+        That is at once on a link without impairments. ``later_us`` is an additional delay.
+        """
         if self._clear[receiver] and not later_us:
             self._links.between(self._index, receiver).sent += 1
             deliver(receiver, frame)

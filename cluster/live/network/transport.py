@@ -53,7 +53,7 @@ MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 WRITE_BATCH_BYTES: Final = 256 * 1024
 """Messages are joined up to this many bytes per write."""
 MAX_HANDSHAKES: Final = 64
-"""Incoming connections without a completed handshake. One more ends the oldest, so strangers cannot lock out peers."""
+"""Limit of incoming connections during their handshake. One more ends the oldest: strangers cannot lock out peers."""
 MAX_HANDSHAKE_FRAMES: Final = 4
 """Frames that a peer may send ahead during the handshake."""
 HANDSHAKE_TIMEOUT_S: Final = 5.0
@@ -117,7 +117,7 @@ class Transport:
         self._server: asyncio.Server | None = None
         self._incoming: dict[int, FrameStream] = {}
         self._handshakes: dict[asyncio.Task[None], None] = {}
-        """The oldest first."""
+        """Tasks of the incoming connections without a completed handshake, the oldest first."""
         others = [index for index in range(len(identity.validators)) if index != identity.index]
         self._peers = {index: _Peer(self, index) for index in others}
 
@@ -200,7 +200,7 @@ class Transport:
         return [index for index, peer in self._peers.items() if peer.connected and index in self._incoming]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task whose failure is a crash."""
+        """Start a task on the loop. An exception that ends it goes to ``on_crash``."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._ended)
         return task
@@ -341,7 +341,7 @@ class _Peer:
             self._stream.write(b"".join(batch))
 
     async def _keep_connected(self) -> None:
-        """Dial, hold, and dial again."""
+        """Dial the peer, hold the stream until it is lost, and dial again, forever."""
         loop = asyncio.get_running_loop()
         backoff = FIRST_BACKOFF_S
         while True:
@@ -362,7 +362,7 @@ class _Peer:
             backoff = min(2 * backoff, MAX_BACKOFF_S)
 
     async def _hold(self, address: PeerAddress) -> None:
-        """Open the stream and return when it is lost."""
+        """Open a stream to the peer, and return when it is lost."""
         stream = await self._transport.dial(self._index, address)
         try:
             lost = asyncio.Event()
@@ -415,7 +415,7 @@ class FrameStream(asyncio.Protocol):
         return decode_handshake(self._early.popleft())
 
     def deliver(self, receiver: Callable[[bytes], None], max_bytes: int) -> None:
-        """The handshake is over: hand every further frame, of at most ``max_bytes``, to ``receiver``."""
+        """End the handshake: hand every further frame, of at most ``max_bytes``, to ``receiver``."""
         self._max_bytes = max_bytes
         self._deliver = receiver
         while self._early:
@@ -431,7 +431,7 @@ class FrameStream(asyncio.Protocol):
             self._transport.close()
 
     def fail(self, reason: str) -> None:
-        """End the connection at once for what the peer did."""
+        """End the connection at once, and report ``reason``: what the peer did wrong."""
         if not self.closed:
             self._on_failure(reason)
             self.closed = True
@@ -498,7 +498,7 @@ class FrameStream(asyncio.Protocol):
 
 
 def _ignore(payload: bytes) -> None:
-    """Drop frames after the end."""
+    """Drop a frame that arrives after the end of its stream."""
 
 
 def _tune(connection: socket.socket) -> None:

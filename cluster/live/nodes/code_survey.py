@@ -56,7 +56,7 @@ class Differences(NamedTuple):
     versions: str
     """Different versions of Python and packages, in one line; empty if they are the same."""
     has_code: bool
-    """Whether the node has the same code."""
+    """Whether the node has the same code as this process."""
 
 
 def surveyor() -> Callable[[], Survey]:

@@ -17,7 +17,7 @@ from typing import Final
 
 MODULE: Final = "cluster.live.nodes.loopback_node"
 LEFT_OUT: Final = ("start_monitor", "start_api_server", "start_log_monitor")
-"""Methods of Ray's node that start processes."""
+"""Methods of Ray's node class that start the processes that are left out."""
 PROBE_TIMEOUT_S: Final = 5.0
 
 

@@ -32,7 +32,7 @@ class HostToPlace:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The nodes of hosts."""
+    """The result of placing hosts: the node of each host."""
 
     nodes: dict[int, RayNode]
     """Nodes keyed by host number, without hosts that found no node."""
@@ -66,8 +66,10 @@ def place(
     carried: Mapping[str, int] | None = None,
     pinned: Collection[int] = (),
 ) -> Placement:
-    """A node for each host. ``withstood`` is the number of validators whose loss the network survives; ``carried`` are
-    the numbers of validators already on nodes, by id; ``pinned`` the hosts that go only to dedicated nodes.
+    """Choose a node for each host.
+
+    ``withstood`` is the number of validators whose loss the network survives. ``carried`` are the numbers of validators
+    already on nodes, by id of the node. ``pinned`` are the hosts that go only to dedicated nodes.
     """
     before = carried or {}
     own = {number: node for node in nodes if node.is_alive for number in node.own_hosts}

@@ -27,7 +27,7 @@ RAYS_OWN_LABELS: Final = "ray.io/"
 
 
 class RayNode(NamedTuple):
-    """One node."""
+    """One node of a Ray cluster."""
 
     node_id: str
     address: str

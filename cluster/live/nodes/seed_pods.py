@@ -23,7 +23,7 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class Session(Protocol):
-    """The parts of a Ray session that are needed here."""
+    """The parts of a Ray session that :class:`SeedPods` needs."""
 
     @property
     def is_ours(self) -> bool: ...
@@ -34,10 +34,12 @@ class Session(Protocol):
 
 
 class SeedPods:
-    """The request to the autoscaler; nothing without the variable, or in a Ray of our own."""
+    """The request for seed pods to Ray's autoscaler. Without ``STAMPEDE_SEED_PODS``, or in a Ray of our own, it does
+    nothing.
+    """
 
     def __init__(self, session: Session, environment: Mapping[str, str] = os.environ) -> None:
-        """Raises :class:`BadInput` if the variable is not a number of pods."""
+        """Raises :class:`BadInput` if ``STAMPEDE_SEED_PODS`` in ``environment`` is not a number of pods."""
         self._session = session
         self._count = 0 if session.is_ours else _count_from(environment)
         self._are_needed = False

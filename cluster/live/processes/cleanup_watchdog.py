@@ -47,7 +47,7 @@ ENDING_TIMEOUT_S: Final = 10.0
 
 
 class CleanupWatchdog:
-    """The driver's side, created before anything that it watches. :meth:`dismiss` it at the end."""
+    """The driver's handle of the watchdog process. Create it before all that it watches; :meth:`dismiss` ends it."""
 
     def __init__(self, run_folder: Path, result: dict[str, Any]) -> None:
         """``result`` is the content of ``result.json`` if the driver is killed. Raises :class:`OSError`."""
@@ -75,13 +75,18 @@ class CleanupWatchdog:
         self._send(load=process)
 
     def watch_kubernetes(self, facts: Mapping[str, Any]) -> None:
-        """Undo this in the cluster: arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the
-        deployment's namespace and name.
+        """Watch what faults have changed in a Kubernetes cluster, to undo it.
+
+        ``facts`` are the arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the deployment's
+        namespace and name. They replace earlier ones.
         """
         self._send(kubernetes=dict(facts))
 
     def wait_for_another(self, lease_s: float) -> None:
-        """Another driver may take the run over within this time after this driver, which holds the lock, died."""
+        """Have the watchdog wait this long, after this driver died, for another driver to take the run over.
+
+        This driver must hold the run's lock.
+        """
         self._send(lease_s=lease_s, driver=processes.own())
 
     def replace_others(self) -> None:
@@ -118,7 +123,7 @@ def main() -> int:
 
 
 def _end_watch(run: Path, facts: dict[str, Any]) -> None:
-    """The driver has ended, cleanly or not."""
+    """Handle the end of the driver: clean up, now or later, unless it ended cleanly or another driver takes over."""
     lease_s, dead = facts.pop("lease_s", None), facts.pop("driver", None)
     if "done" in facts:
         if _watches_all(run) == processes.own():
@@ -138,14 +143,17 @@ def can_be_taken_over(run: Path) -> bool:
 
 
 def _watches_all(run: Path) -> Process | None:
-    """The watchdog of the newest driver that took a run over."""
+    """The watchdog of the newest driver that took a run over; ``None`` if there is none."""
     with suppress(OSError, ValueError, TypeError):
         return Process(*json.loads((run / WATCHDOG_FILE).read_bytes()))
     return None
 
 
 def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str, Any]) -> None:
-    """Clean up once no driver but the dead one has had the run's lock for the time of the lease."""
+    """Clean up once no driver has held the run's lock for the time of the lease, unless another driver has taken over.
+
+    The dead driver does not count as a holder of the lock.
+    """
     _say(f"the driver was killed: its testnet goes on for {lease_s:g} s; stampede attach {run}")
     myself, deadline = processes.own(), time.monotonic() + lease_s + SLACK_S
     with ExitStack() as lock:

@@ -27,10 +27,10 @@ from cluster.live.processes.processes import NAMESPACE, Process
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
-"""A cleanup watchdog holds the lock only for a moment, unless it cleans up."""
+"""Time to wait for the lock. A cleanup watchdog holds it only for a moment, unless it cleans up."""
 POLL_S: Final = 0.05
 PAGE_BYTES: Final = 512
-"""Length of each page, constant so that a new page overwrites the previous one."""
+"""Length of the file's content (a page), constant so that a new page overwrites the previous one."""
 BEAT_S: Final = 2.0
 """Interval of the driver's heartbeats in the file."""
 FRESH_S: Final = 15.0
@@ -39,7 +39,9 @@ FRESH_S: Final = 15.0
 
 @contextmanager
 def driving(folder: Path) -> Iterator[float]:
-    """Hold the lock of a run; yields the time of the previous driver, in seconds since the epoch, 0.0 without any.
+    """Hold the lock of a run inside the block. Yields the time of the previous driver's last heartbeat.
+
+    That time is in seconds since the epoch, and 0.0 if there was no driver.
 
     Raises :class:`BadInput` if another process drives the run, and :class:`OSError`.
     """
@@ -67,7 +69,7 @@ class _Heartbeat:
     """Increments the counter in the lock's file, from a separate thread."""
 
     def __init__(self, file: int) -> None:
-        """Raises :class:`OSError`."""
+        """Write the first heartbeat into the lock's open ``file``, and start the thread. Raises :class:`OSError`."""
         self._file = file
         self._count = 0
         os.ftruncate(file, 0)
@@ -113,7 +115,7 @@ def is_driven(folder: Path, dead: Process | None = None) -> bool:
 
 
 def _take(folder: Path, path: Path) -> int:
-    """The descriptor of the file, locked. Raises :class:`BadInput` and :class:`OSError`."""
+    """Take the lock. Returns the descriptor of its file. Raises :class:`BadInput` and :class:`OSError`."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -141,12 +143,12 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _is_elsewhere(page: Mapping[str, Any]) -> bool:
-    """Whether a driver is on another machine, where locks may not hold."""
+    """Whether the driver that a lock's file names is on another machine, where locks may not hold."""
     return page.get("namespace", NAMESPACE) != NAMESPACE
 
 
 def _counts(path: Path, before: Mapping[str, Any]) -> bool:
-    """Whether the counter in the file increases."""
+    """Whether the content of the lock's file changes within :data:`FRESH_S`: a live driver increments its counter."""
     deadline = time.monotonic() + FRESH_S
     while time.monotonic() < deadline:
         time.sleep(POLL_S)

@@ -122,8 +122,10 @@ def with_argument(text: str) -> set[Process]:
 
 
 def using(folder: Path) -> set[Process]:
-    """The processes of a Ray with this folder, except this one: those that write below it, and programs of Ray or of
-    this Python that were given it. A process that only reads there, such as a pager, is not included.
+    """The processes of the Ray that has this folder, except this process.
+
+    They are those that have files below the folder open for writing, and those of Ray or of this Python that have the
+    folder in their command line. A process that only reads there, such as a pager, is not included.
     """
     return _identified(handle for handle in psutil.process_iter() if _uses(handle, folder))
 

@@ -108,10 +108,11 @@ class NodeSignals(ProcessSignals):
         """Raylet of this node. If it ends, this process gets another parent, which may be the raylet of another Ray."""
 
     def end_node(self, kills: bool) -> bool | None:
-        """End the node: with ``kills`` by SIGKILL to each of its processes, the raylet last, so that nothing is cleaned
-        up; else cleanly by Ray. Returns whether all other workers are gone; the rest follows at once.
+        """End the node: with ``kills`` by SIGKILL to each of its processes, otherwise cleanly by Ray.
 
-        If the raylet is gone, sends no signal and returns ``None``.
+        The raylet is killed last, so that nothing is cleaned up. Returns whether all processes except this one and the
+        raylet are known to be gone; these two follow at once. If the raylet is gone already, sends no signal and
+        returns ``None``.
         """
         raylet = self._raylet
         if raylet is None or not raylet.is_running:

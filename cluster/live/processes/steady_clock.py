@@ -22,7 +22,7 @@ CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
 
 
 class SteadyClock:
-    """The clock of this process."""
+    """A clock of the time since the epoch, for this process. Setting the machine's wall clock does not affect it."""
 
     def __init__(self, reading: str = "") -> None:
         """``reading`` is that of another process, used if it is on this machine."""
@@ -32,7 +32,7 @@ class SteadyClock:
         self.take_over(reading)
 
     def read(self) -> None:
-        """Read the wall clock again: a run begins."""
+        """Read the wall clock again, since a run begins."""
         self._offset_s = time.time() - boot_seconds()
 
     @property
@@ -41,7 +41,9 @@ class SteadyClock:
         return f"{BOOT_ID} {self._offset_s!r}"
 
     def take_over(self, reading: str) -> None:
-        """Go on with the reading of another process; ignored if it is another machine's, or from before a restart."""
+        """Use the reading of another process from now on. One of another machine, or from before a restart of this one,
+        is ignored.
+        """
         machine, _, offset_s = reading.partition(" ")
         if machine == BOOT_ID:
             self._offset_s = float(offset_s)

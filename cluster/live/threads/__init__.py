@@ -1,1 +1,1 @@
-"""The threads of a validator: work that its loop gives away, and gets back."""
+"""The threads of a validator, which do work for its event loop and return the results to it."""

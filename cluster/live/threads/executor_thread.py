@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 
 class ExecutorThread:
-    """The thread. ``on_result`` gets each job's result on the loop, ``on_crash`` the error that ended a job."""
+    """The thread of one validator's executor.
+
+    ``on_result`` gets each job's result on the loop, ``on_crash`` the error that ended a job.
+    """
 
     def __init__(
         self,
@@ -36,9 +39,9 @@ class ExecutorThread:
         on_crash: Callable[[BaseException], None],
         sleep: Callable[[float], None],
     ) -> None:
-        """A job takes at least ``usual_job_ms``. File sizes of ``rotting`` are noted at each final block."""
+        """A job takes at least ``usual_job_ms``. The disk ``rotting`` has its file sizes noted at each final block."""
         self.slow_jobs = 0
-        """Jobs that a fault has slowed down."""
+        """Number of jobs that a fault has slowed down."""
         self.seconds = 0.0
         """Processor time of the jobs."""
         self._usual_job_ms = self._job_ms = usual_job_ms
@@ -63,7 +66,7 @@ class ExecutorThread:
         return self._reads_waiting >= MAX_READS_WAITING
 
     def slow_down(self, job_ms: int | None) -> None:
-        """From now on a job takes at least ``job_ms``; ``None``, or less than usual, is as usual."""
+        """From now on a job takes at least ``job_ms``, but not less than the usual minimum; ``None`` means that one."""
         self._job_ms = max(job_ms or 0, self._usual_job_ms)
 
     def run(self, executor: Executor, job: Job) -> None:
@@ -80,7 +83,10 @@ class ExecutorThread:
             return await self.call(read)
 
     def old_file_sizes(self) -> dict[str, int]:
-        """Sizes in bytes of the files some final blocks ago, at most their current sizes."""
+        """Sizes in bytes that files had :data:`FINALS_SINCE_ROT` final blocks ago, but at most their current sizes.
+
+        Empty if fewer blocks were noted so far.
+        """
         if len(self._file_sizes) <= FINALS_SINCE_ROT:
             return {}
         newest = self._file_sizes[-1]

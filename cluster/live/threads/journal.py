@@ -19,10 +19,11 @@ Operation = Append | ReplaceJournal
 
 
 class JournalWriter:
-    """The writer. ``on_written`` is called on the loop after each batch, with the highest token that became durable.
+    """Writes one validator's journal, in batches.
 
-    The token is ``None`` if the batch only replaced the journal. After a failure, which goes to ``on_crash``,
-    it is unknown what was written, and nothing is written any more.
+    ``on_written`` is called on the loop after each batch, with the highest token that became durable. The token is
+    ``None`` if the batch only replaced the journal. After a failure, which goes to ``on_crash``, it is unknown what was
+    written, and nothing is written any more.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class WorkerThread:
 
 
 class _LoopAnswers:
-    """Answers on their way to a loop, in order."""
+    """The queue of answers from the threads of a loop to the loop, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -73,7 +73,10 @@ class _LoopAnswers:
         self._is_told = False
 
     def add(self, answer: Answer[Any], result: Any, error: BaseException | None) -> None:
-        """Called on any thread. Once the loop is closed, answers are dropped."""
+        """Queue an answer, which the loop then calls. May be called on any thread.
+
+        Once the loop is closed, answers are dropped.
+        """
         self._waiting.append((answer, result, error))
         if not self._is_told:
             self._is_told = True

@@ -52,7 +52,7 @@ def error_body(reason: object) -> bytes:
 
 
 class _Transport:
-    """A connection's transport, except that ``close`` closes it."""
+    """A connection's transport with another method ``close``: the given function."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self._transport = transport
@@ -73,7 +73,7 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         """Timer for when the awaited input is due."""
         self._due_s = 0.0
-        """The same time on a finer clock: several connections can begin within a millisecond, the loop's resolution."""
+        """Time at which the awaited input is due, by a finer clock than the loop's, which counts milliseconds."""
         self._abort_timer: asyncio.TimerHandle | None = None
         """Timer for the next check that the client takes its answer, while there is one to take."""
         self._slow_since: float | None = None
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
             self._socket.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has closed its sending side. ``True`` keeps the connection open for a pending answer."""
+        """Handle the end of the client's input. Returns ``True`` to keep the connection open for a pending answer."""
         if self._is_closing:
             return False
         self._has_ended = True
@@ -154,7 +154,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer input that is not HTTP; called in the handler of the error that has the reason."""
+        """Answer input that is not HTTP. Called while the error is handled that has the reason."""
         error = sys.exception()
         reason = error if isinstance(error, h11.RemoteProtocolError) else msg
         self._refuse(431 if getattr(error, "error_status_hint", 400) == 431 else 400, f"no HTTP request: {reason}")
@@ -199,14 +199,14 @@ class Connection(H11Protocol):
             self._due_s = time.monotonic() + seconds
 
     def _give_up(self) -> None:
-        """The client did not send the awaited input in time."""
+        """Refuse or close a connection whose client did not send the awaited input in time."""
         if self.conn.their_state is h11.IDLE and self._has_begun:
             self._refuse(408, f"the headers took longer than {MAX_HEADER_SECONDS:g} seconds")
         else:
             self._close()
 
     def _make_room(self) -> None:
-        """Enforce the limit of connections."""
+        """Enforce the limit of connections: drop another one for this new one, or refuse this one."""
         if len(self.connections) <= MAX_CONNECTIONS:
             return
         others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
@@ -267,14 +267,14 @@ class Connection(H11Protocol):
         self._abort_timer = self.loop.call_later(MAX_WRITE_SECONDS, self._look_at_taken, left)
 
     def _look_at_taken(self, left_before: int) -> None:
-        """A client that took enough meanwhile gets the same time again."""
+        """Abort the connection if the client took too little of its answer; else give it the same time again."""
         if left_before - self._socket.get_write_buffer_size() < MIN_TAKEN_BYTES:
             self._socket.abort()
         else:
             self._await_taking()
 
     def _bound_untaken(self) -> None:
-        """Drop the slowest clients, longest first, until the unsent bytes are within the limit."""
+        """Drop slow clients until the unsent bytes are within the limit. The one slow for longest is dropped first."""
         slow = [other for other in self.connections if isinstance(other, Connection) and other._slow_since is not None]
         untaken = sum(other._socket.get_write_buffer_size() for other in slow)
         for other in sorted(slow, key=lambda each: each._slow_since or 0.0):

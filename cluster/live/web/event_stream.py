@@ -69,7 +69,7 @@ class Subscription:
                 yield b": nothing new\n\n"
 
     async def _past(self) -> AsyncIterator[bytes]:
-        """The past events, up to those that are pushed to others."""
+        """The messages with past events, up to the first event that is pushed to subscribers."""
         while self._end is None and not self.hub.is_at(self._next):
             assert self._next is not None
             try:
@@ -85,12 +85,12 @@ class Subscription:
             self._next = Cursor.parse(page["next"])
 
     def _message(self, place: Cursor, data: bytes) -> bytes:
-        """An event, with the cursor after it as its id, from which the client resumes."""
+        """Encode an event as a message. Its id is the cursor after the event, from which the client can resume."""
         self._next = Cursor(place.height, place.number + 1)
         return f"id: {self._next}\ndata: ".encode() + data + b"\n\n"
 
     async def _has_news(self) -> bool:
-        """Whether there is news before the next heartbeat."""
+        """Wait for news. Returns ``False`` if there is none before the next heartbeat is due."""
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
                 await self._news.wait()
@@ -100,7 +100,7 @@ class Subscription:
         return True
 
     def wants(self, placed: PlacedEvent) -> bool:
-        """Whether an event is to be sent."""
+        """Whether the subscriber wants an event, and has not received it yet."""
         return self._wanted.takes(placed.event) and (self._next is None or placed.cursor >= self._next)
 
     def take(self, events: Sequence[tuple[PlacedEvent, bytes]]) -> None:
@@ -144,9 +144,9 @@ class EventHub:
         self._end: str | None = None
 
     def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
-        """A subscription of a client, by its address. Raises :class:`NoShare` if there are too many.
+        """Make a subscription of a client, which its address identifies. Raises :class:`NoShare` if there are too many.
 
-        The first one of a client needs only a free slot, not a share.
+        The first subscription of a client needs only a free slot, not a share.
         """
         held, own = self.streams, sum(each.client == client for each in self._subscriptions)
         if held >= MAX_STREAMS:

@@ -37,9 +37,11 @@ MAX_INCOMPLETE_BYTES: Final = MAX_HEADER_BYTES + 2 * 1024
 """The parser's limit for a head that arrives in pieces. It counts the separators of headers, too."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_REQUESTS_IN_FLIGHT: Final = 128
-"""One more request ends the one whose body has been arriving for longest, or is refused itself if none arrives."""
+"""Limit per server. One more request ends the one whose body has been arriving for longest; if there is none, the new
+request is refused.
+"""
 MAX_ARRIVING_BYTES: Final = 128 * 1024 * 1024
-"""Limit of all incomplete bodies together, except for a single one."""
+"""Limit of the total size of all incomplete bodies. A single one may be larger."""
 MAX_BODY_SECONDS: Final = 20.0
 """A client that takes longer to send its body is refused."""
 MAX_SHUTDOWN_SECONDS: Final = 2
@@ -57,7 +59,7 @@ CLOSE_CONNECTION: Final = {"connection": "close"}
 
 Page = dict[str, Any]
 AMOUNTS: Final = ("number", "text")
-"""Amounts on a page: JSON numbers of any size, or decimal texts."""
+"""The forms of amounts on a page: JSON numbers of any size, or decimal texts."""
 
 
 class Rate(NamedTuple):
@@ -72,7 +74,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class NotReady(HTTPException):
-    """The validator cannot answer yet: it is still recovering."""
+    """The validator cannot answer now, for example because it is still recovering. The answer has status 503."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(503, reason)
@@ -103,7 +105,7 @@ def build_application(
 
 
 def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint, which also handles a client that went away, and a bug."""
+    """Wrap an endpoint so that it also handles a client that went away, and a bug."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -163,7 +165,7 @@ class ArrivingBodies:
         """Bytes received so far, keyed by the time limit of each body; the oldest body is first."""
 
     def note(self, limit: asyncio.Timeout, size: int) -> None:
-        """Note the size of a growing body. The oldest others are refused while all are too large together."""
+        """Note the size of a growing body. The oldest other bodies are refused while the total is too large."""
         if limit in self.sizes:
             self.sizes[limit] = size
         while sum(self.sizes.values()) > MAX_ARRIVING_BYTES and self.drop_oldest(but=limit):
@@ -202,7 +204,7 @@ def page_response(request: Request, page: Page | None, reason: str = "") -> Resp
 
 
 def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
-    """The same page with decimal texts for numbers in amount fields."""
+    """A copy of a page, or of a value in it, with decimal texts in place of numbers in amount fields."""
     match value:
         case dict():
             return {name: _amounts_as_text(item, is_amount or name in AMOUNT_FIELDS) for name, item in value.items()}
@@ -334,7 +336,7 @@ class HttpServer:
 async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpServer:
     """Serve the application on the running loop; returns once it listens. Port 0 means a free one.
 
-    No signal handlers, no access log. Raises :class:`OSError` if the address cannot be bound.
+    The server has no signal handlers and no access log. Raises :class:`OSError` if the address cannot be bound.
     """
     # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -377,7 +379,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the host."""
+        """Install no signal handlers: signals are left to the host."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -29,7 +29,7 @@ class Amounts(NamedTuple):
 
 
 class NoShare(Exception):
-    """A client holds too much already. The message names the resource."""
+    """A client would hold more than its share of a capacity. The message names the resource."""
 
 
 class Shares:

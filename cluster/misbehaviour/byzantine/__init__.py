@@ -1,1 +1,1 @@
-"""Byzantine behaviours. A chain must tolerate up to ``f`` byzantine validators."""
+"""Byzantine behaviours: ways in which validators break the protocol. A chain must tolerate ``f`` such validators."""

@@ -1,8 +1,8 @@
 """Expected evidence: the views in which a byzantine validator gave its peers full proof of its guilt.
 
-It watches the messages that leave the validator, whichever behaviours made them. A proof is expected for a view if one
-peer got two contradictory votes, both validly signed and close enough to the current view to be compared; or if a peer
-got a vote that contradicts the validator's vote in a valid certificate.
+They are derived from the messages that leave the validator, whichever behaviours made them. A proof is expected for a
+view if one peer got two contradictory votes, both validly signed and close enough to the current view to be compared;
+or if a peer got a vote that contradicts the validator's vote in a valid certificate.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.events import Send
 
 MAX_VOTES_PER_VIEW = 64
-"""Distinct votes kept per view."""
+"""Maximum number of distinct votes kept per view."""
 
 
 class Accountability:
-    """Follows one key, whichever validator uses it."""
+    """Counts the views in which the votes signed with one key prove misbehaviour. Two validators may share the key."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self._context = context
@@ -48,7 +48,7 @@ class Accountability:
             sent.setdefault(vote, set()).update(listeners)
 
     def note_certificate(self, certificate: Message) -> None:
-        """Note a certificate that a peer knows; it will reach the others."""
+        """Check a certificate, which will reach all peers, for a vote of the validator that contradicts a sent one."""
         if not isinstance(certificate, Certificate) or certificate.view in self._expected:
             return
         sent, at = self._sent.get(certificate.view, {}), self._context

@@ -37,7 +37,7 @@ from validator.primitives.codec import CodecError
 VIEWS_REMEMBERED: Final = 32
 """Maximum number of views for which a behaviour keeps state."""
 SISTER_CHAIN: Final = b"stampede-sister"
-"""Namespace of another chain, which no scenario's chain has."""
+"""Namespace for which votes of the sister chain (:class:`SisterChain`) are signed. No scenario's chain has it."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class Score:
     """The harness's counts for one byzantine validator."""
 
     effects: Counter[str] = field(default_factory=Counter)
-    """How often each behaviour took effect."""
+    """How often each behaviour took effect, keyed by its name."""
     expected_evidence: int = 0
-    """Views in which it gave its peers full proof of its guilt
+    """Number of views in which the validator gave its peers full proof of its guilt
     (:mod:`cluster.misbehaviour.byzantine.accountability`)."""
 
 
@@ -56,10 +56,10 @@ class SisterChain:
     """Another chain of the same validators, with the same keys. Its signatures can be replayed on this chain."""
 
     signer: Callable[[int], Signer]
-    """The signer of a validator, by index; it signs for that chain alone."""
+    """``signer(index)``: the signer of a validator. Only votes of the other chain are signed with it."""
 
     def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
-        """The signature of a validator on that chain."""
+        """A validator's signature of a vote on the sister chain."""
         return self.signer(signer).sign(vote_signing_bytes(SISTER_CHAIN, kind, view, parent_view, digest))
 
 
@@ -76,9 +76,9 @@ class BehaviourContext:
     gives_up_by: VoteKind = VoteKind.NULLIFY
     """The kind of vote by which the chain's protocol gives up a view."""
     sister: SisterChain | None = None
-    """Another chain of these validators, if they have one."""
+    """Another chain that the same validators run with the same keys, if any."""
     compared_views: range = range(-4, 2)
-    """Views, relative to the validator's own, whose votes honest validators are sure to compare."""
+    """Views whose votes honest validators are sure to compare, as differences from the validator's own view."""
 
     @property
     def namespace(self) -> bytes:
@@ -87,7 +87,7 @@ class BehaviourContext:
 
     @property
     def peers(self) -> list[int]:
-        """All other validators."""
+        """The indexes of all other validators."""
         return [index for index in range(len(self.validators)) if index != self.index]
 
     def vote(self, kind: VoteKind, view: int, parent_view: int, digest: bytes, namespace: bytes | None = None) -> Vote:
@@ -97,7 +97,7 @@ class BehaviourContext:
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
 
     def forged_signatures(self, view: View) -> dict[ValidatorIndex, Signature]:
-        """A quorum of random signatures in the names of a view's committee."""
+        """Random signatures in the names of a quorum of a view's committee, keyed by member."""
         committee = self.validators.committee(view)
         return {signer: self.random_signature() for signer in committee.members[: committee.quorum]}
 
@@ -125,9 +125,9 @@ class Behaviour:
     """The name that scenarios use."""
     description: ClassVar[str]
     simulator_only: ClassVar[str] = ""
-    """The reason why it is not available on the live testnet; empty if it is."""
+    """The reason why the behaviour is not available on the live testnet; empty if it is available."""
     protocol: ClassVar[str] = ""
-    """The protocol whose messages it needs; empty if any protocol will do."""
+    """The consensus protocol whose messages the behaviour needs; empty if any protocol will do."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self.context = context
@@ -135,15 +135,15 @@ class Behaviour:
     # --- what a behaviour may override ----------------------------------------------------------------------------
 
     def swallows(self, event: Event) -> bool:
-        """Whether an event answers the behaviour's own effect, and must not reach the validator."""
+        """Whether an event must not reach the validator, because it answers an effect that the behaviour added."""
         return False
 
     def react(self, event: Event) -> Iterable[Effect]:
-        """Further effects, after the validator handled an event."""
+        """The effects that the behaviour adds after the validator handled an event."""
         return ()
 
     def hear(self, heard: Heard) -> Iterable[Effect]:
-        """Further effects, after the validator handled a consensus message."""
+        """The effects that the behaviour adds after the validator handled a consensus message."""
         return ()
 
     def alter(self, effect: Effect) -> list[Effect]:
@@ -169,14 +169,14 @@ class Behaviour:
 
 
 class EachView(Behaviour):
-    """A behaviour that lies once in each view, when it receives or makes its proposal: before the votes for it."""
+    """A behaviour that lies once in each view, when it receives or makes the view's proposal: before the votes."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._begun: dict[View, None] = {}
 
     def lie(self, view: View) -> Iterator[Effect]:
-        """The messages that it adds in a view."""
+        """The messages that the behaviour adds in a view."""
         raise NotImplementedError
 
     def hear(self, heard: Heard) -> Iterator[Effect]:
@@ -195,7 +195,7 @@ class EachView(Behaviour):
 
 
 def peer_message(payload: bytes) -> PeerMessage | None:
-    """The message in a payload, in its envelope, or ``None``."""
+    """Decode a payload as a peer's message, with its envelope; ``None`` if it cannot be decoded."""
     try:
         return decode_message(payload)
     except CodecError:
@@ -203,7 +203,7 @@ def peer_message(payload: bytes) -> PeerMessage | None:
 
 
 def heard_in(event: Event) -> Heard | None:
-    """The consensus message in an event, or ``None``."""
+    """The consensus message that arrives with an event; ``None`` if none does."""
     if not isinstance(event, events.Message):
         return None
     message = consensus_content(event.payload)
@@ -211,7 +211,7 @@ def heard_in(event: Event) -> Heard | None:
 
 
 def consensus_content(payload: bytes) -> Message | None:
-    """The consensus message in a payload, or ``None``."""
+    """Decode a payload as a consensus message; ``None`` if it is not one."""
     try:
         message = read_message(payload)
     except CodecError:
@@ -220,17 +220,17 @@ def consensus_content(payload: bytes) -> Message | None:
 
 
 def send_consensus(recipient: int | None, message: Message) -> Send:
-    """Send a consensus message to one peer, or to all."""
+    """The effect that sends a consensus message to one peer, or to all if ``recipient`` is ``None``."""
     return send_peer_message(recipient, ConsensusMessage(encode(message)))
 
 
 def send_peer_message(recipient: int | None, message: PeerMessage) -> Send:
-    """Send any message to one peer, or to all."""
+    """The effect that sends any message to one peer, or to all if ``recipient`` is ``None``."""
     return Send(recipient, encode_message(message))
 
 
 def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
-    """Send a consensus message whose fields are inconsistent, unchecked."""
+    """The effect that sends a consensus message without a check of its fields, which may be inconsistent."""
     return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
@@ -243,24 +243,27 @@ def vote_of(message: object) -> Vote | None:
 
 
 def with_vote(message: Message, vote: Vote) -> Message:
-    """The same message with another vote."""
+    """A copy of a message with its vote replaced; ``vote`` itself if the message is a vote."""
     return vote if isinstance(message, Vote) else cast(Message, msgspec.structs.replace(cast(Any, message), vote=vote))
 
 
 def forget_old(by_view: dict[int, Any]) -> None:
-    """Keep only the newest views."""
+    """Remove the lowest views from ``by_view`` until at most :data:`VIEWS_REMEMBERED` are left."""
     while len(by_view) > VIEWS_REMEMBERED:
         del by_view[min(by_view)]
 
 
 def forget_first(by_view: dict[View, Any]) -> None:
-    """Keep the views added last. The highest ones may be invented by a peer."""
+    """Remove the views added first from ``by_view`` until at most :data:`VIEWS_REMEMBERED` are left.
+
+    The highest views are not preferred, since a peer may have invented them.
+    """
     while len(by_view) > VIEWS_REMEMBERED:
         del by_view[next(iter(by_view))]
 
 
 def first_half(peers: Sequence[int], view: int) -> list[int]:
-    """One half of the peers, the larger one; another half in each view."""
+    """One half of the peers, which differs from view to view; the larger half if their number is odd."""
     turn = view % len(peers) if peers else 0
     ring = [*peers[turn:], *peers[:turn]]
     return sorted(ring[: (len(ring) + 1) // 2])

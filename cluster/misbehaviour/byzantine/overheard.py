@@ -1,7 +1,7 @@
-"""Valid signatures of other validators, as one validator received them: the material of lies that are almost true.
+"""Valid signatures of other validators that one validator received. Behaviours make false certificates of them.
 
-Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All are verified, so that a lie
-made of them is wrong in exactly one respect. The views that were heard of first are forgotten.
+Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All are verified, so that a
+certificate made of them is wrong in exactly one respect. The views that were heard of first are forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from consensus.types import Digest, Signature, ValidatorIndex, View
 Subject = tuple[VoteKind, View, Digest]
 """The fields in which votes of one view can differ: kind, parent view and digest."""
 TimeoutSignature = tuple[ValidatorIndex, View, Signature]
-"""Signer, the high view that it names, and its signature, as in a timeout certificate."""
+"""A timeout vote as in a timeout certificate: its signer, the high view that it names, and its signature."""
 
 
 class Overheard:
@@ -28,7 +28,7 @@ class Overheard:
         self._certified: dict[View, Certificate] = {}
 
     def learn(self, message: Message) -> Vote | None:
-        """Keep the valid content of a message; return the peer's vote in it, if that is valid and new."""
+        """Keep the valid vote and certificates of a message. Returns the peer's vote in it, if it is valid and new."""
         for certificate in _block_certificates(message):
             self._keep_certificate(certificate)
         vote, at = vote_of(message), self._context
@@ -42,12 +42,13 @@ class Overheard:
         return vote
 
     def signatures(self, vote: Vote) -> dict[ValidatorIndex, Signature]:
-        """Peers of the view's committee that cast the same vote as ``vote``, with their signatures; ascending."""
+        """Members of the view's committee whose vote equals ``vote`` but for the signer, ascending, with their
+        signatures."""
         found = self._votes.get(vote.view, {}).get((vote.kind, vote.parent_view, vote.digest), {})
         return dict(sorted(found.items()))
 
     def timeouts(self, view: View) -> list[TimeoutSignature]:
-        """Peers that timed out of a view, each once, ascending."""
+        """The timeout votes of a view that were received, one per peer, ordered by peer."""
         found: dict[ValidatorIndex, TimeoutSignature] = {}
         for (kind, high_view, _), signatures in self._votes.get(view, {}).items():
             if kind == VoteKind.TIMEOUT:
@@ -56,11 +57,11 @@ class Overheard:
         return [found[signer] for signer in sorted(found)]
 
     def certificate(self, view: View) -> Certificate | None:
-        """The certificate of the block of a view."""
+        """The certificate of a view's block; ``None`` if none was received."""
         return self._certified.get(view)
 
     def certificate_below(self, view: View) -> Certificate | None:
-        """The certificate of the block of the highest view below."""
+        """The certificate of the block of the highest known view below ``view``; ``None`` if there is none."""
         below = max((known for known in self._certified if known < view), default=None)
         return None if below is None else self._certified[below]
 
@@ -73,7 +74,7 @@ class Overheard:
 
 
 def _block_certificates(message: Message) -> Iterator[Certificate]:
-    """The block certificates that a message is or carries."""
+    """The message itself if it is a certificate, and the block certificate in its field ``high``."""
     if isinstance(message, Certificate):
         yield message
     carried = getattr(message, "high", None)
@@ -82,6 +83,6 @@ def _block_certificates(message: Message) -> Iterator[Certificate]:
 
 
 def timeout_certificate(view: View, high: Certificate | None, signatures: list[TimeoutSignature]) -> TimeoutCertificate:
-    """The certificate of these timeouts."""
+    """Build a timeout certificate of a view from these timeout votes and the certificate ``high``."""
     signed = {signer: (high_view, signature) for signer, high_view, signature in signatures}
     return TimeoutCertificate.of(view, high, signed)

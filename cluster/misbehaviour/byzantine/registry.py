@@ -1,6 +1,6 @@
-"""The registry of byzantine behaviours. A chain must tolerate up to ``f`` validators with them.
+"""The registry of byzantine behaviours. A chain must tolerate up to ``f`` validators that have any of them.
 
-There is one file per behaviour. The driver wraps one honest validator in it
+Each behaviour or group of variants has one file. The driver wraps an honest validator in the behaviour
 (:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`). A behaviour counts its effects, and is the same
 in the simulator and on the live testnet.
 """

@@ -25,7 +25,7 @@ class ByzantineValidator:
         context: BehaviourContext,
         accountability: Accountability | None = None,
     ) -> None:
-        """``accountability`` is the key's, if another validator uses the same key."""
+        """``accountability`` is that of another validator with the same key, if there is one, so that both share it."""
         self.accountability = Accountability(context) if accountability is None else accountability
         seed = context.random.getrandbits(64)
         self._behaviours = [
@@ -35,12 +35,12 @@ class ByzantineValidator:
             context.score.effects.setdefault(behaviour.name, 0)
 
     def reseed(self, seed: str) -> None:
-        """Replace the random sources."""
+        """Reseed the random source of every behaviour."""
         for behaviour in self._behaviours:
             behaviour.context.random.seed(f"{seed}/{behaviour.name}")
 
     def handle(self, validator: Validator, event: Event) -> list[Effect]:
-        """The effects that replace those of ``validator.node.handle(event)``."""
+        """Let the validator handle an event. Returns its effects as the behaviours changed them."""
         is_swallowed = any(behaviour.swallows(event) for behaviour in self._behaviours)
         effects = [] if is_swallowed else validator.node.handle(event)
         heard = heard_in(event)

@@ -47,7 +47,10 @@ def kind_of(model: type[BaseModel]) -> str:
 
 
 def check_kind(given: Any, what: str, kinds: Collection[str]) -> Any:
-    """The given value. Raises :class:`ValueError` for an unknown kind; pydantic would list all models."""
+    """Check the ``kind`` of a given value and return the value. Raises :class:`ValueError` for an unknown kind.
+
+    Without this check, pydantic's error would list all models.
+    """
     if isinstance(given, dict):
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(kinds)}")

@@ -46,7 +46,7 @@ DERIVED_ACTOR_PREFIX: Final = b"\xac"
 
 
 def account_key(seed: int, name: str) -> SigningKey:
-    """The key of ``seed:NAME``. Seed and name are public, so it is for tests only."""
+    """The signing key of the owner ``seed:NAME``. Seed and name are public, so the key is for tests only."""
     return SigningKey(blake3(b"stampede/account/" + seed.to_bytes(8, "big") + name.encode()).digest())
 
 
@@ -56,7 +56,7 @@ def actor_address(name: str) -> Address:
 
 
 def owner_address(owner: str, seed: int) -> Address:
-    """The address of a scenario's owner in a run with this seed."""
+    """The address of an owner of an account, written as in a scenario, in a run with this seed."""
     if owner.startswith(SEED_PREFIX):
         return address_of(bytes(account_key(seed, owner.removeprefix(SEED_PREFIX)).verify_key))
     return parse_address(owner) if owner[:2] in ("0x", "0X") else address_of(bytes.fromhex(owner))
@@ -89,7 +89,7 @@ def _decimal(given: Any) -> Any:
 Owner = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_owner)]
 AddressText = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_address)]
 Balance = Annotated[int, Field(ge=0, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
-"""In the smallest CBY unit; decimal text is allowed."""
+"""A balance in the smallest CBY unit; decimal text is allowed."""
 Payment = Annotated[int, Field(ge=1, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
 Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(_decimal)]
 

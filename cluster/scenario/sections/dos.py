@@ -64,17 +64,18 @@ DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "cpu_full_ratio": (1, 1.25, 1.5, 2),
     "state_bytes_per_coin": (1e-6, 2e-6, 5e-6, 1e-5),
 }
-"""Reasons: A lost timer is worse than a late one, so one lost timer gives a B. A block may take at most 1.5 times as
-long as a full one of honest users, as in the check ``bounds``: that is the C. A byte of state that is paid as a cell at
-the initial basefee costs a million units: an attack that pays this much per byte gets an A, one that pays a tenth a
-D."""
+"""Default bounds of the graded metrics: the last values that get A, B, C and D.
+
+A lost timer is worse than a late one, so one lost timer gives a B. A block may take at most 1.5 times as long as a full
+one of honest users, as in the check ``bounds``: that is the C. A byte of state that is paid as a cell at the initial
+basefee costs a million units: an attack that pays this much per byte gets an A, one that pays a tenth a D."""
 PURSE_BLOCKS: Final = 30
 PURSE: Final = PURSE_BLOCKS * DEFAULTS.lane_timer_cycles * DEFAULTS.initial_basefee
 """The attackers' default budget: the price of all cycles of the timer lane for this many blocks at the initial basefee.
 So every attack has the same money, and one that outbids the lane's price runs out of it."""
 NEEDED_COUNTS: Final = {"greedy-agents": 8, "sybil-fragmentation": 64}
-"""Minimum numbers of attackers: fewer than eight do not use up the default ``GBA_BUDGET_CYCLES``, and a purse is
-fragmented only once its actors fill the lane while each of them fires seldom."""
+"""Default minimum numbers of attackers, by attack. Fewer than eight greedy agents do not use up the default
+``GBA_BUDGET_CYCLES``. A budget is fragmented only once its actors fill the lane while each of them fires seldom."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_USERS)]
 Interval = Annotated[int, Field(ge=1, le=3_600_000)]

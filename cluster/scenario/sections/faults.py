@@ -34,13 +34,13 @@ LEADER: Final = "leader"
 RANDOM: Final = "random"
 AS_MANY_AS_WITHSTOOD: Final = "f"
 KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
-"""Targets that are not validators' names."""
+"""Keywords that a fault may have as its target, in place of validators' names."""
 EVERYBODY: Final = "all"
-"""The target of a fault without one."""
+"""The text that is shown as the target of a fault that has none."""
 
 CHAOS_MESH: Final = "chaos-mesh"
 CODE_FILE: Final = "cluster/live/host/host.py"
-"""A folder with this file is a checkout."""
+"""The file by which a folder is recognized as a checkout of the code."""
 
 FIRST_VERSION: Final = "1"
 """Name of the code at the start of a run."""
@@ -50,7 +50,7 @@ Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 ClockSpeed = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
 NAMED_OF_THE_REST: Final = 3
-"""Validators of a partition's unnamed group that a description lists."""
+"""Maximum number of validators that a description lists of a partition's unnamed group."""
 
 
 def _known_mutant(name: str) -> str:
@@ -191,13 +191,13 @@ class PartitionFault(_OfLinks):
         return [(f"groups[{number}]", group) for number, group in enumerate(self.groups)]
 
     def sides(self, names: Sequence[str]) -> list[set[str]]:
-        """The groups, with that of the unnamed validators, if any."""
+        """The groups of the partition, including that of the validators in no named group, if there are such."""
         groups = [set(group) for group in self.groups]
         rest = set(names).difference(*groups)
         return [*groups, rest] if rest else groups
 
     def cuts_any(self, names: Sequence[str]) -> bool:
-        """Whether two validators share no group."""
+        """Whether the partition separates any validators: at least two share no group."""
         heard = [set[str]().union(*(side for side in self.sides(names) if name in side)) for name in names]
         return any(len(each) < len(names) for each in heard)
 
@@ -429,15 +429,15 @@ AnyFault = LinkFault | NodeFault | UpgradeFault
 KINDS: Final[tuple[type[AnyFault], ...]] = get_args(NodeFault | LinkFault | UpgradeFault)
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
-"""Faults whose effect is reported at their end."""
+"""Kinds of faults that last for a while, and whose effect is reported when they end."""
 RECOVERED_FROM_DISK: Final = frozenset({"kill", "lose_node", "disk_full", "failed_sync", "upgrade"})
-"""Faults whose targets restart from their disk. Targets of a lost node do so unless their disks were lost with it."""
+"""Kinds of faults whose targets restart from their disk, those of a lost node unless the disks were lost with it."""
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
-"""Faults whose targets lose their disk."""
+"""Kinds of faults whose targets lose their disk, and so join again by a snapshot."""
 CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
-"""Faults that drop messages."""
+"""Kinds of faults that drop messages."""
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
-"""Faults during which no progress is required, however many validators are up."""
+"""Kinds of faults during which no progress is required, however many validators are up."""
 
 
 def needs_kubernetes(fault: AnyFault) -> bool:
@@ -456,7 +456,7 @@ def may_lose_node(fault: AnyFault) -> bool:
 
 
 def loses_disk(fault: AnyFault) -> bool:
-    """Whether its targets lose their disks."""
+    """Whether a fault's targets lose their disks."""
     return isinstance(fault, DiskLossFault) or (isinstance(fault, LoseNodeFault) and fault.disks == "lost")
 
 
@@ -586,7 +586,7 @@ def live_problem(faults: Sequence[AnyFault]) -> str | None:
 
 
 def simulator_problem(faults: Sequence[AnyFault]) -> str | None:
-    """The first fault that the simulator cannot perform, likewise."""
+    """The first fault that the simulator cannot perform, as ``path: reason``; ``None`` if there is none."""
     for position, fault in enumerate(faults):
         if isinstance(fault, UpgradeFault) and fault.code is not None:
             return (

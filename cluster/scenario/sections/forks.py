@@ -55,7 +55,7 @@ class ForkSection(Section):
 
 
 def check_change(path: str) -> None:
-    """Raise :class:`ValueError` if a setting changes the past."""
+    """Raise :class:`ValueError` if a fork cannot change the setting at ``path``, since that would change the past."""
     if not any(path == known or path.startswith((f"{known}.", f"{known}[")) for known in MAY_CHANGE):
         section = path.replace("[", ".").partition(".")[0]
         why = BOUND_TO_THE_PAST.get(section, "no such setting")
@@ -63,7 +63,7 @@ def check_change(path: str) -> None:
 
 
 def check_may_change(path: str) -> None:
-    """Raise :class:`ValueError` if no setting of its section can change."""
+    """Raise :class:`ValueError` if a fork can change no setting of the section that contains ``path``."""
     section = path.replace("[", ".").partition(".")[0]
     if section in BOUND_TO_THE_PAST and not any(known.startswith(section) for known in MAY_CHANGE):
         check_change(path)

@@ -31,14 +31,14 @@ _IMAGE: Final = re.compile(
 )
 MAX_IMAGE_LENGTH: Final = 512
 MAX_NUMBER: Final = 10**15
-"""From here on a number is not accepted as a quantity."""
+"""A quantity that is given as a number must be below this."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 MAX_SUBDOMAIN_LENGTH: Final = 253
 
 CPU_BOUNDS: Final = ("100m", "512")
 MEMORY_BOUNDS: Final = ("512Mi", "64Ti")
-"""The minimum is what Ray alone takes."""
+"""Bounds of a pod's memory. The minimum is what Ray alone takes."""
 DISK_BOUNDS: Final = ("64Mi", "64Ti")
 
 
@@ -65,7 +65,7 @@ def _within(bounds: tuple[str, str], of_what: str) -> AfterValidator:
 
 
 def _as_text(given: Any) -> Any:
-    """Kubernetes accepts a number as a quantity, too."""
+    """A quantity given as a number, as text. Kubernetes accepts numbers, too. Other values are returned unchanged."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return str(given) if is_number and abs(given) < MAX_NUMBER else given
 
@@ -86,7 +86,10 @@ def _check_image(name: str) -> str:
 
 
 def check_object_name(name: str) -> str:
-    """The name of a Kubernetes object: a DNS subdomain. Raises :class:`ValueError` for another text."""
+    """Check that a text is a name for a Kubernetes object: a DNS subdomain. Returns the text.
+
+    Raises :class:`ValueError` if it is none.
+    """
     if len(name) > MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(name):
         raise ValueError(
             f"expected the name of an object (lower-case letters, digits, '-' and '.', at most {MAX_SUBDOMAIN_LENGTH},"
@@ -106,7 +109,7 @@ def _check_selector(selector: dict[str, str]) -> dict[str, str]:
 
 
 def check_label_value(key: str, value: str) -> str:
-    """The value of a label. Raises :class:`ValueError` for another text."""
+    """Check that a text is a value for the label ``key``, and return it. Raises :class:`ValueError` if not."""
     if not _LABEL.fullmatch(value):
         raise ValueError(
             f"expected a label's value for {key} (letters, digits, '-', '_' and '.', at most 63, first and last a"

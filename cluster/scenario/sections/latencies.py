@@ -26,7 +26,7 @@ MatrixName = Literal["azure", "ibm"]
 
 @dataclass(frozen=True, slots=True)
 class LatencyMatrix:
-    """The measurements of one provider."""
+    """The round trips between the regions of one cloud provider, as the provider measured them."""
 
     places: Mapping[str, str]
     """The provider's name of each region, keyed by the region's name here."""

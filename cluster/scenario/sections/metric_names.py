@@ -81,7 +81,7 @@ METRICS: Final[Mapping[str, str]] = {
 
 METRICS_OF_LIVE_RUNS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("live testnet only"))
 METRICS_OF_SIMULATIONS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("simulator only"))
-"""Metrics of one backend only."""
+"""Names of the metrics that only simulated runs have."""
 
 SAMPLES: Final[Mapping[str, str]] = {
     "finality_latency_ms": "of each height, from its block's first sight to its first finalization",

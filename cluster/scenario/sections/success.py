@@ -72,7 +72,7 @@ class SuccessSection(Section):
     """Bounds on single blocks, fires or heights, keyed by the name of the sample."""
 
     def of_part(self, heights: int, of: int) -> SuccessSection:
-        """The minimum numbers for a part of the heights: the same share, rounded up."""
+        """A copy for a run of ``heights`` out of ``of`` heights: minimum numbers in proportion, rounded up."""
         counts = ("heights_compared", "transactions", "fires")
         return self.model_copy(update={name: -(-getattr(self, name) * max(1, heights) // of) for name in counts})
 

@@ -54,7 +54,7 @@ class NodeSection(Section):
 
     @property
     def is_faulty(self) -> bool:
-        """Whether it is a mutant or byzantine."""
+        """Whether the validator is a mutant or byzantine."""
         return self.mutant is not None or bool(self.byzantine)
 
 
@@ -192,7 +192,7 @@ class ValidatorsSection(Section):
         return {index: height for index, height in heights.items() if height is not None}
 
     def host_of(self, index: int) -> int:
-        """The host of a validator: round-robin."""
+        """The host of a validator. Validators are assigned to hosts in turn."""
         return index % self.host_count
 
     def on_same_host(self, index: int) -> list[int]:

@@ -1,4 +1,6 @@
-"""The links of a network in which not every two validators have one (:mod:`cluster.scenario.topology.network`).
+"""The graph of the links of a network in which some validators have no direct link.
+
+:mod:`cluster.scenario.topology.network` finds the paths with it.
 
 Few scenarios have such a topology. NetworkX takes a fifth of the time that importing a scenario's model takes, so this
 module is imported only when needed.
@@ -25,7 +27,7 @@ from cluster.scenario.sections.links import (
 )
 
 MAX_DRAWS: Final = 100
-"""Attempts to draw a random topology that is connected."""
+"""Maximum number of attempts to draw a random topology that is connected."""
 
 
 class LinkGraph:
@@ -38,14 +40,14 @@ class LinkGraph:
     def __init__(self, topology: AnyTopology, names: Sequence[str], regions: Sequence[str | None], seed: int) -> None:
         self._names, self._regions = names, regions
         self.changes: dict[frozenset[int], dict[str, float]] = {}
-        """Parameters of links that override the scenario's."""
+        """Parameters that override the scenario's, for each link, keyed by its two validators."""
         self.links = self._linked(topology, seed)
         """The graph of the links; nodes are validators by index."""
         if not getattr(topology, "allow_disconnected", False):
             self._check_connected()
 
     def paths(self, sender: int, weight: Callable[[int, int, Any], int]) -> dict[int, list[int]]:
-        """The lightest path to each reachable validator, including both ends."""
+        """The path of the least weight to each reachable validator: the validators on it, including both ends."""
         found: dict[int, list[int]] = nx.single_source_dijkstra_path(self.links, sender, weight=weight)
         return found
 

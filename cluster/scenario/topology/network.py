@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 HOP_WEIGHT: Final = 1
 LATENCY_WEIGHT: Final = 1_024
-"""Weight of a microsecond. A path has fewer hops than this, so hops decide only between paths of equal latency."""
+"""Weight of a microsecond of latency when paths are compared, to a hop's :data:`HOP_WEIGHT`. A path has fewer hops than
+this, so hops decide only between paths of equal latency."""
 
 
 class Quality(NamedTuple):
@@ -43,7 +44,9 @@ class Quality(NamedTuple):
 
 
 class Network:
-    """All routes of a scenario. ``regions`` has validators' names by region; ``seed`` is the scenario's.
+    """The paths between all validators of a scenario, and their quality.
+
+    ``regions`` has validators' names by region; ``seed`` is the scenario's.
 
     Raises :class:`ValueError`, with the field's path, if the topology does not fit the validators.
     """
@@ -61,7 +64,7 @@ class Network:
         self._paths: dict[int, dict[int, list[int]]] = {}
         self._between_regions: dict[tuple[str | None, str | None], Quality] = {}
         self.graph: LinkGraph | None = None
-        """``None`` if every two validators have a link."""
+        """The links of the topology; ``None`` if every two validators have a link."""
         if not isinstance(section.topology, FullTopology):
             from cluster.scenario.topology.link_graph import LinkGraph
 
@@ -90,7 +93,7 @@ class Network:
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """The validators that have a link, each pair once, ascending."""
+        """The pairs of validators that have a link, each pair once, ascending."""
         if self.graph is None:
             return list(combinations(range(len(self.names)), 2))
         return sorted((min(edge), max(edge)) for edge in self.graph.links.edges)

@@ -1,1 +1,1 @@
-"""Watches on a simulated run: safety, votes, answers, memory, patience, restraint, promises."""
+"""Watches, which check rules during a simulated run: safety, votes, answers, memory, patience, restraint, promises."""

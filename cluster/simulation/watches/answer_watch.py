@@ -1,10 +1,11 @@
-"""The watch of answers: a validator must help peers that are stuck in a view that it has left.
+"""The watch of answers: it checks that a validator helps peers that are stuck in a view that it has left.
 
-An honest validator may hear an honest peer's notarize, nullify or timeout vote, by itself or in a proposal, of a view
-two or more behind its own, or one behind and heard before. Then it answers at once with a certificate of that view or a
-later one, unless it sent the peer such a certificate lately: it does so once between two ticks, which come with each
-rebroadcast at the latest. Ticks come by the validator's own clock, so all times are those of that clock. The time of a
-pause does not count: a tick that was due then comes after the messages that arrived before it.
+The rule applies when an honest validator hears an honest peer's notarize, nullify or timeout vote, by itself or in a
+proposal, of a view two or more behind its own, or of the view one behind if it heard that vote before. The validator
+must answer at once with a certificate of the vote's view or of a later one. It need not if it sent the peer such a
+certificate lately: a validator answers a peer once between two ticks of its rebroadcast timer. All times are those of
+the validator's own clock. The time of a pause does not count: a tick that was due then comes after the messages that
+arrived before it.
 
 A vote more than ``view_window`` views ahead does not count as heard, nor does a proposal more than ``proposal_window``
 ahead (section ``limits``): validators drop them (``docs/consensus.md``, "Hostile input").
@@ -23,13 +24,14 @@ from consensus.messages import NO_PARENT, AnyCertificate, Proposal, Timeout, Vot
 from validator.chain.messages import Reading
 
 TICKS: Final = 2
-"""Rebroadcasts for which an answer counts."""
+"""Number of rebroadcast intervals for which a certificate sent to a peer counts as an answer."""
 NEAR_VIEWS: Final = 2
-"""Views behind a validator's own whose votes are kept: an older one is answered in any case."""
+"""Number of views whose heard votes are kept: the validator's view and those just behind it. A vote of an older view
+must be answered in any case."""
 
 
 class Hearing(NamedTuple):
-    """A vote that requires an answer."""
+    """A vote that a validator, the listener, heard and must answer."""
 
     listener: int
     life: int
@@ -44,13 +46,13 @@ class _Memory:
 
     life: int = 0
     began: int = 0
-    """The first view in which it was seen."""
+    """The first view in which the watch saw the validator."""
     heard: set[tuple[int, VoteKind, int]] = field(default_factory=set)
-    """Signer, kind and view of votes that it heard lately."""
+    """Signer, kind and view of votes that the validator heard lately."""
 
 
 class AnswerWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that honest validators help peers that are stuck in a past view."""
 
     def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
         self._limits = limits
@@ -61,12 +63,13 @@ class AnswerWatch:
         """The times of certificates sent to one peer alone: by sender and recipient, then by view."""
 
     def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
-        """A validator sends a message to one peer, at ``now_ms`` by its own clock without pauses."""
+        """Note a message that a validator sends to one peer, at ``now_ms`` by its own clock without pauses."""
         if isinstance(message, AnyCertificate):
             self._sent.setdefault((index, recipient), {})[message.view] = now_ms
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
-        """A validator in this view is about to get an honest peer's message. Returns the vote that it must answer."""
+        """Note the vote in an honest peer's message, before a validator in this view gets it. Returns the vote if the
+        validator must answer it, otherwise ``None``."""
         window = self._limits.view_window
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
@@ -90,7 +93,8 @@ class AnswerWatch:
         return Hearing(index, life, view, vote) if is_left and is_answered else None
 
     def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
-        """Called after the validator handled the message, at ``now_ms`` by its own clock without pauses."""
+        """Check that the listener answered a vote, after it handled the message at ``now_ms`` by its own clock without
+        pauses."""
         vote, name = hearing.vote, self._names[hearing.listener]
         since = now_ms - TICKS * rebroadcast_ms
         sent = self._sent.get((hearing.listener, vote.signer), {})

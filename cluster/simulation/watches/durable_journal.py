@@ -20,10 +20,10 @@ from validator.storage.frames import split
 from validator.storage.journal import JOURNAL_FILE, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
-"""Decoded records kept: each certificate is in every validator's journal."""
+"""Number of decoded records in the cache, which helps since each certificate is in every validator's journal."""
 REMEMBERED_APPENDS: Final = 1 << 3
 REMEMBERED_BODIES: Final = 1 << 6
-"""Bodies kept with their block's digest: each body is in every validator's journal, soon after it was proposed."""
+"""Number of bodies in the cache of block digests. Each body is in every validator's journal soon after its proposal."""
 
 _DECODER: Final = msgspec.msgpack.Decoder(Record)
 
@@ -33,23 +33,27 @@ class DurableRecord(NamedTuple):
 
     record: Record
     is_appended: bool
-    """Whether it is where it was appended. A journal that was written whole is ordered by view, not by time."""
+    """Whether the record was appended, so that its place tells its time. The records of a journal that was written
+    whole are ordered by view, not by time."""
 
 
 @dataclass(slots=True)
 class DurableJournal:
-    """The present content of one machine's durable journal. A replaced journal replaces it."""
+    """The votes and blocks in the durable part of one machine's journal. A new journal or disk replaces the content."""
 
     votes: set[Vote] = field(default_factory=set)
     digests: set[bytes] = field(default_factory=set)
-    """The digests of blocks whose bodies it has."""
+    """The digests of the blocks whose bodies are in the journal."""
     _disk: MemoryDisk | None = None
     _replaced: tuple[int, int] = (0, 0)
     _end: int = 0
-    """Bytes read so far."""
+    """Number of bytes of the journal that were read so far."""
 
     def read(self, disk: MemoryDisk) -> list[DurableRecord]:
-        """Read on; returns the new records, in the journal's order. ``disk`` may be another one each time."""
+        """Read what became durable since the last call. Returns the new records, in the journal's order.
+
+        ``disk`` may be another one each time.
+        """
         replaced = disk.replaced(JOURNAL_FILE)
         if disk is not self._disk or replaced != self._replaced:
             self._disk, self._replaced, self._end = disk, replaced, 0
@@ -75,7 +79,7 @@ class DurableJournal:
 
 @lru_cache(REMEMBERED_APPENDS)
 def votes_in(appended: bytes) -> tuple[Vote, ...]:
-    """The votes in an append to a validator's journal, in order. Several watches ask, one after the other."""
+    """The votes in an append to a validator's journal, in order. Cached, since several watches ask for them."""
     frames, _ = split(appended)
     records = [_record(encoded) for frame in frames for encoded in decode_batch(frame.payload).records]
     return tuple(record for record in records if isinstance(record, Vote))
@@ -83,13 +87,13 @@ def votes_in(appended: bytes) -> tuple[Vote, ...]:
 
 @lru_cache(REMEMBERED_RECORDS)
 def _record(encoded: bytes) -> Record:
-    """The record after its version byte. It is not validated: that is a restart's task."""
+    """Decode a record, whose first byte is its version. The record is not validated: that is a restart's task."""
     return _DECODER.decode(memoryview(encoded)[1:])
 
 
 @lru_cache(REMEMBERED_BODIES)
 def _digest(body: bytes) -> bytes:
-    """The digest of a body's block; empty if it is not a block's."""
+    """The digest of the block that ``body`` encodes; empty if it does not encode a block."""
     try:
         return header_hash(decode(body, Block).header)
     except CodecError:

@@ -14,7 +14,8 @@ VOTES_PER_SIGNER: Final = 3
 
 
 def bounds(view: int, final_view: int, signers: int, limits: LimitsSection) -> Sizes:
-    """The most that an engine keeps in this view, with this newest final view and number of validators."""
+    """The upper bounds of what a consensus engine keeps in ``view``, with the newest final view and ``signers``
+    validators."""
     open_views = view - final_view
     behind = min(open_views + limits.evidence_views, limits.retained_views + 1)
     return Sizes(
@@ -27,7 +28,7 @@ def bounds(view: int, final_view: int, signers: int, limits: LimitsSection) -> S
 
 
 def pool_bounds(limits: LimitsSection) -> PoolSizes:
-    """The most that a mempool keeps (``docs/protocol.md``)."""
+    """The upper bounds of what a mempool keeps (``docs/protocol.md``)."""
     return PoolSizes(limits.max_transactions, limits.max_bytes, limits.max_idle_senders)
 
 

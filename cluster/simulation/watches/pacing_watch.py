@@ -1,4 +1,4 @@
-"""The watch of pacing: a validator's timers and repetitions follow from its past events.
+"""The watch of pacing: it checks that a validator's timers and repetitions follow from its past events.
 
 It is an independent implementation of ``docs/consensus.md``, "Timeouts that adapt" and "Repetition that adapts". It
 sees a validator's inputs and outputs: certificates that it learned, timers that expired, votes that it wrote to its
@@ -7,9 +7,9 @@ journal and sent, and the timers that it starts.
 ===========  =========================================================================================================
 rule         what must hold
 ===========  =========================================================================================================
-timeouts     a leader or advance timer is the configured timeout times the factor that the watch counted. A restart
-             continues with the factor in the journal: with the last one with which a later vote in the journal was
-             sent, since a vote is durable when it is sent, or with a later one
+timeouts     a leader or advance timer is the configured timeout times the factor that the watch counted. After a
+             restart the factor is one that the journal may have: the one in force at the newest vote that was sent,
+             since the journal is durable up to that vote, or a later one
 repetitions  when its rebroadcast timer expires, a validator broadcasts the votes of its view that it sent before, if
              the interval that the watch counted has passed since the last time, and none of them otherwise
 ===========  =========================================================================================================
@@ -35,20 +35,20 @@ from validator.chain.messages import Reading
 from validator.node.events import TimerName
 
 LONGEST: Final = 16
-"""Factor of the longest timeouts."""
+"""Maximum factor by which the configured timeouts are multiplied."""
 MAX_PATIENCE: Final = 16
-"""The most finalizations after which timeouts are halved, as a multiple of the least."""
+"""Maximum number of finalizations after which timeouts are halved, as a multiple of the minimum number."""
 BLOCK_TIMES: Final = 2
-"""Block times from one repetition to the next."""
+"""Interval between two repetitions of votes, in block times."""
 SAMPLES: Final = 9
-"""Number of views that ended with a block; the median of their ticks is the block time."""
+"""Number of past views with a block that are remembered. The median of their lengths in ticks is the block time."""
 PATIENT: Final = range(8, 2**63, 32)
 """Views in which the first repetition comes a tick later."""
 LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
 
 
 class Timeouts(NamedTuple):
-    """The configured times."""
+    """The configured durations of a validator's timers."""
 
     leader_ms: int
     advance_ms: int
@@ -60,18 +60,19 @@ class _Ticks:
     """The expirations of a validator's rebroadcast timer since the validator's start."""
 
     now: int = 0
-    """Ticks in this view."""
+    """Number of ticks so far in the present view."""
     repeated_at: list[int] = field(default_factory=list)
-    """The ticks of this view at which it had to repeat."""
+    """The ticks of the present view at which the validator had to repeat its votes."""
     interval: int = 1
     samples: list[int] = field(default_factory=lambda: [0] * SAMPLES)
     is_patient: bool = False
     """Whether the first repetition in this view comes a tick later."""
     unclear: int = 0
-    """Views since the last patient one that a repetition may have ended; only the next patient view can tell."""
+    """Number of views since the last patient one that a repetition may have ended. Whether it did shows only in the
+    next patient view."""
 
     def is_due(self, leader_timeout_ms: int, tick_ms: int) -> bool:
-        """Count another tick. Returns whether the validator must repeat."""
+        """Count another tick. Returns whether the validator must repeat its votes."""
         self.now += 1
         longest = max(1, ceil(leader_timeout_ms / tick_ms))
         wait = self.interval + 1 if self.is_patient and not self.repeated_at else self.interval
@@ -99,43 +100,44 @@ class _Book:
     """The watch's knowledge of one validator since its start."""
 
     final_views: int
-    """The least number of finalizations after which timeouts are halved."""
+    """Minimum number of finalizations after which timeouts are halved."""
     view: View = GENESIS_VIEW
-    """0 until it entered a view."""
+    """The validator's present view; 0 until it enters its first one."""
     factor: int = 1
     failed: int = 0
     """Views that failed since the last finalization."""
     final: int = 0
-    """Finalizations that counted since the factor was last changed, or could have been."""
+    """Number of counted finalizations since the factor was last changed, or could have been halved but was 1."""
     until_shorter: int = field(init=False)
-    """Number of finalizations that halve the factor."""
+    """Number of counted finalizations at which the factor is halved."""
     is_tried: bool = False
     """Whether the factor was halved, and not changed since."""
     waited: bool = False
-    """Whether a timer of the view expired."""
+    """Whether a timer of the validator expired in its present view."""
     gave_up: bool = False
-    """Whether it voted to give up the view."""
+    """Whether the validator voted to give up its present view."""
     took_part: bool = False
-    """Whether a timer expired, or it cast a vote other than finalize, since the last finalization that counted."""
+    """Whether the validator's timer expired, or it cast a vote other than finalize, since the last counted
+    finalization."""
     ended_by: VoteKind | None = None
-    """The kind of the last certificate that it learned."""
+    """The kind of the last certificate that the validator learned."""
     kept: list[tuple[View, int]] = field(default_factory=lambda: [(GENESIS_VIEW, 1)])
-    """The factors that may be the last in its journal, each with the view in which it was set."""
+    """The factors that may be the last one in the validator's journal, each with the view in which it was set."""
     ticks: _Ticks = field(default_factory=_Ticks)
     said: set[Vote] = field(default_factory=set)
-    """Votes of the view that it sent."""
+    """The votes of its present view that the validator sent."""
     reached: set[Mechanism] = field(default_factory=set)
-    """Mechanisms reached in this life and the earlier ones."""
+    """Mechanisms of timeouts that the validator has used, in this life or an earlier one."""
 
     def __post_init__(self) -> None:
         self.until_shorter = self.final_views
 
     def restarted(self) -> _Book:
-        """The state after a restart."""
+        """The knowledge that is left after a restart of the validator."""
         return _Book(self.final_views, kept=self.kept, reached=self.reached)
 
     def begins(self, view: View, factor: int) -> None:
-        """It enters its first view, with this factor if the journal may have it."""
+        """Note that the validator enters its first view, with ``factor`` if its journal may have this factor."""
         possible = [kept for _, kept in self.kept]
         self.view, self.factor = view, factor if factor in possible else possible[-1]
         self.kept = [(GENESIS_VIEW, self.factor)]
@@ -185,7 +187,7 @@ class _Book:
 
 
 class PacingWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run the timers and repetitions of honest validators."""
 
     def __init__(
         self,
@@ -195,9 +197,9 @@ class PacingWatch:
         final_views: int,
         finality_lag: int,
     ) -> None:
-        """``longest_row``: for each view, the failed views between two finalizations for which no validator lengthens
-        its timeouts. ``final_views`` is from the section ``limits``. ``finality_lag``: the number of later views in
-        which a vote to finalize is repeated."""
+        """``longest_row``: for each view, the number of failed views since the last finalization up to which timeouts
+        are not lengthened. ``final_views`` is from the section ``limits``. ``finality_lag``: the number of later views
+        in which a vote to finalize is repeated."""
         self._names = names
         self._tell = look
         self._longest_row = longest_row
@@ -210,38 +212,38 @@ class PacingWatch:
 
     @property
     def reached(self) -> set[Mechanism]:
-        """Mechanisms of timeouts that a validator reached."""
+        """Mechanisms of timeouts that at least one validator has used."""
         return set().union(*(book.reached for book in self._books))
 
     def starts(self, index: int) -> None:
-        """A validator is started: it first replays its journal."""
+        """Note that a validator is started: it first replays its journal."""
         self._books[index] = self._books[index].restarted()
 
     def loses_journal(self, index: int) -> None:
-        """A validator starts again, without a journal."""
+        """Note that a validator starts again without its journal."""
         self._books[index] = _Book(self._books[index].final_views, reached=self._books[index].reached)
 
     def sends(self, index: int, message: Reading | None) -> None:
-        """A validator sends a message, to one peer or to all."""
+        """Note the vote in a message that a validator sends, to one peer or to all."""
         vote = vote_of(message)
         if vote is not None:
             self._books[index].sends(vote)
 
     def certified(self, index: int, kind: VoteKind) -> None:
-        """A validator learned a certificate."""
+        """Note that a validator learned a certificate of this kind."""
         book = self._books[index]
         if book.view != GENESIS_VIEW:
             book.certified(kind)
 
     def writes(self, index: int, vote: Vote) -> None:
-        """A validator appends its own vote to its journal: the vote is cast."""
+        """Note that a validator appends its own vote to its journal: the vote is cast."""
         book = self._books[index]
         if vote.kind != VoteKind.FINALIZE:
             book.took_part = True
             book.gave_up |= vote.kind in GIVING_UP and vote.view == book.view
 
     def expires(self, index: int, timer: TimerName, configured: Timeouts, broadcast: Iterable[Reading | None]) -> None:
-        """A timer of a validator expires, and the validator broadcasts these messages."""
+        """Check which votes a validator repeats in the messages that it broadcasts when one of its timers expires."""
         book = self._books[index]
         if timer.owner not in (LEADER, ADVANCE, TICK) or timer.number != book.view:
             return
@@ -263,7 +265,7 @@ class PacingWatch:
         self._tell(Rule.REPETITIONS, repeated == expected, what)
 
     def starts_timer(self, index: int, timer: TimerName, delay_ms: int, configured: Timeouts) -> None:
-        """A validator starts a timer; the leader timer is the first of a view."""
+        """Check the duration of a timer that a validator starts; the leader timer is the first of a view."""
         book, view = self._books[index], View(timer.number)
         if timer.owner not in (LEADER, ADVANCE):
             return

@@ -1,12 +1,14 @@
-"""The watch of patience: a view must not be given up early.
+"""The watch of patience: it checks that a validator does not give up a view early.
 
 Without the leader's proposal a validator waits for its leader timer. The leader timer gives a view up only if no
-proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
-follow the leader that gave up the view itself, and skip one that was silent on entering the view. The durations of both
-timers are checked by another watch (:mod:`cluster.simulation.watches.pacing_watch`).
+proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. There are two
+exceptions in Simplex: a validator may follow a leader that gave up the view, and may skip a leader that had been silent
+before the view. The durations of both timers are checked by another watch
+(:mod:`cluster.simulation.watches.pacing_watch`).
 
-In Simplex a validator follows at once: one that may vote, and hears that the view's leader nullifies the view,
-nullifies it too, unless it has voted to finalize the block, or was started in this view.
+In Simplex a validator must follow such a leader at once: when it hears the leader's nullify vote of its view, it
+nullifies the view too. This does not hold if it may not vote, has voted to finalize the block, or was started in this
+view.
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view before the leader timer expired, from a leader that is honest and runs the code without a mutant; unless
@@ -43,31 +45,31 @@ class _Waiting:
 
     view: View = GENESIS_VIEW
     proposal_until_ms: float = 0.0
-    """When its leader timer expires."""
+    """When the validator's leader timer expires."""
     waits_until_ms: float = 0.0
-    """When its advance timer expires."""
+    """When the validator's advance timer expires."""
     is_skipped: bool = False
-    """Whether its leader may have been silent for too long to wait for."""
+    """Whether the validator may skip the view's leader because it was silent in the previous views."""
     must_wait: bool = False
     """Whether a good proposal came, or the validator voted for one."""
     is_judged: bool = False
-    """Whether the view is given up, or is not to be judged."""
+    """Whether the view needs no further check: it is given up, or is not to be judged."""
     proposed: set[View] = field(default_factory=set)
     """Views, this one or later, whose leaders' proposals were heard, good or bad."""
     given_up_by_leader: set[View] = field(default_factory=set)
     """Views, this one or later, whose leaders were heard to give them up."""
     last_heard: dict[int, View] = field(default_factory=dict)
-    """The newest view, up to this one, of each peer's votes."""
+    """The newest view, up to the present one, of which a vote was heard from each peer; keyed by peer."""
     hears_leader_give_up: bool = False
-    """Whether the current message tells it that the leader, which is sound, gives up the view."""
+    """Whether the current message tells the validator that the view's leader, which is sound, gives up the view."""
     cast: set[tuple[View, VoteKind]] = field(default_factory=set)
-    """Its votes in this view or later ones; a vote may be noted before its view is entered."""
+    """The validator's votes in this view or later ones; a vote may be noted before its view is entered."""
     was_started: bool = False
-    """Whether it was started in this view: its earlier votes are unknown."""
+    """Whether the validator was started in this view, so that its earlier votes are unknown."""
 
 
 class PatienceWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that honest validators do not give up a view early."""
 
     def __init__(
         self,
@@ -86,11 +88,11 @@ class PatienceWatch:
         self._waiting = [_Waiting() for _ in names]
 
     def starts(self, index: int) -> None:
-        """A validator is started; ``enters`` follows when it enters another view."""
+        """Note that a validator is started; ``enters`` follows when it enters another view."""
         self._waiting[index] = _Waiting(is_judged=True, was_started=True)
 
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
-        """A validator enters a view, at ``now_ms`` by its own clock, with the timeouts of the view."""
+        """Note that a validator enters a view, at ``now_ms`` by its own clock, with the timeouts of the view."""
         before = self._waiting[index]
         if before.view == GENESIS_VIEW and before.is_judged:
             before.view = view
@@ -109,7 +111,10 @@ class PatienceWatch:
         )
 
     def hears(self, index: int, sender: int, is_sound: bool, now_ms: float, message: Reading | None) -> None:
-        """A validator hears a peer. ``is_sound``: the peer is honest and runs the code without a mutant."""
+        """Note a message that a validator gets from a peer.
+
+        ``is_sound``: the peer is honest and runs the code without a mutant.
+        """
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.signer != sender:
             return
@@ -128,7 +133,10 @@ class PatienceWatch:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
     def handled(self, index: int, view: View, votes: Collection[Vote]) -> None:
-        """A validator handled an event, after which it is in this view, and writes these votes to its journal."""
+        """Check that a validator followed a leader that gave up its view, after it handled an event.
+
+        ``view`` is its view after the event, ``votes`` are the votes that it writes to its journal.
+        """
         waiting = self._waiting[index]
         if not votes and not waiting.hears_leader_give_up:
             return
@@ -145,11 +153,14 @@ class PatienceWatch:
             self._tell(Rule.PATIENCE, (view, VoteKind.NULLIFY) in waiting.cast, what)
 
     def rejects(self, index: int) -> None:
-        """A validator finds the block of its view invalid."""
+        """Note that a validator finds the block of its view invalid: the view is not judged any more."""
         self._waiting[index].is_judged = True
 
     def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
-        """A validator sends a message; only votes of its current view, and messages with one, matter."""
+        """Check that a vote to give up a view, in a message that a validator sends, is not early.
+
+        Only votes of its current view, and messages with one, matter.
+        """
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.view != waiting.view:
             return

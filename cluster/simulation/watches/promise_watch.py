@@ -1,4 +1,4 @@
-"""The watch of promises: validators must keep their promises to clients.
+"""The watch of promises: it checks that validators keep their promises to clients.
 
 A validator that accepts a client's transaction promises to pass it on and to put it into a block. The watch is an
 observer, like the monitor (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send,
@@ -8,10 +8,10 @@ drop and build, and compares it with the books of final blocks.
 rule           what must hold
 =============  =======================================================================================================
 passed_on      when a client hears that its transaction was taken, the validator has sent it to all others
-kept           the first final block that the validator began to build after that, in the same life, in which the
-               transaction could have run has it. It could have run if its nonce was the next, its fees reached the
-               basefees, its sender could pay for it, and the block had room for it. A block of a view that is more
-               than ``max_held_blocks`` after the builder's final one is to have no room
+kept           the transaction is in a final block that the validator began to build after that, in the same life: in
+               the first one in which it could have run. It could have run if its nonce was the next, its fees reached
+               the basefees, its sender could pay for it, and the block had room for it. A block whose view is more
+               than ``max_held_blocks`` after that of the builder's final block counts as without room
 dropped        a transaction that was taken leaves for a reason that shows: its nonce is spent by another one; its
                sender cannot pay for all that waits; another one with its nonce was taken; there were as many
                transactions as a mempool holds; it waited for as many blocks as it may
@@ -58,7 +58,7 @@ class _Offered:
 
     @property
     def cost(self) -> int:
-        """The most that it can cost its sender."""
+        """The maximum amount that the transaction can cost its sender."""
         return self.value + self.gas_limit * self.max_fee_per_cycle + self.cells_limit * self.max_fee_per_cell
 
     @classmethod
@@ -82,9 +82,9 @@ class _Promise(NamedTuple):
 
     offered: _Offered
     number: int
-    """Its number in the order of all watched events."""
+    """The promise's number in the order of all watched events."""
     height: int
-    """The validator's final height."""
+    """The validator's final height when it accepted the transaction."""
 
 
 @dataclass(slots=True)
@@ -93,20 +93,21 @@ class _Memory:
 
     life: int = 0
     open: dict[bytes, _Promise] = field(default_factory=dict)
-    """Its promises that are neither kept nor dropped, keyed by transaction hash."""
+    """The validator's promises whose transactions are neither final nor dropped, keyed by transaction hash."""
     sent: set[bytes] = field(default_factory=set)
-    """Hashes of the transactions that it sent to all others, but has not confirmed to a client yet."""
+    """Hashes of the transactions that the validator sent to all others, but has not confirmed to a client yet."""
     gone: dict[bytes, str] = field(default_factory=dict)
-    """Why it dropped any of these, keyed by hash: within one request a transaction may replace another, which leaves
-    before the client hears that it was accepted."""
+    """The reasons for which the validator dropped transactions of ``sent``, keyed by hash. Within one request a
+    transaction may replace another, which leaves before the client hears that it was accepted."""
     built: dict[int, int] = field(default_factory=dict)
-    """For each view, when it began to build its block, in the order of all watched events."""
+    """When the validator began to build its block of a view, as a number in the order of all watched events; keyed by
+    view."""
     dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
-    """The transactions that it dropped, with reasons, to be judged with its next final block."""
+    """The promised transactions that the validator dropped, with reasons, to be judged with its next final block."""
 
 
 class PromiseWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that honest validators keep their promises to clients."""
 
     def __init__(
         self,
@@ -124,9 +125,9 @@ class PromiseWatch:
         self._offered: dict[bytes, dict[bytes, _Offered]] = {}
         """Transactions accepted from clients that are not final, keyed by sender, then by transaction hash."""
         self._balances: dict[bytes, int] = {}
-        """The balances of these senders after the newest final block."""
+        """The balance of each sender in ``_offered`` after the newest final block."""
         self._height = 0
-        """The height of that block."""
+        """The height of the newest final block."""
         self._views = [0]
         """The views of final blocks, by height."""
         self._final_heights = [0] * len(names)
@@ -134,7 +135,7 @@ class PromiseWatch:
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
-        """Number and bytes of all transactions that came into any mempool, counted each time: no mempool holds more."""
+        """Number and bytes of all transactions that came into any mempool, counted each time. No mempool holds more."""
 
     @property
     def violations(self) -> list[str]:
@@ -149,14 +150,14 @@ class PromiseWatch:
     # --- what validators do -------------------------------------------------------------------------------------------
 
     def passes_on(self, index: int, transactions: Sequence[bytes], is_to_all: bool) -> None:
-        """A validator sends transactions to its peers."""
+        """Note transactions that a validator sends to its peers."""
         self._note_seen(transactions)
         if is_to_all:
             self._memories[index].sent.update(map(transaction_hash, transactions))
 
     def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
-        """A validator at this final height tells a client that it accepted these transactions, keyed by hash. If it is
-        not supposed to be honest, they are noted, but nothing is expected of it."""
+        """Note that a validator at this final height tells a client that it accepted these transactions, keyed by hash.
+        If it is not supposed to be honest, nothing is expected of it."""
         memory, ledger = self._memory(index, life), self._ledger()
         self._note_seen(transactions.values())
         for digest, wire in transactions.items():
@@ -177,12 +178,12 @@ class PromiseWatch:
         memory.gone.clear()
 
     def builds(self, index: int, life: int, view: int) -> None:
-        """A validator begins to build its block of a view."""
+        """Note that a validator begins to build its block of a view."""
         if view - self._views[self._final_heights[index]] <= self._limits.max_held_blocks:
             self._memory(index, life).built[view] = self._next()
 
     def drops(self, index: int, digest: bytes, reason: str) -> None:
-        """A transaction left a validator's mempool without becoming final."""
+        """Note that a transaction left a validator's mempool without becoming final."""
         memory = self._memories[index]
         promise = memory.open.pop(digest, None)
         if promise is not None:
@@ -200,7 +201,7 @@ class PromiseWatch:
     # --- final blocks -------------------------------------------------------------------------------------------------
 
     def finalizes(self, index: int, height: int, encoded: bytes) -> None:
-        """A validator made a block final that is already in the books."""
+        """Check a validator's promises when it made a block final. The books have the block already."""
         if self._ledger().broken:
             return
         if height == self._height + 1:
@@ -213,7 +214,7 @@ class PromiseWatch:
                 self._look(Rule.DROPPED, shows, index, digest, f"and dropped it as {reason}, of which nothing shows")
 
     def _enter(self, block: Block) -> None:
-        """Enter the next final block: its proposer's promises are due."""
+        """Enter the next final block, and check that it has the transactions that its proposer promised for it."""
         header, ledger = block.header, self._ledger()
         memory = self._memories[header.proposer]
         built = memory.built.get(header.view, 0)
@@ -275,8 +276,8 @@ class PromiseWatch:
         return is_small and len(block.transactions) < MAX_BLOCK_TRANSACTIONS
 
     def _shows(self, promise: _Promise, reason: str, height: int) -> bool | None:
-        """Whether a reason to drop a transaction is evident, at the validator's height; ``None`` if the books are at
-        another height by now, and cannot tell."""
+        """Whether the books confirm a validator's reason to drop a transaction, at its height; ``None`` if the books
+        are at another height by now, and cannot tell."""
         offered, ledger = promise.offered, self._ledger()
         if offered.nonce < ledger.chain.nonces[offered.sender]:
             return True

@@ -1,4 +1,4 @@
-"""The watch of pruning: no block may be gone that the disk must keep, or that a peer needs."""
+"""The watch of pruning: it checks that validators prune no block that the disk must keep, or that a peer needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from validator.node.executor.executor import Executor
 
 
 class PruningWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that honest validators prune no block that they must keep."""
 
     def __init__(self, names: Sequence[str], keep_blocks: int | None, look: Look) -> None:
         """``keep_blocks`` is from the section ``storage``."""
@@ -23,16 +23,17 @@ class PruningWatch:
         """For each validator, the height up to which it was told in its present life that others have its blocks."""
 
     def tells(self, index: int, executor: Executor) -> None:
-        """A validator is told which of its blocks others have."""
+        """Note up to which height a validator was told that others have its blocks."""
         self._told[index] = executor.prunable_height
 
     def recovers(self, index: int, height: int) -> None:
-        """A validator opens its disk, which may have pruned with a commit that was not reported."""
+        """Note that a validator opens its disk at this final height. The last commit before, which may have pruned, may
+        not have been reported."""
         self._allow(index, height, self._told[index])
         self._told[index] = 0
 
     def finalizes(self, index: int, executor: Executor) -> None:
-        """A validator made a block final."""
+        """Check which blocks a validator still has, after it made a block final."""
         archive = executor.archive
         self._allow(index, executor.final_header.height, executor.prunable_height)
         least = max(archive.joined_height, self._allowed[index])

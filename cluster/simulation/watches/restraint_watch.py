@@ -1,14 +1,15 @@
-"""The watch of restraint: a validator must not send or request anything unneeded.
+"""The watch of restraint: it checks that a validator does not send or request anything unneeded.
 
 - A validator asks for the certificates of its view repeatedly while it has no vote in it. It asks all members of the
   committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked in
   addition.
-- A peer that asks for the certificates of a validator's own view is in that view. It is sent certificates of the views
-  that it names, and the newest finalization if a view that it names is at or behind that.
+- A peer that asks for the certificates of a validator's own view is in that view. The validator sends it nothing but
+  certificates of the views that the request names, and the newest finalization if a named view is at or behind that.
 - The certificates sent to a peer are bounded over time: by a burst, and by what each tick of the validator adds.
 - A leader broadcasts its proposal once. It sends the proposal again to single members, once in a leader timeout by its
   ticks (so twice in a leader timeout at most), and to none whose vote of the view it heard.
-- After an invalid certificate of a peer, it ignores the peer's certificates for ``limits.distrusted_views``.
+- A validator that got an invalid certificate from a peer ignores the peer's certificates for
+  ``limits.distrusted_views``.
 
 The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
 """
@@ -32,9 +33,10 @@ ASKED_AT_A_TIME: Final = 3
 """Members asked at once, each time from one place further round the committee."""
 BURST_CERTIFICATES: Final = 64
 TICK_CERTIFICATES: Final = 8
-"""Certificates with the signatures of all validators: what a peer may be sent at once, and what each tick adds."""
+"""Certificates that each tick adds to what a peer may be sent; :data:`BURST_CERTIFICATES` may be sent at once. Each
+counts with the signatures of all validators."""
 SLACK_TICKS: Final = 2
-"""Ticks that may have come just before and just after the period considered."""
+"""Number of ticks by which the bound is relaxed: they may have come just before or after the period considered."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Given:
-    """The certificates that one validator sent one peer."""
+    """The volume of certificates that one validator sent one peer lately, as a leaky bucket."""
 
     life: int
     at_ms: float
@@ -68,18 +70,18 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Leading:
-    """A validator's last proposal. Times are by the validator's clock."""
+    """How often a validator sent its last proposal, and when. Times are by the validator's clock."""
 
     life: int
     view: int
     times: Counter[int] = field(default_factory=Counter)
-    """How often it was sent to each peer alone."""
+    """How often the proposal was sent to each peer alone."""
     first_ms: dict[int, float] = field(default_factory=dict)
-    """When it was first sent to each peer alone."""
+    """When the proposal was first sent to each peer alone."""
 
 
 class RestraintWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that honest validators send and request nothing unneeded."""
 
     def __init__(
         self,
@@ -97,7 +99,8 @@ class RestraintWatch:
         self._look = look
         self._asking: dict[int, _Asking] = {}
         self._request: tuple[int, int, int, CertificateRequest] | None = None
-        """The request that is being answered: listener, sender, view, and request."""
+        """The request for certificates that is being answered: its receiver, its sender, the receiver's view, and the
+        request."""
         self._answers: list[AnyCertificate] = []
         self._is_about_a_block = False
         """Whether the current message requests a block: a certificate in answer is the node's, not the engine's."""
@@ -110,7 +113,7 @@ class RestraintWatch:
         """The life and view of a validator in which it found the last forgery, keyed by validator and forger."""
 
     def sends(self, index: int, life: int, view: int, recipient: int, message: Reading | None) -> None:
-        """A validator in this view sends a message to one peer."""
+        """Check a request for certificates, or note a certificate, that a validator in this view sends to one peer."""
         if isinstance(message, CertificateRequest):
             if message.views == (view,):
                 self._asks(index, life, view, recipient)
@@ -131,9 +134,10 @@ class RestraintWatch:
             self._look(Rule.RESTRAINT, holds, what)
 
     def gives(self, index: int, life: int, peer: int, size: int, now_ms: float, tick_ms: float) -> None:
-        """A validator sends one peer a certificate of this size, at ``now_ms`` by its own clock.
+        """Check the volume of certificates when a validator sends one peer another one of ``size`` bytes.
 
-        Pauses count: a tick that was due in one comes at its end, so that a pause brings the next ticks forward.
+        ``now_ms`` is by its own clock. Pauses count: a tick that was due in one comes at its end, so that a pause
+        brings the next ticks forward.
         """
         if self._is_about_a_block:
             return
@@ -150,7 +154,8 @@ class RestraintWatch:
     def proposes(
         self, index: int, life: int, recipient: int | None, view: int, now_ms: float, leader_timeout_ms: float
     ) -> None:
-        """A validator sends its proposal of a view to one peer, or to all, at ``now_ms`` by its own clock."""
+        """Check that a validator may send its proposal of a view to one peer, or to all, at ``now_ms`` by its own
+        clock."""
         leading = self._leading.get(index)
         is_new = leading is None or (leading.life, leading.view) != (life, view)
         if leading is None or is_new:
@@ -169,7 +174,7 @@ class RestraintWatch:
         self._look(Rule.RESTRAINT, not (has_heard or is_often), what)
 
     def hears_vote(self, index: int, life: int, view: int, message: Reading | None) -> None:
-        """Called before a validator in this view gets an honest peer's message."""
+        """Note the vote in an honest peer's message, before a validator in this view gets it."""
         vote = vote_of(message)
         is_bare = isinstance(message, Timeout) and message.high is None and message.vote.parent_view != NO_PARENT
         if vote is None or vote.view != view or is_bare:
@@ -180,7 +185,7 @@ class RestraintWatch:
         heard.peers.add(vote.signer)
 
     def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
-        """Called before a validator in this view gets a message."""
+        """Note a peer's request for certificates or a block, before a validator in this view gets it."""
         self._answers = []
         self._request = None
         self._is_about_a_block = isinstance(message, BlockRequest)
@@ -188,7 +193,7 @@ class RestraintWatch:
             self._request = (index, sender, view, message)
 
     def heard(self) -> None:
-        """Called after the validator handled the message."""
+        """Check the certificates with which a validator answered a request, after it handled the message."""
         self._is_about_a_block = False
         if self._request is None:
             return
@@ -206,7 +211,8 @@ class RestraintWatch:
         self._look(Rule.RESTRAINT, not needless, what)
 
     def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
-        """A validator in this view found that a peer's certificate is invalid."""
+        """Note that a validator in this view found a peer's certificate invalid, and check that it did not have to
+        ignore it."""
         _, last_view = self._forged.get((index, forger), (life, view))
         holds = not self.distrusts(index, life, view, forger)
         self._forged[index, forger] = life, view

@@ -79,7 +79,7 @@ FIGURES: Final = {
     "basefee_lane_timer": "basefee_lane_timer",
     "lane_cycles": "lane_cycles",
 }
-"""A block's numbers in the books, with their names in validators."""
+"""The names of a block's numbers in the books, each with its name in validators' reports."""
 
 
 Prove = Callable[[bytes, int], bytes]
@@ -107,7 +107,7 @@ class _Final:
 
 @dataclass(slots=True)
 class SafetyMonitor:
-    """The safety monitor of one run."""
+    """Checks during one run that consensus and state are safe, and keeps the violations."""
 
     certificates: CertifiedChain
     genesis: Genesis
@@ -115,7 +115,7 @@ class SafetyMonitor:
     _final: dict[int, _Final] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _diverged: set[tuple[str, int]] = field(default_factory=set)
-    """Validators that diverged, each with its life."""
+    """Validators that diverged, each with the number of the life in which it did."""
     _looked_through: set[int] = field(default_factory=set)
     """The heights whose states were checked."""
 
@@ -156,13 +156,13 @@ class SafetyMonitor:
         return self._ledger if is_same else None
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
-        """A validator accepts a certificate."""
+        """Check a certificate that a validator accepts."""
         self.certificates.certified(name, certificate)
 
     # --- final blocks -----------------------------------------------------------------------------------------------
 
     def final(self, name: str, height: int, archived: ArchivedBlock) -> None:
-        """A validator made a block final, and archived it."""
+        """Check a block that a validator made final and archived. The first block of a height enters the books."""
         known = self._final.get(height)
         if known is not None:
             state_root = known.state_root
@@ -188,7 +188,7 @@ class SafetyMonitor:
         self._enter(height, archived)
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
-        """Enter a final block into the books, which begin with the chain."""
+        """Enter a final block into the books, and note the violations that they find in it."""
         known = len(self.ledger.log.violations)
         self.ledger.apply(archived.block, archived.receipts)
         self.log.counts[Rule.LEDGER] += 1
@@ -196,7 +196,7 @@ class SafetyMonitor:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     def counts(self, name: str, block: BlockFinal) -> None:
-        """A validator reports these numbers for a final block, which was entered before."""
+        """Compare the numbers that a validator reports for a final block with the books, which contain the block."""
         ledger, height = self._ledger, block.height
         if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):
             return
@@ -214,23 +214,24 @@ class SafetyMonitor:
     # --- who diverged -----------------------------------------------------------------------------------------------
 
     def diverged(self, name: str, life: int) -> None:
-        """A validator, in its life of this number, reports that a final block does not execute to its header."""
+        """Note that a validator diverged in its life of this number: a final block does not execute to its header."""
         self._diverged.add((name, life))
 
     def said(self, name: str, life: int) -> None:
-        """A validator sends a message to its peers."""
+        """Check, when a validator sends a message to its peers, that it has not diverged in this life."""
         is_silent = (name, life) in self._diverged
         self.log.look(Rule.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
     def wants_proofs(self, height: int, validator: int) -> bool:
-        """Whether a validator that made this height final must give proofs: half of the validators, in turn."""
+        """Whether a validator that made this height final must give proofs: at some heights, half of the validators in
+        turn."""
         times, rest = divmod(height, PROOFS_EVERY_HEIGHTS)
         return not rest and (times + validator) % 2 == 0
 
     def check_proofs(self, name: str, height: int, oldest: int, prove: Prove) -> None:
-        """Request proofs from a validator at this final height: of a present key, of an absent one, and of past ones.
+        """Check proofs of a validator at this final height: of present keys, of an absent one, and of past heights.
 
         ``oldest``: the oldest height that it has to retain.
         """
@@ -288,7 +289,7 @@ class SafetyMonitor:
 
 
 def _digest_of(*parts: bytes) -> bytes:
-    """32 bytes for some parts and their boundaries."""
+    """A hash of several byte strings and their lengths, 32 bytes long."""
     hasher = blake3()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "big"))

@@ -1,6 +1,6 @@
-"""The watch of votes: an honest validator's messages must agree with what it must remember.
+"""The watch of votes: it checks that an honest validator's messages agree with what it must remember.
 
-Peers notice a broken promise only if both halves of it reach the same peer. The watch is attached to each validator: it
+Peers notice two contradictory messages only if both reach the same peer. The watch is attached to each validator: it
 reads the durable part of its disk, sees all its messages, and remembers through restarts, and through the loss of the
 disk, what it sent. It reports the evaluations of its rules and the violations to the safety monitor.
 
@@ -48,25 +48,25 @@ class _Memory:
     certified: set[View] = field(default_factory=set)
     """Views for which a block's certificate was durable."""
     lock: View = GENESIS_VIEW
-    """The highest of these views."""
+    """The highest view in ``certified``."""
     nonce: bytes = b""
-    """The nonce of its join in progress."""
+    """The nonce of the validator's join in progress."""
     proved: dict[int, View] = field(default_factory=dict)
-    """Views that peers proved to that join, keyed by peer."""
+    """Views that peers proved to the validator during its join in progress, keyed by peer."""
     entered: View = GENESIS_VIEW
-    """The last view that it entered before it lost a disk."""
+    """The last view that the validator entered before it lost a disk."""
     abstains_through: View = GENESIS_VIEW
     """The last view in which the validator must not vote."""
 
     def learn(self, record: Record) -> None:
-        """A record other than a vote is durable."""
+        """Note a durable record other than a vote: a certificate of a block may raise the lock."""
         if isinstance(record, Certificate) and record.kind != VoteKind.NULLIFY:
             self.certified.add(record.view)
             self.lock = max(self.lock, record.view)
 
 
 class VoteWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run that the votes of honest validators agree with what they must remember."""
 
     def __init__(self, names: Sequence[str], validators: ValidatorSet, namespace: bytes, look: Look) -> None:
         self._names = names
@@ -84,7 +84,7 @@ class VoteWatch:
         )
 
     def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
-        """A validator with this disk sends a message; only votes, and messages with one, matter."""
+        """Check the vote in a message that a validator with this disk sends. Messages without a vote do not matter."""
         vote = vote_of(message)
         if vote is None:
             return
@@ -110,7 +110,7 @@ class VoteWatch:
         self._on_vote(index, memory, record)
 
     def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
-        """Note a vote as cast, if it was not before."""
+        """Check a vote and note it as cast, if it is not known yet."""
         if memory.votes.is_known(vote):
             return
         self._look(Rule.OWN_VOTES, index, vote, memory.votes.contradiction(vote))
@@ -121,14 +121,17 @@ class VoteWatch:
     # --- joins --------------------------------------------------------------------------------------------------------
 
     def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
-        """A validator without state begins a join; ``entered`` is the last view that it entered, 0 if it is new."""
+        """Note that a validator without state begins a join.
+
+        ``entered`` is the last view that it entered, 0 if it is new.
+        """
         memory = self._memories[index]
         memory.nonce = nonce
         memory.proved.clear()
         memory.entered = View(max(memory.entered, entered))
 
     def reported(self, index: int, sender: int, message: Reading | None) -> None:
-        """A joining validator gets a message."""
+        """Note the view that a peer proves in a message to a joining validator."""
         memory = self._memories[index]
         if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.proved:
             return
@@ -138,7 +141,7 @@ class VoteWatch:
             memory.proved[sender] = View(opened_by + 1)
 
     def joined(self, index: int, abstains_through: int) -> None:
-        """A validator ends its join, and must not vote up to a view."""
+        """Check that a validator may end its join, and that it abstains up to the right view."""
         memory, name = self._memories[index], self._names[index]
         highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
@@ -161,7 +164,7 @@ class VoteWatch:
         return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))
 
     def _proved(self, encoded: bytes) -> View | None:
-        """The view of a certificate, if it is valid."""
+        """The view of an encoded certificate; ``None`` if it is not valid."""
         try:
             certificate = decode_consensus(encoded)
         except MessageError:

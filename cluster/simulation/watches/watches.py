@@ -1,4 +1,4 @@
-"""All watches of a simulated run, with what each of them observes. They judge honest validators only."""
+"""All watches of a simulated run. They get what happens in the run, and judge honest validators only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
 
 
 class Watches:
-    """The monitor and the other watches."""
+    """The safety monitor and the other watches of one run; each method passes an event on to those that need it."""
 
     def __init__(
         self, scenario: Scenario, genesis: Genesis, validators: ValidatorSet, now_ms: Callable[[], float]
@@ -87,7 +87,7 @@ class Watches:
     def sends(
         self, machine: Machine, recipient: int | None, content: Reading | None, consensus: ConsensusSection
     ) -> None:
-        """A machine sends a message, to one peer or to all."""
+        """Check a message that a machine sends, to one peer or to all."""
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
             self.votes.sent(machine.index, machine.disk, content)
@@ -137,12 +137,13 @@ class Watches:
         return machine.byzantine is None and planted is None and machine.release.mutant is None
 
     def starts(self, index: int) -> None:
-        """A machine is about to start."""
+        """Note that a machine is about to start."""
         self.patience.starts(index)
         self.pacing.starts(index)
 
     def notes(self, machine: Machine, effect: Certified | Append | SetTimer, scenario: Scenario) -> None:
-        """A machine's validator learned a certificate, appends to its journal, or starts a timer."""
+        """Check an effect of a machine's validator: it learned a certificate, appends to its journal, or starts a
+        timer."""
         if machine.byzantine is not None:
             return
         match effect:
@@ -163,7 +164,7 @@ class Watches:
         read: Callable[[bytes], Reading | None],
         scenario: Scenario,
     ) -> None:
-        """A machine's validator handled an event, with these effects. ``read`` decodes a message."""
+        """Check the effects of an event that a machine's validator handled. ``read`` decodes a message."""
         if machine.byzantine is not None or machine.validator is None:
             return
         broadcast: list[Reading | None] = []
@@ -194,8 +195,8 @@ class Watches:
     def _look_at_forgery(
         self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
     ) -> None:
-        """A peer sent a certificate of the view that the machine's validator was in, or of a later one. It must be
-        verified, and the sender of an invalid one blamed: its certificates are then ignored for some views.
+        """Check that a machine's validator blames the sender of an invalid certificate, if the certificate is of the
+        validator's view or of a later one. The validator then ignores the sender's certificates for some views.
         """
         if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
             return
@@ -205,7 +206,7 @@ class Watches:
         self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
-        """A machine's validator found that a peer sent what no honest peer sends."""
+        """Check that a machine's validator is right to report that a peer sent what no honest peer sends."""
         if machine.byzantine is None and self._mutant_of(machine) == self._mutant_of(peer):
             what = f"{machine.name} says {reason} of {peer.name}, which is honest"
             self.monitor.log.look(SafetyRule.BLAMES, peer.byzantine is not None, what)
@@ -215,11 +216,11 @@ class Watches:
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def _mutant_of(self, machine: Machine) -> str | None:
-        """The bug planted in a validator: one with another bug may find that a correct one is wrong."""
+        """The name of the bug planted in a machine's validator; ``None`` if there is none."""
         return machine.release.mutant or self._mutants[machine.index]
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
-        """A machine's validator, one of ``count``, enters a view."""
+        """Check what a machine's validator, one of ``count``, keeps in memory when it enters a view."""
         consensus, factor = scenario.consensus, self.pacing.factor(machine.index)
         timeouts = factor * consensus.leader_timeout_ms, factor * consensus.advance_timeout_ms
         self.patience.enters(machine.index, View(view), machine.own_clock.now_ms, *timeouts)
@@ -233,7 +234,7 @@ class Watches:
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)
 
     def finalizes(self, machine: Machine, block: BlockFinal) -> None:
-        """A machine made a block final."""
+        """Check a block that a machine made final."""
         if machine.byzantine is not None:
             return
         height = block.height
@@ -259,12 +260,12 @@ class Watches:
             self.monitor.log.look(SafetyRule.FIGURES, told == used, what)
 
     def keeps(self, machine: Machine) -> None:
-        """A machine is told which of its blocks others have: those it may prune."""
+        """Note that a machine is told which of its blocks others have: those it may prune."""
         if machine.validator is not None:
             self.pruning.tells(machine.index, machine.validator.executor)
 
     def recovers(self, machine: Machine) -> None:
-        """A machine opened its disk. Its blocks are final too: one may have become durable right before a kill."""
+        """Check the newest blocks of a machine that opened its disk: one may have become durable just before a kill."""
         if machine.validator is None or machine.byzantine is not None:
             return
         archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height

@@ -21,12 +21,13 @@ from validator.pvm.language.trees import SELF
 
 SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
 NAMINGS: Final = {**dict.fromkeys([*SCHEDULES, "request_job"], ""), "send": "to"}
-"""Parameter with the handler's actor, for each host call that names a handler; empty if it is always this actor."""
+"""The host calls that name a handler, each with the name of its parameter for the handler's actor. The name is empty if
+the handler is always one of the calling actor."""
 HANDLER: Final = "handler"
 
 
 def advice(program: Program, source: str) -> list[Problem]:
-    """Advice for the author, in source order."""
+    """Find probable mistakes in a valid program; returns them in source order."""
     tree = ast.parse(source)
     found = [problem for node in ast.walk(tree) if isinstance(node, ast.Call) for problem in _of_call(node, program)]
     if not program.handlers:
@@ -74,7 +75,7 @@ def _remedy(name: str, program: Program) -> str:
 
 
 def _is_own(node: ast.expr | None, name: str) -> bool:
-    """Whether this is ``self.name``."""
+    """Whether an expression is the attribute ``name`` of ``self``."""
     match node:
         case ast.Attribute(value=ast.Name(id=holder), attr=found):
             return holder == SELF and found == name
@@ -82,7 +83,7 @@ def _is_own(node: ast.expr | None, name: str) -> bool:
 
 
 def _argument(node: ast.Call, call: str, parameter: str) -> ast.expr | None:
-    """The argument for a parameter of a call; ``None`` if it is omitted."""
+    """The expression that a host call passes for a parameter; ``None`` if the call omits it."""
     place = HOST_CALLS[call].parameters.index(parameter)
     if place < len(node.args):
         return node.args[place]
@@ -90,7 +91,7 @@ def _argument(node: ast.Call, call: str, parameter: str) -> ast.expr | None:
 
 
 def _text(node: ast.expr, program: Program) -> str | None:
-    """The text of a literal expression or constant, or ``None``."""
+    """The text that an expression means if it is a literal or a constant of the class; ``None`` for others."""
     match node:
         case ast.Constant(value=str(text)):
             return text

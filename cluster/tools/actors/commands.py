@@ -100,7 +100,7 @@ class SessionOptions(Command):
     json: Path | None = option("also write the output to FILE as JSON", "FILE", Path)
 
     def play(self, vm: Vm) -> Session:
-        """Deploy the programs and call them."""
+        """Deploy the programs on a local chain and call their handlers, as the options say."""
         from cluster.common.files import check_target
         from cluster.tools.actors.programs import read_program
         from cluster.tools.actors.session import Limits, play
@@ -111,7 +111,7 @@ class SessionOptions(Command):
         return play(files, self.call, self.blocks, limits, vm)
 
     def end(self, session: Session, page: Callable[[], dict[str, Any]]) -> int:
-        """Write the page if requested; returns the exit code."""
+        """Write the session's JSON page if the option ``--json`` is given; returns the exit code."""
         from cluster.common.files import write_json_for_user
 
         if self.json is not None:

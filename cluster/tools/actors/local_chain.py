@@ -1,8 +1,8 @@
 """A chain in one process: the real transition, its fees and its timer phase.
 
-A block of a :class:`LocalChain` has at most one transaction, from one developer. A :class:`PlayedBlock` lists the
-*executions* of a block in order: the transaction, bids, fires, callbacks, messages; each with data from its receipt and
-the observation of its program.
+A block of a :class:`LocalChain` has at most one transaction, and all transactions are from one developer. A
+:class:`PlayedBlock` lists the *executions* of a block in order: the transaction, bids, fires, callbacks, messages. Each
+has data from its receipt and a record of the program that ran.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from validator.transition.transition import BlockContext, Outcome, PreparedTrans
 
 CHAIN_ID: Final = "local"
 DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
-"""The account that deploys and calls."""
+"""Address of the developer: the account that deploys programs and calls them."""
 PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
-"""The account that receives the tips."""
+"""Address of the account that receives the tips."""
 FUNDS: Final = 10**36
 """Balance of the developer in the genesis."""
 
 
 class Execution(NamedTuple):
-    """A run of a program or transaction, with data from its receipt."""
+    """One execution in a block, with data from its receipt: of a transaction, bid, fire, callback or message."""
 
     kind: str
     """``deploy``, ``call``, ``bid``, ``fire``, ``callback`` or ``message``."""
@@ -61,21 +61,21 @@ class Execution(NamedTuple):
     cycles: int
     cells: int
     fee: int
-    """The fee paid now; the run of a message is paid for when the message is sent."""
+    """The fee that is paid at this execution. A message's fee is paid when the message is sent."""
     effects: Effects
     program: ProgramRun | None
-    """The observation of the program; ``None`` if no program ran."""
+    """The record of the program that ran; ``None`` if none did."""
 
 
 class PlayedBlock(NamedTuple):
-    """A processed block."""
+    """A block that the local chain has processed: its executions, events and waiting timers."""
 
     height: int
     executions: list[Execution]
     events: list[Event]
     """Events of the protocol; those of programs are in the effects of their executions."""
     waiting: Counter[str]
-    """Number of due timers that were carried, for each reason."""
+    """Number of due timers that were carried over to the next block, for each reason."""
 
     @property
     def is_quiet(self) -> bool:
@@ -106,7 +106,7 @@ class BareChain:
         return found
 
     def begin(self, proposer: Address) -> Transition:
-        """The transition of the next block."""
+        """The state transition for the next block."""
         context = BlockContext(Height(self.view.height + 1), proposer, self.genesis, explains=True)
         return Transition(self.view, self.index, context, self._vm)
 
@@ -122,7 +122,10 @@ class BareChain:
         return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
 
     def values(self, plain: bytes, hashed: bytes, actor: bytes = b"") -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Actor, name and value of each entry under two prefixes, for one actor or for all."""
+        """Actor, name and value of each state entry below the key prefixes ``plain`` and ``hashed``.
+
+        With ``actor``, only the entries of that actor.
+        """
         for prefix in (plain, hashed):
             for key, value in self.view.scan(prefix + actor):
                 owner, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
@@ -130,7 +133,7 @@ class BareChain:
 
 
 class LocalChain(BareChain):
-    """A chain with one rich account; runs of programs are recorded."""
+    """A chain in memory with one developer, who has large funds. It records the runs of programs."""
 
     def __init__(self, vm: Vm) -> None:
         self._watching = WatchingVm(vm)
@@ -160,18 +163,21 @@ class LocalChain(BareChain):
         )
 
     def block(self, transaction: Transaction | None = None) -> PlayedBlock:
-        """Process the next block. Raises :class:`~validator.transition.transition.NotAdmitted`."""
+        """Process the next block, with at most one transaction.
+
+        Raises :class:`~validator.transition.transition.NotAdmitted`.
+        """
         prepared = [] if transaction is None else [PreparedTransaction(unsigned_hash(transaction), b"", transaction)]
         outcome = self.begin(PROPOSER).apply(prepared)
         self.commit(outcome)
         return _played(outcome, transaction, self._watching.take())
 
     def storage(self, actor: Address) -> dict[str, bytes]:
-        """An actor's storage, keyed by name, in the order of the names' bytes."""
+        """An actor's stored values (encoded), keyed by name, in the order of the names' bytes."""
         return {name.decode(): value for _, name, value in sorted(self.values(STORAGE, LONG_STORAGE, actor))}
 
     def published(self, actor: Address) -> dict[str, bytes]:
-        """An actor's published values, in the same form."""
+        """An actor's published values (encoded), keyed by name, in the order of the names' bytes."""
         return {name.decode(): value for _, name, value in sorted(self.values(PUBLISHED, LONG_PUBLISHED, actor))}
 
 
@@ -186,7 +192,10 @@ def _played(outcome: Outcome, transaction: Transaction | None, runs: list[Progra
 
 
 def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> Iterator[Execution]:
-    """A block's executions: receipts with their runs. Programs run phase by phase, so the runs are split by phase."""
+    """The executions of a block: each receipt with the record of its program's run.
+
+    Programs run phase by phase, so the records are split by phase to find those of a receipt.
+    """
     receipts = outcome.receipts
     called = deque(run for run in runs if run.in_transaction)
     asked = deque(run for run in runs if run.handler == GAS_BID)

@@ -52,7 +52,7 @@ def session_page(session: Session) -> Page:
 
 
 def profile_page(session: Session, profiles: Mapping[str, LineProfile]) -> Page:
-    """The session as JSON, with the lines of its programs."""
+    """The session as JSON, with the cycles charged to each line of its programs."""
     lines = {
         actor.name: [_line_page(profiles[actor.file.source], line) for line in _lines(profiles[actor.file.source])]
         for actor in session.actors

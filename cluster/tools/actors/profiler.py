@@ -1,6 +1,7 @@
-"""Cycles per line: compiled programs report each piece that runs, and other charges are traced to their line.
+"""Profiler of programs: it counts the cycles that are charged to each line.
 
-A program's use consists of three kinds of charges:
+Compiled programs report each piece of code that runs; other charges are traced to their line. There are three kinds of
+charges:
 
 - *pieces*: straight-line code, from the compiler's table of lines;
 - *sizes*: charges of operators, builtins and methods for the size of their values, on the calling line;
@@ -31,7 +32,7 @@ from validator.pvm.runtime.operations import Value
 
 @dataclass(slots=True)
 class LineProfile:
-    """The charges per line of a program, over all its runs."""
+    """The cycles charged to each line of a program, over all its runs, by kind of charge."""
 
     pieces: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -49,11 +50,11 @@ class LineProfile:
 
 
 class ProfilingVm:
-    """Runs programs as a validator does, and keeps a profile of each. Implements ``Vm``."""
+    """VM that runs programs as a validator does, and keeps a line profile of each. Implements ``Vm``."""
 
     def __init__(self) -> None:
         self.profiles: dict[str, LineProfile] = {}
-        """Profiles keyed by source."""
+        """Profile of each program that ran, keyed by its source text."""
         self._loaded: dict[str, tuple[LoadedProgram, _ObservedRuntime]] = {}
 
     def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
@@ -74,13 +75,13 @@ class ProfilingVm:
 
 
 def _observed(program: Program, profile: LineProfile) -> tuple[LoadedProgram, _ObservedRuntime]:
-    """A program whose charges are recorded per line, and its runtime."""
+    """Load a program such that its charges are recorded per line; returns it with its runtime."""
     runtime = _ObservedRuntime(program, profile)
     return LoadedProgram(methods_of(program), compile_program(program, observed=True), runtime), runtime
 
 
 class _ObservedRuntime(Runtime):
-    """The runtime of one observed program."""
+    """Runtime of one program, which records the program's charges in its profile."""
 
     def __init__(self, program: Program, profile: LineProfile) -> None:
         self._methods = program.methods
@@ -91,12 +92,12 @@ class _ObservedRuntime(Runtime):
         super().__init__()
 
     def enter_method(self, name: str) -> None:
-        """Note that a method is about to be run from outside."""
+        """Note which method the VM is about to run: charges before its first line belong to its ``def``."""
         method = self._methods.get(name)
         self._first_line = 0 if method is None else method.node.lineno
 
     def pay_for_loading(self, code: str, context: Host) -> None:
-        """Charge for loading as a validator does, on the method's first line."""
+        """Charge for loading the program as a validator does, and record that charge on the method's first line."""
         before = context.meter.cycles_used
         try:
             pay_for_loading(code, context)
@@ -116,7 +117,7 @@ class _ObservedRuntime(Runtime):
         return {**super()._namespace(), "_observe": self._observe}
 
     def _observe(self, piece: int) -> None:
-        """Record the charges of a piece, before it is charged."""
+        """Record the cycles of a piece of code on its lines. Called before they are charged."""
         left = self._remaining()
         for line, cycles in self._pieces[piece]:
             self._profile.pieces[line] += min(cycles, left)
@@ -144,7 +145,7 @@ class _ObservedRuntime(Runtime):
         charges[line] += min(cycles, self._remaining())
 
     def _line(self) -> int:
-        """The current line of the program; the handler's ``def`` if none has run yet."""
+        """The number of the program's current line; the line of the handler's ``def`` if none has run yet."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename == FILE_NAME:

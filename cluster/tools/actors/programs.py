@@ -1,4 +1,4 @@
-"""Files of programs: reading and checking them, with problems as lines that an editor can jump to."""
+"""Reads and checks the files of programs. Problems are reported as lines that an editor can jump to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A checked program and its file."""
+    """A valid program with the path and text of its file."""
 
     path: Path
     source: str
@@ -50,13 +50,16 @@ def read_source(path: Path) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """The one of ``names`` that the author probably meant: a similar one, or the counterpart of a Python name."""
+    """The one of ``names`` that an author probably meant by an unknown ``name``; ``None`` if no guess is likely.
+
+    It is a similar name, or the counterpart of a Python name.
+    """
     usual = _ELSEWHERE.get(name)
     return closest(name, names) if usual is None else usual if usual in names else None
 
 
 _ELSEWHERE: Final = {"print": "emit"}
-"""Names of the actors' language for Python names that an author may use by habit."""
+"""Names in the actors' language, keyed by the Python name that an author may use for them by habit."""
 
 
 def problem_line(path: Path, problem: Problem) -> str:
@@ -65,7 +68,7 @@ def problem_line(path: Path, problem: Problem) -> str:
 
 
 def read_program(path: Path) -> ProgramFile:
-    """Read a program that is to run. Raises :class:`BadInput` with its first problem."""
+    """Read and parse a program that is to run. If it is invalid, raises :class:`BadInput` with its first problem."""
     source = read_source(path)
     try:
         return ProgramFile(path, source, parse(source, _meant))
@@ -79,12 +82,12 @@ def read_program(path: Path) -> ProgramFile:
 
 
 class Checked(NamedTuple):
-    """The result of a check."""
+    """The result of the check of a program's file."""
 
     is_fine: bool
     """Whether the program may be deployed, with or without advice."""
     lines: list[str]
-    """The problems; without problems the warnings, and a description of the program with its cost."""
+    """The lines to print: the problems of an invalid program, or the warnings and a description of a valid one."""
 
 
 def check(path: Path) -> Checked:

@@ -1,4 +1,4 @@
-"""A session on a local chain: programs are deployed and funded, their handlers called, then blocks follow.
+"""A session on a local chain: programs are deployed and funded, handlers are called, then empty blocks are processed.
 
 Sessions are deterministic: addresses of the developer and the actors, fees and order are the same each time.
 """
@@ -26,20 +26,20 @@ from validator.pvm.runtime.values import encode_value
 from validator.transition.transition import NotAdmitted
 
 FIRST_HANDLERS: Final = ("start", "init", "setup")
-"""Names of the handler that is called without ``--call``, if the program has it."""
+"""Without ``--call``, the first handler of the first program that has one of these names is called."""
 
 
 class Actor(NamedTuple):
-    """An actor of the session."""
+    """An actor that the session deploys."""
 
     name: str
-    """The class's name, with a number if another program has the same."""
+    """Name of the program's class, with a number if an earlier program has the same name."""
     address: Address
     file: ProgramFile
 
 
 class PlannedCall(NamedTuple):
-    """A handler that is to be called."""
+    """A call of a handler that the session is to make, with its payload ``value``."""
 
     actor: Actor
     handler: str
@@ -48,7 +48,7 @@ class PlannedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The developer's amounts and limits."""
+    """Amounts and limits of the transactions that the developer sends."""
 
     balance: int
     """Amount given to each actor at its deployment."""
@@ -62,7 +62,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Session:
-    """The played blocks, and the chain."""
+    """A session on a local chain: its actors, the chain, and the blocks that were processed."""
 
     actors: list[Actor]
     chain: LocalChain
@@ -85,21 +85,21 @@ class Session:
 
     @property
     def cycles_charged(self) -> int:
-        """Cycles of all executions, each counted once."""
+        """Cycles charged in all blocks. Cycles of messages and callbacks count only where they were paid for."""
         return sum(execution.cycles for execution in self.executions) - self.cycles_paid_ahead
 
     @property
     def cycles_paid_ahead(self) -> int:
-        """Cycles of messages and callbacks, which their senders reserved and paid for."""
+        """Cycles of executed messages and callbacks. Their senders have reserved and paid for them before."""
         return sum(execution.cycles for execution in self.executions if execution.kind in ("message", "callback"))
 
     def actor_at(self, address: bytes) -> Actor:
-        """The actor with this address, which must be one of the session's."""
+        """The actor of the session with this address."""
         return next(actor for actor in self.actors if actor.address == address)
 
 
 def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
-    """The actors from the developer's first deployments, in order."""
+    """The actors that the developer will deploy from these files, in order. Their addresses follow from that order."""
     seen: Counter[str] = Counter()
     actors = []
     for nonce, file in enumerate(files):
@@ -111,9 +111,9 @@ def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
 
 
 def plan_calls(given: Sequence[str], actors: Sequence[Actor]) -> list[PlannedCall]:
-    """The calls from ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]``. Raises :class:`BadInput`.
+    """Parse calls of the form ``HANDLER[=JSON]`` or ``NAME.HANDLER[=JSON]``. Raises :class:`BadInput`.
 
-    Without any, the first program's first handler among :data:`FIRST_HANDLERS` is called with None.
+    Without calls, the first program's first handler among :data:`FIRST_HANDLERS` is called with None.
     """
     if not given:
         first = next((name for name in actors[0].file.program.handlers if name in FIRST_HANDLERS), None)
@@ -139,7 +139,7 @@ def _planned(text: str, actors: Sequence[Actor], addresses: Mapping[str, Address
 
 
 def _check_handler(actor: Actor, handler: str) -> None:
-    """Raise :class:`BadInput` if a program has no such handler."""
+    """Raise :class:`BadInput` if the actor's program has no handler of this name."""
     program, place = actor.file.program, f"--call {handler}: {actor.file.path}"
     if handler in program.handlers:
         return
@@ -158,7 +158,10 @@ def _check_handler(actor: Actor, handler: str) -> None:
 
 
 def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:
-    """Deploy, call, and make ``blocks`` more blocks. Raises :class:`BadInput` for a refused deployment or call."""
+    """Play a session: deploy the programs, make the calls, then process ``blocks`` empty blocks.
+
+    Raises :class:`BadInput` for a refused deployment or call.
+    """
     actors = actors_of(files)
     planned = plan_calls(calls, actors)
     session = Session(actors, LocalChain(vm))
@@ -214,7 +217,7 @@ class HandlerUse(NamedTuple):
 
 
 def handler_uses(session: Session) -> list[HandlerUse]:
-    """The use of the handlers that ran, in the order of their first runs."""
+    """The resources used by each handler that ran, in the order of their first runs."""
     groups: dict[tuple[str, bytes, str], list[Execution]] = {}
     for execution in session.executions:
         if execution.handler:

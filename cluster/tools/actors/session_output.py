@@ -24,17 +24,17 @@ QUIET: Final = "dim"
 HEADING: Final = "bold"
 PAYLOAD_CHARACTERS: Final = 48
 SHORT_PAYLOAD: Final = 20
-"""Maximum length of a payload that is shown in a run's line."""
+"""Maximum length of a payload that is shown in the line of its execution; a longer one has a separate line."""
 ID_CHARACTERS: Final = 8
 HOT_PERMILLE: Final = 100
-"""Share of a profile from which a line is highlighted."""
+"""A line is highlighted if it has at least this share of the profile's cycles, in parts per thousand."""
 MAX_FAILURES_SHOWN: Final = 5
 MARGIN: Final = 14
-"""Width of the column with ``block N``."""
+"""Width, in characters, of the first column, which shows ``block N``."""
 
 
 def print_session(console: Console, session: Session) -> None:
-    """Print the blocks of a session, its final state, and the use of the handlers."""
+    """Print the blocks of a session, its final state, and the resources that handlers used."""
     _print_actors(console, session)
     _print_blocks(console, session)
     _print_state(console, session)
@@ -83,7 +83,10 @@ def _print_blocks(console: Console, session: Session) -> None:
 
 
 def _quietness(block: PlayedBlock) -> tuple[tuple[str, int], ...] | None:
-    """The pending timers of a block without events, by which such blocks are grouped; ``None`` for all others."""
+    """Key by which consecutive blocks are grouped into one output line; ``None`` for a block with executions or events.
+
+    The key is the numbers of timers that are due and wait.
+    """
     return tuple(sorted(block.waiting.items())) if block.is_quiet else None
 
 
@@ -115,7 +118,7 @@ def _print_execution(console: Console, session: Session, execution: Execution, m
 
 
 def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]]:
-    """The failure of an execution and its effects, as lines with their styles."""
+    """The failure and the effects of an execution: output lines, each with its style."""
     names = session.names
     for text in failure_lines(session, execution):
         yield text, "red"
@@ -159,7 +162,7 @@ def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:
-    """The lines of a failure, the innermost first."""
+    """The traceback of a failed execution as output lines, the innermost call first; empty if nothing failed."""
     run = execution.program
     if not execution.error or run is None or not run.places:
         return []
@@ -214,7 +217,7 @@ def _use_lines(uses: Sequence[HandlerUse]) -> list[str]:
 
 
 def print_profile(console: Console, session: Session, profiles: Mapping[str, LineProfile]) -> None:
-    """Print the cycles of a session: by line of the first program, by program, and outside of programs."""
+    """Print where the cycles of a session went: to each line of the first program, to each program, and elsewhere."""
     main = session.actors[0]
     profile = profiles.get(main.file.source, LineProfile())
     _heading(console, f"{main.file.path}, by line")
@@ -256,7 +259,10 @@ def _print_failures(console: Console, session: Session) -> None:
 
 
 def _account(session: Session, profiles: Mapping[str, LineProfile]) -> list[list[str]]:
-    """Rows for the charges of programs and for charges outside of them; the sum counts each cycle once."""
+    """Table rows: the cycles charged by each program, those charged outside of programs, and the sum.
+
+    The sum counts each cycle once.
+    """
     rows: list[tuple[str, int]] = []
     for source, profile in profiles.items():
         files = dict.fromkeys(str(actor.file.path) for actor in session.actors if actor.file.source == source)
@@ -280,7 +286,7 @@ _AROUND: Final = {
     "message": "messages: each message's own price",
     "bid": "bids: up to the least that a query costs",
 }
-"""Text on the charges outside the programs' lines, keyed by kind of execution."""
+"""Names of the charges that belong to no line of a program, keyed by kind of execution."""
 
 
 def _share(part: int, whole: int) -> str:
@@ -295,7 +301,7 @@ def _figure(number: int) -> str:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """Print a line unchanged."""
+    """Print a line without markup, cutting or wrapping."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 
@@ -305,7 +311,7 @@ def _heading(console: Console, text: str) -> None:
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:
-    """Print lines unchanged."""
+    """Print lines without markup, cutting or wrapping."""
     for line in lines:
         _say(console, line)
 
@@ -322,7 +328,7 @@ def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str
 
 
 def _shown(encoded: bytes, names: Mapping[bytes, str], most: int = SHOWN_CHARACTERS) -> str:
-    """A stored or passed value as text."""
+    """Text of an encoded value (from storage or a payload), with at most ``most`` characters."""
     return show(decoded(encoded), names, most)
 
 

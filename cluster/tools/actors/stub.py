@@ -49,11 +49,11 @@ def sorted(values: _Iterable[_T], descending: bool = False, /) -> list[_T]:
     """A new list: of numbers, texts, bytes, or tuples of these, all of one kind."""
 ''',
 }
-"""Functions that Python lacks, or has with other parameters."""
+"""Stubs of the language's functions that Python lacks or has with other parameters, keyed by name."""
 
 
 def stub_text() -> str:
-    """The whole stub."""
+    """The text of the whole stub file."""
     assert set(TASKS) == TASK_CALLS and set(FUNCTIONS) <= set(BUILTINS), "the table of names has changed"
     constants = "".join(f'{name}: _Final = "{value}"\n' for name, value in CONSTANTS.items())
     tiers = '"""A tier of a timer\'s priority, as schedule takes it."""\n'
@@ -81,7 +81,7 @@ def _base() -> str:
 
 
 def _method(name: str, signature: Signature) -> str:
-    """A host call as a method, with the defaults of its implementation."""
+    """The stub of a host call, as a method with the default arguments of its implementation."""
     defaults = inspect.signature(getattr(HostCalls, name)).parameters
     parameters = ["self"]
     for parameter, kind in zip(signature.parameters, signature.annotations, strict=True):

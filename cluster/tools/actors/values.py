@@ -58,7 +58,7 @@ def _value(raw: Any, path: str, actors: Mapping[str, Address]) -> Value:
 
 
 def decoded(encoded: bytes) -> Value:
-    """A stored or passed value; its bytes if it cannot be decoded."""
+    """Decode a value (from storage or a payload); returns the bytes themselves if they cannot be decoded."""
     try:
         return decode_value(encoded)
     except HandlerFailure:
@@ -69,7 +69,7 @@ def decoded(encoded: bytes) -> Value:
 
 
 def value_to_json(value: Value) -> Any:
-    """A value in its JSON form."""
+    """Convert a value to its JSON form."""
     if isinstance(value, bytes):
         return {HEX: value.hex()}
     if isinstance(value, list | tuple):

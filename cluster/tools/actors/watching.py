@@ -1,4 +1,4 @@
-"""A VM that records its runs: actor, handler, cycles, and the lines of a failure.
+"""A VM that records each run of a program: actor, handler, cycles, and the lines at which it failed.
 
 Compiled programs keep the line numbers of their source, so a failure's traceback has them. The recording changes
 neither behaviour nor charges.
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """A line of a program, and its method."""
+    """A place in a program: a line, and the method that contains it."""
 
     method: str
     line: int
 
 
 class ProgramRun(NamedTuple):
-    """A run of a program's handler or of its bid."""
+    """The record of one run of a program's handler or of its bid method."""
 
     source: str
     actor: Address
@@ -38,10 +38,11 @@ class ProgramRun(NamedTuple):
     handler: str
     payload: bytes
     cycles: int
-    """Cycles of the program, without earlier charges of its caller."""
+    """Cycles that the run used, without those that its caller had used before."""
     error: str
     places: tuple[Place, ...]
-    """The lines of its failure, the handler first; empty without a failure, or for one outside the program's code."""
+    """Traceback of the failure, the handler first. It is empty if the run did not fail, or if it failed outside the
+    program's code."""
     bid: BidFigures | None
     in_transaction: bool
 
@@ -54,7 +55,7 @@ class WatchingVm:
         self._runs: list[ProgramRun] = []
 
     def take(self) -> list[ProgramRun]:
-        """The runs recorded since the last call, in order."""
+        """Return the runs recorded since the last call of this method, in order."""
         taken, self._runs = self._runs, []
         return taken
 
@@ -86,9 +87,9 @@ class WatchingVm:
 
 
 def places_of(failure: HandlerFailure) -> tuple[Place, ...]:
-    """The lines of a failure in a program, outermost first.
+    """The program's lines in the traceback of a failure, outermost first.
 
-    If the VM replaced a Python error, that error is the context of the VM's error.
+    If the VM replaced a Python error, the lines come from that error, which is the context of the VM's error.
     """
     error: BaseException | None = failure
     while error is not None:

@@ -1,1 +1,1 @@
-"""The command line: options and dispatch."""
+"""The command line of ``stampede``: it parses the arguments and calls the command."""

@@ -38,19 +38,19 @@ from validator.pvm.host_python import UnfitPython, require_fit_python
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that reports an error in one line, which names the command whose help to read.
+    """An argument parser that reports an error in one line. The line names the command whose help to read.
 
-    In argparse the outermost parser refuses unknown arguments, but its help does not list a subcommand's options; here
-    the innermost parser refuses them.
+    Unknown arguments are refused by the innermost parser, whose help lists the options of the subcommand. In argparse
+    the outermost parser refuses them.
     """
 
     fill: Callable[[_Parser], None] | None = None
-    """Adds the arguments that are slow to load, when this parser is first used."""
+    """Function that adds arguments that are slow to load. It is called when this parser is first used."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.words: dict[str, _Parser] = {}
-        """Parsers of other commands, keyed by the first argument that selects them."""
+        """Parsers to use in place of this one, keyed by the first argument that selects them."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.fill is not None:
@@ -64,7 +64,10 @@ class _Parser(argparse.ArgumentParser):
         return options, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Argparse's check, with a suggestion instead of all choices, which are in the help."""
+        """Check that a value is among an option's choices.
+
+        Unlike argparse's error, the error suggests a similar choice and does not list all choices: the help does.
+        """
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, unknown("choice", value, map(str, action.choices)))
 
@@ -90,7 +93,8 @@ class _Version(argparse.Action):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the console command; returns the exit code.
 
-    Without ``arguments`` it uses those of the process, which exits afterwards: signals are ignored at the end.
+    Without ``arguments`` it uses the arguments of the process. The process exits afterwards, so signals are ignored at
+    the end.
     """
     for number in SIGNALS:
         if not is_unwanted(number):
@@ -133,7 +137,10 @@ def _complain(text: str) -> None:
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Handle a signal like Ctrl-C. During a run :class:`~cluster.common.interrupts.Interrupts` handles it instead."""
+    """Signal handler that raises :class:`KeyboardInterrupt`, as Ctrl-C does.
+
+    During a run, :class:`~cluster.common.interrupts.Interrupts` handles signals instead.
+    """
     raise KeyboardInterrupt
 
 

@@ -1,10 +1,11 @@
-"""Ahead-of-time compilation of code that is otherwise compiled at first use: ``python -m cluster.tools.cli.warm_up``,
-once after an installation.
+"""Ahead-of-time compilation of code that is otherwise compiled at first use.
 
-Numba stores compiled code next to the source. Without this, the first validator that grows past a few thousand keys
-would compile for many seconds in the middle of a block, and its peers would count it as silent. Python stores bytecode
-next to the source too, except where the environment forbids it (``PYTHONDONTWRITEBYTECODE``, as in many images): there
-each host of a testnet would compile all modules at every start.
+Run it once after an installation: ``python -m cluster.tools.cli.warm_up``.
+
+Numba stores compiled code next to the source. Without the warm-up, the first validator that grows past a few thousand
+keys would compile for many seconds in the middle of a block, and its peers would count it as silent. Python stores
+bytecode next to the source, too, except where the environment forbids it (``PYTHONDONTWRITEBYTECODE``, as in many
+images). There each host of a testnet would compile all modules at every start.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEIGHTS: Final = 12
 KEYS: Final = 300
 STATE_HEIGHTS: Final = 10
 COMPACTED: Final = 600
-"""Height by which the log has enough dead entries that old live ones are appended again."""
+"""Height at which the state log has enough dead entries for compaction: old live entries are appended again."""
 
 SCENARIO: Final = {
     "name": "warm-up",
@@ -44,20 +45,20 @@ SCENARIO: Final = {
     },
     "stop": {"height": HEIGHTS * 4, "drain_blocks": 0},
 }
-"""A scenario with timers in every tier, some of them cancelled."""
+"""Fields of the scenario that :func:`warm_up` simulates. It has timers in every tier, some of which are cancelled."""
 
 PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 """The packages that processes of a testnet load."""
 
 
 def compile_sources() -> None:
-    """Write the bytecode of all modules, for processes that do not write it themselves. Failures are ignored."""
+    """Compile all modules to bytecode files, for processes that do not write these themselves. Ignores failures."""
     for package in PACKAGES:
         compile_dir(ROOT / package, quiet=2)
 
 
 def warm_up() -> None:
-    """Run all code that Numba compiles, once."""
+    """Execute all code that Numba compiles, so that Numba stores the compiled code."""
     simulate(Scenario.model_validate(SCENARIO), 1)
     disk = MemoryDisk()
     store = LogStateStore.open(disk, engine=PackedEngine(slack=20))

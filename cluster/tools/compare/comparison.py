@@ -32,7 +32,7 @@ from cluster.tools.compare.statistics import (
 
 STRETCHES: Final = 20
 MIN_STRETCHES: Final = 6
-"""Minimum number of ranges; with fewer nothing can be significant."""
+"""Minimum number of ranges of heights. With fewer, no difference can be significant, so the series is not tested."""
 SERIES_PREFIX: Final = "by height: "
 
 LOWER_IS_BETTER: Final = (
@@ -57,17 +57,18 @@ LOWER_IS_BETTER: Final = (
     "memory_bytes_added",
 )
 HIGHER_IS_BETTER: Final = ("per_second", "jain", "honest_fires", "user_transactions", "spend")
-"""Parts of metrics' names, like :data:`LOWER_IS_BETTER`. The other metrics have no clear direction."""
+"""Parts of the names of metrics for which a higher value is better. :data:`LOWER_IS_BETTER` is checked first; metrics
+in neither list have no clear direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric in both groups."""
+    """The change of one metric from the first group to the second."""
 
     name: str
     difference: Difference
     adjusted_p_value: float | None
-    """The p-value after the adjustment; ``None`` if the metric is not tested."""
+    """The p-value, adjusted for the number of tested metrics; ``None`` if the metric is not tested."""
 
     @property
     def is_significant(self) -> bool:
@@ -75,7 +76,7 @@ class Change:
 
     @property
     def share(self) -> float | None:
-        """The change as a share of the first mean; ``None`` if that is zero."""
+        """The change divided by the first group's mean; ``None`` if that mean is zero."""
         first = self.difference.means[0]
         return self.difference.change / abs(first) if first else None
 
@@ -87,7 +88,7 @@ class Change:
 
     @property
     def word(self) -> str:
-        """The direction of a significant change; empty if it is not significant."""
+        """The direction of a significant change as a word, such as ``worse``; empty if it is not significant."""
         if not self.is_significant:
             return ""
         grew = self.difference.change > 0
@@ -100,12 +101,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of a comparison."""
+    """The result of a comparison of two groups."""
 
     first: Group
     second: Group
     changes: tuple[Change, ...]
-    """All metrics: significant changes first, by p-value, then the others by name."""
+    """The changes of all metrics: the significant ones first, by p-value, then the others by name."""
     warnings: tuple[str, ...]
     method: str
     scenario_differences: tuple[FieldDifference, ...] = ()
@@ -181,7 +182,7 @@ def _order(change: Change) -> tuple[bool, float, str]:
 def _series_differences(
     first: ComparedRun, second: ComparedRun, generator: np.random.Generator
 ) -> dict[str, Difference]:
-    """The differences of two runs' series, over the heights that both have."""
+    """The differences between the series by height of two runs, over the heights that both have; keyed by name."""
     common = sorted(set(first.series.get("height", ())) & set(second.series.get("height", ())), key=float)  # type: ignore[arg-type]
     found: dict[str, Difference] = {}
     for name in first.series:
@@ -197,8 +198,10 @@ def _series_differences(
 
 
 def _too_few(tested: Sequence[Difference], is_single: bool, is_paired: bool) -> str:
-    """Why no single metric can be significant: the adjustment for the number of metrics needs a lower p-value than the
-    available runs can give. Empty if one can."""
+    """The reason why no single metric can be significant, as text; empty if one can.
+
+    Usually the adjustment for the number of metrics needs a lower p-value than the available runs can give.
+    """
     if is_single and not tested:
         return "the runs have too few heights in common for a test: their metrics are only listed"
     if not tested:

@@ -60,7 +60,7 @@ def cells(change: Change) -> tuple[str, ...]:
 
 
 def percent(share: float) -> str:
-    """A change in per cent, with its sign."""
+    """A share as text in per cent, with its sign."""
     text = f"{100 * share:+.1f} %" if abs(share) < 10 else f"{100 * share:+,.0f} %"
     return text.replace("-", "\N{MINUS SIGN}")
 
@@ -73,7 +73,7 @@ def probability(p_value: float) -> str:
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """The page as HTML."""
+    """The HTML page of a comparison."""
     changed = [change for change in comparison.changes if not change.difference.is_constant]
     scale = _scale(changed)
     rows = [
@@ -97,7 +97,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _scale(changes: list[Change]) -> float:
-    """The largest change that is drawn to scale, as a share."""
+    """The end of the axis on which changes are drawn, as a share: the largest end of an interval, within limits."""
     ends = [
         abs(end)
         for change in changes

@@ -47,7 +47,7 @@ OF_SCORECARDS: Final = (
     "spend",
     "spend_per_fire_displaced",
 )
-"""Metrics of attacks that are compared; with all metrics no single one could be significant."""
+"""The metrics of a scorecard that are compared. They are few: with all metrics, no single one could be significant."""
 HOLD_RUNS: Final = (RESULT_FILE, SWEEP_LOG_FILE, SCORECARD_FILE)
 """Files that identify a folder's kind; the first one that exists is read."""
 WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}
@@ -55,7 +55,7 @@ WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wa
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run of a group."""
+    """One run that is compared: where it comes from, and its metrics."""
 
     source: Path
     seed: int
@@ -114,7 +114,7 @@ def read_group(folders: Sequence[Path]) -> Group:
 
 
 def refuse_incomparable(first: Group, second: Group) -> None:
-    """Check that a comparison of the groups is meaningful. Raises :class:`BadInput`."""
+    """Raise :class:`BadInput` if the groups cannot be compared, because of different backends or repeated runs."""
     backends = {backend for group in (first, second) for backend in group.of("backend")}
     if len(backends) > 1:
         kinds = " and ".join(WORDS_OF_BACKENDS.get(backend, backend) for backend in sorted(backends))
@@ -128,7 +128,10 @@ def refuse_incomparable(first: Group, second: Group) -> None:
 
 
 def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | None) -> Iterator[str]:
-    """Reasons for caution about differences; ``apart`` is the result of :func:`scenario_differences`."""
+    """Warnings as text: reasons why a difference between the groups may mean little.
+
+    ``apart`` is the result of :func:`scenario_differences`.
+    """
     for group, letter in ((first, "A"), (second, "B")):
         if len(group.of("scenario")) > 1:
             yield f"{letter} has runs of {len(group.of('scenario'))} scenarios"
@@ -149,10 +152,10 @@ def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | Non
 
 
 def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
-    """The fields that differ between the groups' scenario files of the first name whose files differ.
+    """The fields in which the groups' files of one scenario differ: of the first scenario whose files differ.
 
-    Empty if the files have the same meaning, or if the groups' sets of names differ; ``None`` if the fields are
-    unknown. If a group has several files of that name, the most frequent one counts.
+    Empty if the files have the same meaning, or if the groups have different sets of scenario names; ``None`` if the
+    fields are unknown. If a group has several files of that name, the most frequent one counts.
     """
     if set(first.of("scenario")) != set(second.of("scenario")):
         return []
@@ -167,7 +170,7 @@ def scenario_differences(first: Group, second: Group) -> list[FieldDifference] |
 
 
 def _run_of(group: Group, texts: Counter[str], name: str) -> ComparedRun:
-    """A run of the scenario with that name and the most frequent file."""
+    """A run of the group whose scenario has this name and the most frequent file digest in ``texts``."""
     ((text, _),) = texts.most_common(1)
     return next(run for run in group.runs if (run.scenario, run.text) == (name, text))
 
@@ -222,7 +225,7 @@ def _read_run(folder: Path) -> ComparedRun:
 
 
 def _series(path: Path) -> dict[str, Any]:
-    """The metrics by height; empty if there is no such file."""
+    """The metrics by height from a file; empty if the file does not exist."""
     if not path.exists():
         return {}
     try:
@@ -262,7 +265,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
 
 
 def _read_scorecard(path: Path) -> list[ComparedRun]:
-    """One run per seed, with the metrics of all attacks. Raises :class:`BadInput`."""
+    """Read a scorecard as one run per seed, with the metrics of all attacks. Raises :class:`BadInput`."""
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         if card["format"] != SCORECARD_FORMAT:
@@ -289,7 +292,7 @@ def _read_scorecard(path: Path) -> list[ComparedRun]:
 
 
 def _of_attacks(card: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The compared metrics of a seed, keyed by name, attack and variant."""
+    """The compared metrics of a seed in a scorecard. A key contains metric, attack and variant."""
     found = {}
     for variant, attacks in card["variants"].items():
         for attack, score in attacks.items():
@@ -301,7 +304,7 @@ def _of_attacks(card: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The metrics of lateness by class of actor, as plain metrics."""
+    """Turn the lateness metrics of each class of actors into metrics keyed by name and class."""
     return {
         f"{metric} ({name})": value
         for name, metrics in classes.items()

@@ -18,12 +18,12 @@ from cluster.common.wording import printable
 from cluster.scenario import load_scenario
 
 SHOWN: Final = 5
-"""Maximum number of fields that a sentence names; the others are counted."""
+"""Maximum number of differing fields that :func:`words_of` names; it counts the others."""
 VALUE_CHARACTERS: Final = 40
-"""Maximum length of a value in such a sentence."""
+"""Maximum number of characters of a value in the text of a difference."""
 NOTHING: Final = "nothing"
 DESCRIPTION: Final = "description"
-"""A field without effect on a run, which is ignored."""
+"""Name of a field that is ignored, since it has no effect on a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def differences(first: Path, second: Path) -> list[FieldDifference] | None:
 
 
 def words_of(found: Sequence[FieldDifference]) -> str:
-    """The first differences as text, and the number of the others."""
+    """Text that names the first differences and counts the others."""
     shown = "; ".join(each.text for each in found[:SHOWN])
     return shown if len(found) <= SHOWN else f"{shown}; and {len(found) - SHOWN:,} more"
 
@@ -77,7 +77,7 @@ def _written(*paths: Path) -> list[Any] | None:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The path and the JSON text of each value that contains no others."""
+    """Dotted path and JSON text of each innermost value: a scalar, a list of scalars, or an empty dict."""
     if isinstance(value, dict) and value:
         for name, each in value.items():
             yield from _leaves(each, f"{path}.{name}" if path else str(name))

@@ -27,10 +27,12 @@ FALSE_DISCOVERY_RATE: Final = 0.05
 MAX_RESAMPLES: Final = 10_000
 MIN_RESAMPLES: Final = 1_000
 MAX_CELLS: Final = 20_000_000
-"""Maximum count of numbers drawn for one metric, except that :data:`MIN_RESAMPLES` resamples are always drawn."""
+"""Maximum number of values drawn for the resamples of one metric. At least :data:`MIN_RESAMPLES` resamples are drawn
+even if they exceed it."""
 CHUNK_CELLS: Final = 2_000_000
 MAX_NEEDED: Final = 32
-"""Limit of :func:`needed`: with more numbers the permutations are random, so the minimum p-value stays the same."""
+"""Size of a group at which :func:`needed` stops. For larger groups the permutations are random, so the minimum p-value
+does not fall further."""
 TOLERANCE: Final = 1e-12
 """Relative tolerance: differences that are equal except for rounding count as equal."""
 
@@ -45,7 +47,7 @@ class Difference:
     counts: tuple[int, int]
     means: tuple[float, float]
     intervals: tuple[Interval, Interval]
-    """Intervals of the means."""
+    """Confidence interval of each group's mean."""
     change: float
     change_interval: Interval
     p_value: float
@@ -93,12 +95,12 @@ def compare_paired(first: Sequence[float], second: Sequence[float], generator: n
 
 
 def mean_interval(values: Sequence[float], generator: np.random.Generator) -> Interval:
-    """The interval of the mean of a group that has at least one member."""
+    """The confidence interval of the mean of a group, which has at least one member."""
     return _interval(_bootstrap(np.asarray(values, dtype=np.float64), generator))
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:
-    """The p-values adjusted for their number, by Benjamini and Hochberg's step-up procedure, in the same order."""
+    """Adjust p-values for their number, by Benjamini and Hochberg's step-up procedure. The order is kept."""
     count = len(p_values)
     found = [1.0] * count
     least = 1.0
@@ -109,8 +111,11 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def needed(is_paired: bool, tests: int) -> int | None:
-    """Number of pairs, or of members in each of two equal groups, with which one of ``tests`` metrics can be
-    significant by itself; ``None`` if resampling cannot resolve that many metrics."""
+    """The smallest group size at which one of ``tests`` metrics can be significant by itself.
+
+    The size is the number of pairs, or of members in each of two groups of equal size. ``None`` if no size suffices,
+    since resampling cannot give a p-value low enough for this number of metrics.
+    """
     for count in range(1, MAX_NEEDED):
         ways = 2**count if is_paired else math.comb(2 * count, count)
         least = 2 / ways if ways <= MAX_RESAMPLES else 1 / (MAX_RESAMPLES + 1)
@@ -134,7 +139,10 @@ def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -
 
 
 def _drawn(size: int, draw: Callable[[int], Numbers]) -> Numbers:
-    """One number per resample of ``size`` values; ``draw(rows)`` gives the numbers of ``rows`` resamples."""
+    """Draw resamples of ``size`` values each; returns a number for each resample.
+
+    ``draw(rows)`` draws ``rows`` resamples and returns their numbers. Resamples are drawn in chunks, to save memory.
+    """
     left, found = max(MIN_RESAMPLES, min(MAX_RESAMPLES, MAX_CELLS // size)), []
     while left > 0:
         rows = min(left, max(1, CHUNK_CELLS // size))
@@ -144,7 +152,7 @@ def _drawn(size: int, draw: Callable[[int], Numbers]) -> Numbers:
 
 
 def _bootstrap(values: Numbers, generator: np.random.Generator) -> Numbers:
-    """The means of resamples."""
+    """The means of random resamples of the values, drawn with replacement."""
     size = len(values)
     return _drawn(size, lambda rows: values[generator.integers(0, size, (rows, size))].mean(axis=1))
 
@@ -156,7 +164,7 @@ def _interval(means: Numbers) -> Interval:
 
 
 def _permute_labels(a: Numbers, b: Numbers, generator: np.random.Generator) -> tuple[float, float]:
-    """The p-value, and the smallest possible one."""
+    """Permutation test of two independent groups: the p-value, and the smallest p-value possible with these sizes."""
     pooled, size = np.concatenate([a, b]), len(a)
     count, total = len(pooled), float(pooled.sum())
 
@@ -185,7 +193,11 @@ def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float
 
 
 def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tuple[float, float]:
-    """The share of changes as large as the observed one, and the smallest possible share: ``extremes`` always count."""
+    """The p-value, and the smallest one possible.
+
+    The p-value is the share of the permuted ``changes`` that are at least as large as the observed one. ``ways`` is the
+    number of all permutations; at least ``extremes`` of them are as large as any observed change.
+    """
     slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
     as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
     if ways <= MAX_RESAMPLES:

@@ -1,1 +1,1 @@
-"""Shared by all commands at a terminal: options, progress, tables, output."""
+"""Parts that all commands share: options, progress, tables and output."""

@@ -1,7 +1,7 @@
 """Commands of ``stampede`` as dataclasses: a field is an option or an argument, and :meth:`Command.run` does the work.
 
-A module of commands has ``COMMANDS``, its commands by name. :func:`add_commands` makes argparse's parsers of them. The
-options that a parser has read have ``make``, which returns the command.
+A module with commands defines ``COMMANDS``: its commands, keyed by name. :func:`add_commands` creates argparse parsers
+for them. The namespace that a parser returns has an attribute ``make``: a function that returns the command.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeAlias
 
 ADD: Final = "add"
-"""Key of a field's metadata: the function that adds the field to a parser."""
+"""Key in a field's metadata. Its value is the function that adds the field to a parser."""
 NAME: Final = "name"
-"""Key of the metadata of an option whose name differs from its field's."""
+"""Key in a field's metadata. Its value is the option's name if that differs from the field's name, else ``None``."""
 IS_ARGUMENT: Final = "is_argument"
-"""Key of the metadata of a positional argument."""
+"""Key in a field's metadata. Its value is true for a positional argument."""
 OPTIONAL: Final = "?"
 SEVERAL: Final = "+"
 
@@ -26,18 +26,21 @@ class Command:
     """A command with the values of its options. Subclasses are frozen dataclasses with keyword fields."""
 
     HELP: ClassVar[str]
-    """The line in the list of commands."""
+    """Help text in the list of commands."""
     DESCRIPTION: ClassVar[str] = ""
-    """The first lines of the command's own help; without them, :attr:`HELP`."""
+    """Text at the beginning of the command's help page. If it is empty, :attr:`HELP` is used."""
     EPILOG: ClassVar[str] = ""
 
     def run(self) -> int:
-        """Do what the command is for; returns the exit code. Raises :class:`~cluster.common.errors.HarnessError`."""
+        """Execute the command; returns the exit code. Raises :class:`~cluster.common.errors.HarnessError`."""
         raise NotImplementedError
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments to a parser, those of base classes first, and the options, its own first."""
+        """Add the command's arguments and options to a parser.
+
+        The arguments of base classes come before those of the class. Its options come before those of base classes.
+        """
         own_first = [name for kind in cls.__mro__ for name in vars(kind).get("__annotations__", ())]
         named = {each.name: each for each in fields(cls) if ADD in each.metadata}
         arguments = [name for name, each in named.items() if each.metadata.get(IS_ARGUMENT)]
@@ -53,7 +56,7 @@ class Command:
 
     @classmethod
     def of_options(cls, options: argparse.Namespace, **more: Any) -> Command:
-        """The command with the values that argparse has read, and ``more`` of them."""
+        """Create the command from the values that argparse has read. ``more`` are values of further fields."""
         return cls(**{each.name: getattr(options, each.name) for each in fields(cls) if ADD in each.metadata}, **more)
 
 
@@ -78,7 +81,7 @@ Commands: TypeAlias = Mapping[str, "type[Command] | Group | Filled"]
 
 
 def add_commands(subparsers: argparse._SubParsersAction[Any], commands: Commands) -> None:
-    """Make a parser of each command."""
+    """Add an argparse parser for each command."""
     for name, each in commands.items():
         if isinstance(each, Group):
             parser = subparsers.add_parser(name, help=each.help, description=each.help)
@@ -111,10 +114,11 @@ def option(
     repeats: bool = False,
     **more: Any,
 ) -> Any:
-    """A field that is the option ``--field-name``, or ``name``, with the help ``text``.
+    """Define a field of a :class:`Command` as an option, with the help ``text``.
 
-    ``parse`` makes the value of a word. ``repeats`` makes a list of the values, each after its own option; with
-    ``nargs``, :data:`SEVERAL` words after each. Without the option the field is ``default``, or the empty list.
+    The option is ``--field-name``, or ``name``. ``parse`` converts a word to a value. With ``repeats`` the option can
+    be given several times, and the field is the list of all values. With ``nargs`` :data:`SEVERAL`, several words may
+    follow an option. If the option is not given, the field is ``default`` or, with ``repeats``, the empty list.
     """
     given: dict[str, Any] = {"help": text, "metavar": metavar, "type": parse, "choices": choices, "default": default}
     if nargs is not None:
@@ -130,7 +134,7 @@ def option(
 
 
 def flag(text: str) -> Any:
-    """A field that is true if its option is given."""
+    """Define a boolean field of a :class:`Command`, which is true if its option is given."""
 
     def add(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument(_option_name(name), action="store_true", help=text)
@@ -146,7 +150,10 @@ def argument(
     nargs: str | None = None,
     default: object = None,
 ) -> Any:
-    """A field that is a positional argument; with ``nargs``, :data:`OPTIONAL` or :data:`SEVERAL` of them."""
+    """Define a field of a :class:`Command` as a positional argument.
+
+    ``nargs`` is ``None`` for exactly one word, :data:`OPTIONAL` or :data:`SEVERAL`.
+    """
 
     def add(parser: argparse.ArgumentParser, name: str) -> None:
         more: dict[str, Any] = {} if nargs is None else {"nargs": nargs, "default": default}

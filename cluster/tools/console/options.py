@@ -1,4 +1,4 @@
-"""Options of several commands, and the parsers of their values."""
+"""Options that several commands share, and parsers of option values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ parse_seed: Final = whole_number("seed", 0, MAX_SEED)
 
 
 def parse_duration(text: str) -> int:
-    """A duration such as ``90s``, ``30m`` or ``24h``, in seconds."""
+    """Parse a duration such as ``90s``, ``30m`` or ``24h``; returns seconds."""
     found = DURATION.fullmatch(text)
     seconds = 0 if found is None else int(found["number"]) * UNITS_S[found["unit"]]
     if not 1 <= seconds <= MAX_DURATION_S:
@@ -50,7 +50,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_address(text: str) -> str:
-    """An address of this machine to listen on."""
+    """Parse an address of this machine to listen on."""
     try:
         return listening_address(text)
     except ValueError as error:
@@ -137,7 +137,10 @@ class ChangeOptions(Command):
 
 
 def _change(parser: str) -> Callable[[str], Any]:
-    """A parser for a change: a function of :mod:`cluster.scenario.overrides`, which is slow to load."""
+    """A parser for a change of a scenario. It calls the function ``parser`` of :mod:`cluster.scenario.overrides`.
+
+    That module is slow to load, so it is imported only when the parser is called.
+    """
 
     def read(text: str) -> Change:
         from cluster.scenario import overrides

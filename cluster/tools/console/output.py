@@ -1,4 +1,4 @@
-"""Standard output: consoles for tables, and an output that continues without a reader."""
+"""Standard output: consoles for tables, and a file wrapper for output whose reader may disappear."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_line(console: Console, text: str) -> None:
 
 
 def plain_table(headings: Iterable[str], right: Container[str] = (), folded: Container[str] | None = None) -> Table:
-    """A table without lines and rows.
+    """An empty table without border lines.
 
     ``right`` holds the headings of right-aligned columns, ``folded`` those of columns whose texts may take several
     lines (default: all).
@@ -48,10 +48,10 @@ def plain_table(headings: Iterable[str], right: Container[str] = (), folded: Con
 
 
 class LastingOutput:
-    """A text file whose reader may disappear: a closed terminal, or a pipe to ``head``.
+    """Wrapper of a text file whose reader may disappear, such as a terminal that is closed or a pipe to ``head``.
 
-    Then output is discarded; the command continues and ends with its usual exit code. If the file is not a terminal,
-    the spaces that pad tables at the ends of lines are omitted.
+    Once the reader has disappeared, output is discarded; the command continues and ends with its usual exit code. If
+    the file is not a terminal, the spaces that pad tables at the ends of lines are omitted.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -77,7 +77,7 @@ class LastingOutput:
         return getattr(self._file, name)
 
     def _give_up(self) -> None:
-        """Discard later output and the contents of buffers."""
+        """Discard what is in buffers and all later output, because the reader has disappeared."""
         self.is_gone = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())

@@ -21,13 +21,13 @@ from cluster.record.run import Backend, Sample
 from cluster.tools.console.validator_table import validator_table
 
 RATE_WINDOW_MS: Final = 5_000.0
-"""The window of a rate, in the run's time."""
+"""Length, in the run's time, of the window over which a rate is measured."""
 
 LIVE_INTERVAL_S: Final = 0.1
 PLAIN_INTERVAL_S: Final = 2.0
 MAX_SAMPLES_KEPT: Final = 1_000
 UNKNOWN: Final = "–"
-"""Shown instead of a rate that is not known."""
+"""Text that is shown in place of an unknown rate."""
 
 
 STYLES: Final = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
@@ -40,7 +40,7 @@ def can_redraw(console: Console) -> bool:
 
 
 class Progress:
-    """The progress of one run: a line, and on a terminal the validator table.
+    """Shows the progress of one run: a line of totals and, on a terminal, the validator table.
 
     ``names`` are the validators' names, by index. ``clock`` gives seconds and limits how often the progress is drawn.
     """
@@ -60,7 +60,7 @@ class Progress:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES_KEPT)
         self._height = 0
-        """The highest height of any sample."""
+        """The highest height in any sample so far."""
         self._drawn_at: float | None = None
         self._live: Live | None = None
         if can_redraw(console):
@@ -93,7 +93,7 @@ class Progress:
             self._draw()
 
     def line(self) -> str:
-        """The current line; needs at least one sample."""
+        """The line of totals for the last sample, as text. There must be at least one sample."""
         sample = self._samples[-1]
         blocks, fires = self._rate(_highest), self._rate(_fires)
         answering = sum(height is not None for height in sample.heights)
@@ -114,7 +114,7 @@ class Progress:
         return f"height {height}/{self._target}" if height <= self._target else f"height {height}, draining"
 
     def _rate(self, count: Callable[[Sample], int | None]) -> float | None:
-        """Growth of a count per second over the window's samples that have it; ``None`` if the last one does not.
+        """The growth of a count per second, over the samples in the window; ``None`` if the last one lacks the count.
 
         The rate is 0 if the count falls, which happens when the highest validator stops answering."""
         if count(self._samples[-1]) is None:
@@ -138,5 +138,5 @@ def _highest(sample: Sample) -> int | None:
 
 
 def _fires(sample: Sample) -> int | None:
-    """Fires so far; ``None`` if no validator answered."""
+    """The number of fires so far in a sample; ``None`` if no validator answered."""
     return None if _highest(sample) is None else sample.fires

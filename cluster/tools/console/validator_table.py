@@ -19,22 +19,22 @@ UP: Final = "up"
 LANE_CELLS: Final = 20
 MIN_ROWS: Final = 4
 LINES_AROUND: Final = 5
-"""Number of the display's lines that are not rows, including free lines below it."""
+"""Number of the terminal's lines that are not rows of the table, including free lines below the table."""
 BEHIND_IS_MUCH: Final = 5
 STYLES: Final = {UP: "green", "down": "bold red", "diverged": "bold red"}
-"""Style of each state; other states are transitional."""
+"""Text style of each lasting state of a validator. Other states have the style :data:`TRANSITIONAL`."""
 TRANSITIONAL: Final = "yellow"
 
 
 class Row(NamedTuple):
-    """One validator."""
+    """A row of the table: the state of one validator."""
 
     number: int
     name: str
     state: str
     height: int | None
     behind: int
-    """Heights below the highest validator."""
+    """Number of heights that the validator is behind the highest one."""
     view: int | None
 
     @property
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
-    """A row per validator of a sample, by index."""
+    """A row for each validator in a sample, in the order of their indexes."""
     highest = max((height for height in sample.heights if height is not None), default=0)
     found = []
     for index, height in enumerate(sample.heights):
@@ -54,7 +54,7 @@ def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
 
 
 def validator_table(line: Text, sample: Sample, names: Sequence[str], lines: int) -> RenderableType:
-    """The table below a line of totals, on a terminal with ``lines`` lines."""
+    """The whole display, for a terminal with ``lines`` lines: ``line`` (the totals), lane, faults and the table."""
     all_rows = rows(sample, names)
     room = max(MIN_ROWS, lines - LINES_AROUND)
     shown = all_rows
@@ -86,7 +86,7 @@ def validator_table(line: Text, sample: Sample, names: Sequence[str], lines: int
 
 
 def _lane(share: float) -> Text:
-    """The share of the timer lane that the newest block used."""
+    """A bar that shows the share of the timer lane that the newest block used."""
     full = round(min(1.0, share) * LANE_CELLS)
     return Text.assemble(("lane    ", "dim"), ("█" * full, "cyan"), ("░" * (LANE_CELLS - full), "dim"), f" {share:.0%}")
 

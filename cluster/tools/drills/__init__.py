@@ -1,1 +1,1 @@
-"""Drills: one command each, a scenario with written expectations (``docs/drills.md``). One file per drill."""
+"""Drills: scenarios with written expectations, each run by a command (``docs/drills.md``). One file per drill."""

@@ -45,15 +45,15 @@ LOAD: Final[dict[str, Any]] = {
     ]
 }
 TIMEOUT_S: Final = 300
-"""Time limit of a run, including its start; a drill whose length depends on its options adds to it."""
+"""Time limit of a run in seconds, including its start. A drill whose length depends on its options adds to it."""
 STARTING_S: Final = 120
-"""Time limit of the start of live processes on a busy machine, which does not count against the chain. Another bound
-covers the time from the start until the chain continues."""
+"""Time limit in seconds for the start of live processes on a busy machine. This time does not count against the chain.
+Another bound covers the time from the start until the chain continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation of a drill."""
+    """One expectation of a drill, with the function that judges it by a run's books."""
 
     name: str
     """Name of its check, without :data:`PREFIX`."""
@@ -62,18 +62,18 @@ class Expectation:
     judge: Callable[[Books], Judgement]
 
     def check(self, books: Books) -> Check:
-        """The check of this expectation on a run's books."""
+        """Judge this expectation by a run's books. Returns the outcome as a check of the verdict."""
         return Check(PREFIX + self.name, *self.judge(books))
 
 
 def option(default: Any, text: str, least: int = 1, most: int = 10_000, choices: Sequence[str] = ()) -> Any:
-    """A drill's option: a number between two bounds, or one of several words."""
+    """Declare a field of a drill as an option: a number between two bounds, or one of several words."""
     return field(default=default, metadata={"text": text, "least": least, "most": most, "choices": tuple(choices)})
 
 
 @dataclass(frozen=True)
 class Drill(ABC):
-    """One drill with its options."""
+    """A drill with the values of its options: a scenario with expectations."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -127,17 +127,17 @@ class Drill(ABC):
 
 
 def option_name(each: Field[Any]) -> str:
-    """A field's name as an option."""
+    """The name of a drill's field on the command line, without ``--``."""
     return each.name.replace("_", "-")
 
 
 def names_of(count: int) -> list[str]:
-    """The validators' names in a drill."""
+    """The names of a drill's ``count`` validators."""
     return [f"validator-{index}" for index in range(count)]
 
 
 def kills(names: Sequence[str], height: int, down_ms: int, how: str = "actor") -> list[dict[str, Any]]:
-    """A kill of each validator at the same height, one fault per validator."""
+    """The faults, as in a scenario, that kill these validators at the same height: one fault per validator."""
     return [{"kind": "kill", "target": name, "at_height": height, "down_ms": down_ms, "how": how} for name in names]
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _fill(parser: argparse.ArgumentParser) -> None:
-    """Load the drills, which is slow and needed only by this command."""
+    """Add the drills' arguments to the command. The drills are imported only now, since that is slow."""
     from cluster.tools.drills.command_line import add_drills
 
     add_drills(parser)

@@ -29,8 +29,8 @@ def run_drill(
 ) -> ExitCode:
     """Run a drill, show its expectations, progress and verdict, and write its folder. Returns the verdict's exit code.
 
-    ``changes`` apply to its scenario; ``stop_on_fail`` is as in a run. Raises :class:`BadInput` if the backend cannot
-    run it.
+    ``changes`` apply to the drill's scenario. With ``stop_on_fail`` the first violation of a rule ends the run. Raises
+    :class:`BadInput` if the backend cannot run it.
     """
     if (problem := drill.problem(backend)) is not None:
         raise BadInput(f"drill {drill.name}: {problem}")

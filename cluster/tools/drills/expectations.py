@@ -35,13 +35,13 @@ class _ChainTimers:
     gone: set[bytes] = field(default_factory=set)
     """Timers that ended or were cancelled."""
     ends: Counter[bytes] = field(default_factory=Counter)
-    """Ends after the first one, keyed by timer."""
+    """Number of ends after the first one, keyed by timer."""
     doubled_at: dict[bytes, int] = field(default_factory=dict)
     """Height at which a timer ended for the second time, keyed by timer."""
 
     @classmethod
     def of(cls, blocks: Iterable[BlockRecord], first_height: int = 1) -> _ChainTimers:
-        """Read each block once."""
+        """Collect the timers of a chain from its blocks, which are read once."""
         found, once = cls(), set[bytes]()
         for height, record in enumerate(blocks, start=first_height):
             found.scheduled.update(scheduled_by(record))
@@ -92,7 +92,8 @@ def judge_timers_once(books: Books) -> Judgement:
 TIMERS_ONCE: Final = Expectation(
     "timers_once", "every scheduled timer ends once or is pending: none fires twice, none is lost", judge_timers_once
 )
-"""Judged from receipts alone, independent of the check ``timers``."""
+"""The expectation that no timer ends twice or is lost. It is judged from receipts alone, independently of the check
+``timers``."""
 
 
 def scheduled_by(record: BlockRecord) -> list[bytes]:
@@ -154,7 +155,7 @@ STRAIGHT_REPLAY: Final = Expectation(
     " without other branches or restarts",
     judge_replay,
 )
-"""Branches, restarts and snapshots leave no trace in the chain."""
+"""The expectation that branches, restarts and snapshots leave no trace in the chain."""
 
 
 # --- times ----------------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def unmet(books: Books) -> Outcome:
 
 
 def together(judged: Sequence[Judgement]) -> Judgement:
-    """The worst outcome, with the texts of the judgements that have it."""
+    """Combine judgements: the worst outcome, with the texts of the judgements that have it."""
     outcome = worst(each for each, _ in judged)
     return outcome, "; ".join(text for each, text in judged if each is outcome)
 
@@ -209,7 +210,7 @@ def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
 
 
 def down_at_once(faults: Iterable[FaultRecord]) -> list[set[str]]:
-    """The sets of validators that are down together, one at the begin of each kill."""
+    """The sets of validators that are down together: one set for each kill, as of its begin."""
     kills = [fault for fault in faults if fault.kind == KILL and fault.begun_ms is not None]
     moments = [_begun_ms(kill) for kill in kills]
     return [
@@ -229,7 +230,8 @@ def _ended_ms(fault: FaultRecord) -> float:
 
 
 def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
-    """The receipts of diverged validators' own execution, if they serve them."""
+    """The name of each diverged validator, with its receipts of the block at which it diverged. Validators that do not
+    serve these receipts are left out."""
     for validator in books.judged:
         diverged = (validator.status or {}).get("diverged")
         try:
@@ -242,7 +244,7 @@ def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
 
 
 def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
-    """Headers of the readable blocks."""
+    """The headers of a chain's blocks; unreadable blocks are left out."""
     for record in chain:
         try:
             yield read_header(record.block)[0]
@@ -252,7 +254,7 @@ def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
 
 @lru_cache(READINGS_KEPT)
 def receipts_of(data: bytes) -> BlockReceipts | None:
-    """The served receipts; ``None`` if they are unreadable, which the check ``chain`` reports."""
+    """Decode a block's receipts as served; ``None`` if they are unreadable, which the check ``chain`` reports."""
     try:
         return read_receipts(data)
     except Unreadable:

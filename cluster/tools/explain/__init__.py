@@ -1,4 +1,5 @@
-"""A scenario before it runs: validation, timeline, estimates, warnings, network.
+"""Explains a scenario before it runs: validation, timeline, estimates, warnings, network.
 
-:mod:`.outline` is pure; :mod:`.show` prints it and renders it as a page, and :mod:`.picture` draws the network.
+:mod:`.outline` is pure. :mod:`.outline_output` prints the outline or renders it as a page, and :mod:`.picture` draws
+the network.
 """

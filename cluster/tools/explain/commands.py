@@ -1,4 +1,4 @@
-"""``stampede validate``, ``explain`` and ``schema``: scenario files before a run."""
+"""``stampede validate``, ``explain`` and ``schema``: commands for scenario files, which run nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cluster.record.run import Backend
 
 PLAIN_WIDTH: Final = 120
-"""Columns if the output is not a terminal."""
+"""Width of the output in columns if it is not a terminal."""
 PICTURE: Final = ".svg"
 PAGE: Final = ".html"
 
@@ -51,7 +51,7 @@ class Validate(Command):
 
 
 def _validated(path: Path) -> tuple[str, list[str]]:
-    """The backends of a valid file as text, or all errors of an invalid one."""
+    """Check a scenario file. Returns a text with the backends that can run it, or an empty text and all errors."""
     from cluster.scenario.files import load_scenario, problems_in
 
     if problems := problems_in(path):

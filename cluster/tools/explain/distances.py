@@ -10,9 +10,9 @@ from typing import Final
 from cluster.scenario.topology.network import Network
 
 MAX_MEMBERS: Final = 10
-"""With more validators and no regions, the table has a single row."""
+"""Maximum number of validators with a row each if there are no regions. With more, the table has a single row."""
 MAX_MEASURED: Final = 8
-"""Validators that are measured per group; this bounds the time for large networks."""
+"""Maximum number of validators per group whose latencies are determined. This bounds the time for large networks."""
 NO_REGION: Final = "(no region)"
 
 

@@ -28,30 +28,30 @@ from consensus.types import quorum
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time of one fault."""
+    """The estimated begin and end of one fault, and its effect on the run."""
 
     fault: AnyFault
     begins_ms: float
     ends_ms: float
-    """Infinite if the fault waits for a height that cannot become final meanwhile."""
+    """When the fault ends. Infinite if it ends at a height that cannot become final while the fault lasts."""
     begins: bool
     """Whether the fault begins before the run is over."""
     halts: bool
-    """Whether this fault and those under way at its begin leave no quorum."""
+    """Whether no quorum is left under this fault and those under way when it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """The estimate of a run."""
+    """The estimated length of a run, its last height, and the times of its faults."""
 
     each_ms: float
     """Time per block without faults."""
     spans: tuple[Span, ...]
-    """One per fault, in the scenario's order."""
+    """The estimated time of each fault, in the scenario's order."""
     length_ms: float
-    """Length without the time limit of ``stop``."""
+    """Length of the run if it had no time limit (section ``stop``)."""
     height: float
-    """Highest final height at the end, within ``stop``."""
+    """Highest final height at the end of the run, within the limits of the section ``stop``."""
 
 
 def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
@@ -86,7 +86,7 @@ def stop_height(scenario: Scenario, each_ms: float) -> int:
 
 
 def seconds(milliseconds: float) -> str:
-    """Milliseconds as text in seconds."""
+    """Format a duration in milliseconds as a text in seconds."""
     return f"{milliseconds / MILLISECONDS_PER_SECOND:,.1f} s"
 
 
@@ -99,7 +99,7 @@ def _nominal_ms(fault: AnyFault, each_ms: float) -> float:
 
 
 class _Halts:
-    """The times without a quorum, and when heights become final around them."""
+    """The halts of a run: periods without a quorum, in which no height becomes final."""
 
     def __init__(self, each_ms: float) -> None:
         self.each_ms = each_ms
@@ -117,7 +117,7 @@ class _Halts:
             self._times.append((begins_ms, ends_ms))
 
     def reached_ms(self, height: int) -> float:
-        """When a height becomes final."""
+        """The time at which a height becomes final, delayed by the halts before it."""
         at_ms = height * self.each_ms
         for begins_ms, ends_ms in self._times:
             if begins_ms < at_ms:
@@ -138,7 +138,7 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
 
 
 def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
-    """Whether the committee near that view has no quorum under these faults."""
+    """Whether the committee of the view has no quorum under these faults. The view is an estimate."""
     committees = scenario.validators.committees
     members = committees[max(first for first in committees if first <= max(view, 1))]
     names = scenario.validators.names

@@ -54,7 +54,7 @@ MAX_NAMED: Final = 12
 
 
 def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
-    """The tables of a scenario; ``backend`` is the intended one, ``None`` if that is open. Pure."""
+    """The tables that describe a scenario. ``backend`` is the intended one, ``None`` if that is open. Pure."""
     each_ms = block_ms(scenario)
     estimate = estimate_run(scenario, each_ms)
     tables = (
@@ -128,7 +128,7 @@ def _committees(scenario: Scenario) -> Table:
 
 
 def _accounts(scenario: Scenario) -> Table:
-    """Accounts and actors except the load's users, with the addresses for the scenario's seed."""
+    """The table of accounts and actors, without the load's users. The addresses are those for the scenario's seed."""
     chain, seed = scenario.chain, scenario.seed
     deployers = chain.genesis_deployers(seed)
     balances = chain.genesis_accounts(seed)
@@ -371,7 +371,8 @@ def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 
 
 def block_ms(scenario: Scenario) -> float:
-    """Estimated time per block without faults: the interval, and two delays by the links' latencies."""
+    """Estimated time per block without faults: the block interval, the execution, and two message delays by the links'
+    latencies."""
     committee = next(iter(scenario.validators.committees.values()))
     network = scenario.network
     measured = committee[:MAX_MEASURED]

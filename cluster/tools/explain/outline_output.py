@@ -17,7 +17,7 @@ from cluster.tools.explain.picture import NARROW, caption, picture
 
 
 def render_outline(scenario: Scenario, tables: Sequence[Table], latencies: Table, source: str) -> str:
-    """The page as HTML; ``source`` is the scenario's file."""
+    """Render an outline as a page in HTML. ``source`` is the scenario's file."""
     return render_page(
         "explain.html.j2",
         scenario=scenario,
@@ -54,5 +54,5 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def _text(words: str) -> Text:
-    """A text of the scenario, with its line breaks."""
+    """Make a text of the scenario printable on the terminal, and keep its line breaks."""
     return Text("\n".join(map(printable, words.splitlines())))

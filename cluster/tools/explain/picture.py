@@ -22,24 +22,24 @@ from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import own_settings
 
 MAX_LINES: Final = 700
-"""With more links, none are drawn."""
+"""Maximum number of links that are drawn one by one. With more, none are."""
 MAX_LABELLED_LINES: Final = 24
 MAX_NAMED_NODES: Final = 24
-"""With more validators, only numbers are drawn."""
+"""Maximum number of validators that are drawn with numbers and names. With more, they are drawn small, without both."""
 MAX_FULL_MESH: Final = 16
 EDGE_PIXELS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Size of a drawing, in pixels. Phones get a separate drawing, since scaled text is not legible."""
+    """The dimensions of a drawing, in pixels. Phones get a separate drawing, since scaled text is not legible."""
 
     width: float
     height: float
     ring: Point
-    """Half-axes of the ellipse of validators."""
+    """Half-axes of the ellipse on which validators are placed if there are no regions."""
     region_ring: Point
-    """Half-axes of the ellipse of regions."""
+    """Half-axes of the ellipse on which regions are placed."""
     largest_region: float
     node: float = 13.0
     small_node: float = 7.0
@@ -53,7 +53,8 @@ class Frame:
         return self.width / 2, self.height / 2
 
     def fitted(self, name: str, across: float) -> tuple[str, float]:
-        """A name and its middle, moved and cut so that it stays within the frame."""
+        """Fit a name with its middle at x = ``across`` into the frame. Returns the name, cut if it is too long, and the
+        x of its middle, moved if necessary."""
         most = int((self.width - 2 * EDGE_PIXELS) / CHARACTER_PIXELS)
         short = name if len(name) <= most else f"{name[: most - 1]}…"
         half = len(short) * CHARACTER_PIXELS / 2 + EDGE_PIXELS
@@ -149,7 +150,8 @@ def caption(scenario: Scenario) -> str:
 
 
 def _areas(network: Network, frame: Frame) -> list[_Area]:
-    """An area per region, around the middle; validators without a region share one, too."""
+    """An area per region, placed around the middle. Validators without a region share one area. Empty if there are no
+    regions."""
     if not any(network.regions):
         return []
     groups: dict[str, list[int]] = {}
@@ -182,7 +184,7 @@ def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area], fra
 
 
 def _circle(count: int, centre: Point, width: float, height: float) -> list[Point]:
-    """Points around an ellipse, clockwise from the top; a single point is in its middle."""
+    """``count`` points around an ellipse, clockwise from the top. A single point is in its middle."""
     if count == 1:
         return [centre]
     angles = [2 * pi * position / count - pi / 2 for position in range(count)]
@@ -198,7 +200,7 @@ def _draw_areas(areas: Sequence[_Area]) -> Iterator[str]:
 
 
 def _name_areas(areas: Sequence[_Area], frame: Frame) -> Iterator[str]:
-    """Each region's name, away from lines: above areas of the upper half, below those of the lower half."""
+    """Draw each region's name away from lines: above areas of the upper half, below those of the lower half."""
     for area in areas:
         (x, y), below = area.centre, area.centre[1] > frame.height / 2
         at = y + area.radius + 17 if below else y - area.radius - 7
@@ -226,7 +228,7 @@ def _draw_links(network: Network, areas: Sequence[_Area], places: Sequence[Point
 
 
 def _draw_region_links(apart: Table, areas: Sequence[_Area]) -> Iterator[str]:
-    """One line per pair of regions, and the latency within each region."""
+    """Draw one line per pair of regions, and write the latency within each region into its area."""
     for (one, here), (other, there) in combinations(enumerate(areas), 2):
         label = apart.rows[one][1 + other] if len(areas) <= 8 else ""
         yield from _line("link many", _rim(here, there.centre), _rim(there, here.centre), label)

@@ -77,7 +77,7 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
 
 
 def _too_short(scenario: Scenario, fault: AnyFault, estimate: RunEstimate) -> str | None:
-    """Why possibly no block becomes final during a fault that leaves a quorum, or ``None``.
+    """The reason why a fault that leaves a quorum may be too short for a final block; ``None`` if it is long enough.
 
     A fault that lasts until a height is final includes a final block, so it is never too short.
     """

@@ -1,1 +1,1 @@
-"""Commands that read existing data: state proofs, runs, divergences, single transitions."""
+"""Commands that inspect existing data: validators' data folders, recorded runs, divergences, blocks and Ray nodes."""

@@ -1,5 +1,7 @@
-"""Commands that read the folders of runs: ``stampede runs``, ``verify-run``, ``bisect``; ``t8n`` for given blocks; and
-``nodes`` for a Ray cluster. :mod:`cluster.tools.inspect.disk_commands` has those for a validator's data folder.
+"""The commands ``stampede runs``, ``verify-run`` and ``bisect``, which read the folders of runs, ``t8n`` and ``nodes``.
+
+``t8n`` executes given blocks; ``nodes`` lists the nodes of a Ray cluster. The commands for a validator's data folder
+are in :mod:`cluster.tools.inspect.disk_commands`.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console
 
 MAX_HASH_SEED: Final = 2**32 - 1
-"""Limit of ``PYTHONHASHSEED``."""
+"""Maximum value of ``PYTHONHASHSEED``."""
 SHOWN: Final = 30
-"""Maximum number of runs shown without ``--all``."""
+"""Maximum number of runs that ``stampede runs`` shows without ``--all``."""
 
 
 @dataclass(frozen=True, kw_only=True)

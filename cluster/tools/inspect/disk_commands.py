@@ -1,6 +1,6 @@
 """``stampede prove``, ``verify`` and ``state``: read a validator's data folder, without writing to it.
 
-The folder of a running validator is locked, and refused. Keys and values are in hex.
+The folder of a running validator is locked; the commands refuse it. Keys and values are in hex.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VALUE_BYTES_SHOWN: Final = 64
 
 
 class ReadOnlyDisk:
-    """A data folder whose files stay unchanged: writes are discarded. Implements ``Disk``."""
+    """A read-only view of a data folder: writes are discarded or refused. Implements ``Disk``."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -40,43 +40,46 @@ class ReadOnlyDisk:
         return self._disk.names()
 
     def size(self, name: str) -> int:
-        """Bytes in the file, without those that were truncated."""
+        """The size of a file in bytes, after truncations through this view."""
         return min(self._disk.size(name), self._sizes.get(name, self._disk.size(name)))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset``."""
+        """Read up to ``length`` bytes of a file from ``offset`` on; ``None`` means up to its end."""
         end = self.size(name) if length is None else min(offset + length, self.size(name))
         return self._disk.read(name, offset, max(end - offset, 0))
 
     def append(self, name: str, data: bytes) -> int:
-        """Refused. Raises :class:`DiskError`."""
+        """Refuse to append. Always raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset {self.size(name)}: opened for reading alone")
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Ignored: recovery writes the same bytes again."""
+        """Do nothing. Only recovery writes here, and it writes bytes that are in the file already."""
 
     def truncate(self, name: str, size: int) -> None:
-        """Make the file appear shorter."""
+        """Make the file appear shorter in this view."""
         self._sizes[name] = size
 
     def sync(self, name: str) -> None:
-        """Ignored."""
+        """Do nothing."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """Refused. Raises :class:`DiskError`."""
+        """Refuse to replace the file. Always raises :class:`DiskError`."""
         raise DiskError(f"{name}: offset 0: opened for reading alone")
 
     def remove(self, name: str) -> None:
-        """Ignored: recovery does not read files that it removes."""
+        """Do nothing. Only recovery removes files, and it does not read them afterwards."""
 
     def release(self, name: str) -> None:
-        """Free the resources for the file until it is read again."""
+        """Free the resources that are held for reading the file. They are acquired again when it is read."""
         self._disk.release(name)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[LogStateStore]:
-    """The state in a validator's data folder, read-only. Raises :class:`BadInput`, with file and offset of damage."""
+    """Open the state in a validator's data folder, read-only.
+
+    Raises :class:`BadInput`, which names file and offset if the data is damaged.
+    """
     if not (folder / STATE_FOLDER).is_dir():
         raise BadInput(f"{folder} is not a validator's data folder: it has no folder {STATE_FOLDER}")
     had_lock = (folder / LOCK_NAME).exists()
@@ -102,7 +105,8 @@ def opened(folder: Path) -> Iterator[LogStateStore]:
 def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
     """Keys with different values in two final states, with both values.
 
-    Only twigs with different roots are read: in each store, the active entry of such a key is in one of them.
+    Only twigs with different roots are read: the active entry of such a key is in one of them, in each store that has
+    it.
     """
     seen: set[bytes] = set()
     for twig in _differing_twigs(first, second):
@@ -117,7 +121,7 @@ def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tupl
 
 
 def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[int]:
-    """The twigs with different roots, ascending; subtrees of equal nodes are skipped."""
+    """Numbers of the twigs whose roots differ between two stores, ascending. Subtrees of equal nodes are skipped."""
     mine, other = first.stand_at_final(), second.stand_at_final()
     pruned = min(first.log.base.first_twig, second.log.base.first_twig)
     waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
@@ -156,7 +160,7 @@ def _hex(text: str) -> bytes:
 
 
 def _key(text: str) -> bytes:
-    """A key of the state. The empty key is refused: it is always absent."""
+    """Parse a key of the state from hex. The empty key is refused, since it is always absent."""
     key = _hex(text)
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")
@@ -229,7 +233,10 @@ class Verify(Command):
 
 
 def _read_proof(text: str) -> bytes:
-    """The proof, in hex or in a file. An empty text is refused: it is probably from an unset shell variable."""
+    """Read a proof, given in hex or as the path of a file. Raises :class:`BadInput`.
+
+    An empty text is refused: it is probably from an unset shell variable.
+    """
     try:
         proof = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:

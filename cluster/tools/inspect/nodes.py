@@ -36,7 +36,7 @@ def read_cluster() -> list[RayNode]:
 
 
 def place_scenario(nodes: Sequence[RayNode], scenario: Scenario) -> Placement:
-    """The placement of a scenario's hosts in a live run."""
+    """The placement that a live run would choose for a scenario's hosts on these nodes."""
     return place(hosts_to_place(scenario), nodes, scenario.validators.withstood)
 
 

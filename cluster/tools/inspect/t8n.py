@@ -1,4 +1,4 @@
-"""The conformance tool ``stampede t8n`` (SPEC §17): the pure state transition, no consensus, no signatures.
+"""The conformance tool ``stampede t8n`` (SPEC §17): it executes the state transition without consensus and signatures.
 
 It reads a genesis and blocks, applies them to an empty store, and writes every field of the outcome, so that two
 implementations can be compared.
@@ -34,13 +34,16 @@ from validator.state import View
 from validator.transition.transition import NotAdmitted, Outcome, PreparedTransaction, Transition
 
 NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
-"""Fields of protocol events that are numbers."""
+"""Names of the fields of protocol events whose values are numbers."""
 
 Page = dict[str, Any]
 
 
 def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
-    """Process the blocks and write the outcome, or raise :class:`~cluster.common.errors.BadInput` and write nothing."""
+    """Execute the blocks in a file on a genesis, and write the outcome to a file.
+
+    Raises :class:`~cluster.common.errors.BadInput` for wrong input; nothing is written then.
+    """
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
     chain = BareChain(genesis, PythonVm())
@@ -49,7 +52,7 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
 
 
 def _process(chain: BareChain, block: InputBlock) -> Page:
-    """Process the next block; a transaction that is not admitted is reported as ``rejected``."""
+    """Execute the next block; returns its outcome as JSON data. A transaction that is not admitted is ``rejected``."""
     transition = chain.begin(block.proposer)
     transition.start()
     shown = [_execute(transition, transaction) for transaction in block.transactions]
@@ -71,7 +74,7 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
 
 
 def _final_page(chain: BareChain) -> Page:
-    """The state after the last block."""
+    """The state after the last block, as JSON data."""
     page = {
         "accounts": _accounts(chain),
         "storage": _entries(chain, STORAGE, LONG_STORAGE),
@@ -85,7 +88,7 @@ def _final_page(chain: BareChain) -> Page:
 
 
 def _accounts(chain: BareChain) -> Page:
-    """Every account of the genesis, and every other with a balance or nonce."""
+    """The accounts as JSON data: those of the genesis, and all others with a balance or a nonce."""
     given = {*chain.genesis.accounts, *chain.genesis.actors}
     shown: Page = {}
     for key, value in chain.view.scan(ACCOUNT):
@@ -123,7 +126,7 @@ def _block_page(outcome: Outcome) -> Page:
 
 
 def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
-    """The result of a handler, and its use of resources."""
+    """The result of an execution and its use of resources, as JSON data."""
     return {
         "status": "ok" if receipt.ok else "reverted",
         "error": receipt.error or None,
@@ -162,7 +165,7 @@ def _event_page(event: Event) -> Page:
 
 
 def _entries(chain: BareChain, plain: bytes, hashed: bytes) -> Page:
-    """Stored or published values, keyed by actor: text for scripts, hex for programs."""
+    """Stored or published values as JSON data, keyed by actor and name: text for scripts, hex for programs."""
     shown: Page = {}
     for actor, name, value in chain.values(plain, hashed):
         text = {"hex": value.hex()} if _runs_program(chain.view, actor) else value.decode()

@@ -66,7 +66,7 @@ _ARGUMENTS: Final = {48: {"timer_id"}, 49: {"config"}, 50: {"timer_id", "new_exp
 
 @dataclass(frozen=True, slots=True)
 class InputBlock:
-    """A block to process ``times`` times in a row: once if it has transactions, any number of times if it is empty."""
+    """A block of the input, which is processed ``times`` times in a row. Only an empty block may be repeated."""
 
     proposer: Address
     transactions: tuple[Transaction, ...] = ()
@@ -74,12 +74,12 @@ class InputBlock:
 
 
 def read_genesis(path: Path) -> Genesis:
-    """The genesis of a file. Raises :class:`BadInput`."""
+    """Read a genesis from a file. Raises :class:`BadInput`."""
     return _read(path, _genesis)
 
 
 def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
-    """The blocks of a file. Raises :class:`BadInput`."""
+    """Read a list of blocks from a file. Raises :class:`BadInput`."""
     return _read(path, lambda given: _blocks(given, genesis))
 
 
@@ -151,7 +151,7 @@ def _action(kind: str, fields: dict[str, Any], path: str) -> Action:
 
 
 def _payload(given: Any, path: str) -> bytes:
-    """A payload from text, ``{"hex": …}``, or a list, which means its JSON (SPEC §2)."""
+    """The bytes of a payload. It is given as text, ``{"hex": …}``, or a list, which means its JSON text (SPEC §2)."""
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, list):

@@ -1,4 +1,4 @@
-"""``stampede verify-run``: a run's final blocks, executed again by this Python and others, under other hash seeds.
+"""``stampede verify-run``: executes a run's final blocks again, with this Python or others, under other hash seeds.
 
 Each execution starts at the genesis, in a separate process (:mod:`cluster.audit.reexecution.worker`), and is compared
 block by block: header, receipts, state root. A difference is reported with the step and the state keys. Planted bugs
@@ -25,15 +25,15 @@ from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 
 HASH_SEED: Final = 4242
-"""Default ``PYTHONHASHSEED`` of the process; the next number if the caller has the same."""
+"""Default ``PYTHONHASHSEED`` of the executing process. If this process has the same one, the next number is used."""
 WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
 
 
 def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> ExitCode:
     """Execute a run again under each Python and hash seed. Prints a line for each; returns the worst exit code.
 
-    For a Python that cannot execute blocks the line is on standard error. Raises :class:`BadInput` if the folder has no
-    run.
+    If a Python cannot execute blocks, its line is printed on standard error. Raises :class:`BadInput` if the folder has
+    no run.
     """
     run = read_run(folder)
     codes = []
@@ -83,7 +83,7 @@ def _result_lines(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
 
 
 def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
-    """The step and the keys at which another Python's execution differs from this one's."""
+    """Lines of text: the step and the state keys at which another Python's execution differs from this process's."""
     if not mismatch.trace:
         return []
     expected = _header_root(run.blocks[mismatch.height - 1].block)
@@ -103,7 +103,10 @@ def _header_root(block: bytes) -> str:
 
 
 def difference_from_result(run: ArchivedRun) -> str | None:
-    """The difference between the archive and the result's longest validators, or ``None``. Raises :class:`BadInput`."""
+    """Compare the archive of blocks with the highest validators in ``result.json``; returns the difference or ``None``.
+
+    Raises :class:`BadInput`.
+    """
     tips, held = _recorded_tips(run), len(run.blocks)
     recorded = max((height for height, _ in tips), default=0)
     if recorded != held:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT: Final = "-"
 RAY_MIB: Final = 512
-"""MiB of the memory of a pod for seeds that are left to Ray."""
+"""Part of the memory of a pod for seeds that is left to Ray, in MiB."""
 FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
 
 
@@ -84,7 +84,7 @@ def rendered(
 
 
 class _Plan(NamedTuple):
-    """What to render for the words of ``--command``."""
+    """The scenario, name and driver command to render, as the words of ``--command`` determine them."""
 
     scenario: Scenario
     name: str
@@ -95,7 +95,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
-    """The plan for the words of ``--command``. Raises :class:`BadInput`."""
+    """Parse the words of ``--command`` into what to render. Raises :class:`BadInput`."""
     file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
     match words:
         case ["run"]:
@@ -121,7 +121,7 @@ def _refuse(problem: str | None, name: str) -> None:
 
 
 def _seed_memory_mib(scenario: Scenario) -> int:
-    """MiB for a seed, such that a pod runs one seed per processor."""
+    """Memory of a seed in MiB, such that a pod runs one seed per processor."""
     from cluster.tools.k8s.render.pods import memory_per_seed_mib, whole_processors
 
     seeds = scenario.kubernetes.seeds
@@ -152,8 +152,10 @@ def _drill(name: str, settings: Sequence[str]) -> Drill:
 
 
 def write_folder(folder: Path, texts: dict[str, str]) -> None:
-    """Write files into a folder, which is created if missing, and remove those of an earlier rendering. Raises
-    :class:`BadInput`."""
+    """Write rendered files into a folder, which is created if missing, and remove old ones of an earlier rendering.
+
+    Raises :class:`BadInput`.
+    """
     from cluster.common.files import write_for_user
     from cluster.tools.k8s.render.text import MADE_BY
 

@@ -1,1 +1,1 @@
-"""``stampede load`` and ``dos``: a load against a running testnet, and the effect of attacks."""
+"""``stampede load`` puts a load on a running testnet; ``stampede dos`` measures the effect of attacks."""

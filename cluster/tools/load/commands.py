@@ -129,7 +129,7 @@ class Load(ChangeOptions):
         return perform_load(target, plan, layout, duration_s, self.json)
 
     def _refuse_idle_options(self) -> None:
-        """Refuse options that would have no effect with the others. Raises :class:`BadInput`."""
+        """Refuse options that would have no effect in this combination. Raises :class:`BadInput`."""
         if (self.scenario is None) == (self.workload is None):
             raise BadInput("expected either SCENARIO or --workload NAME (see stampede load --help)")
         for is_so, idle, words in (

@@ -1,4 +1,4 @@
-"""Following the final blocks of a testnet of another process: when transactions became final, and the backlog."""
+"""Reads the final blocks of a testnet in another process: observes when transactions become final, and the backlog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from loadgen.client import ClientError, ValidatorClient
 from loadgen.workloads.measures import is_chosen, send_key
 
 MAX_KEPT: Final = 1 << 17
-"""Maximum number of transactions whose time is kept. Beyond it, key bits choose a sample, as senders choose theirs."""
+"""Maximum number of transactions whose time of finality is kept. If there are more, a sample is kept, chosen by bits of
+their keys. Senders choose their sample in the same way."""
 MAX_BLOCKS: Final = 64
 """Maximum number of blocks per request."""
 TIMEOUT_S: Final = 2.0
@@ -21,7 +22,7 @@ TIMEOUT_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The chain's state at one moment."""
+    """An observation of the chain at one moment."""
 
     at_s: float
     """Time on the monotonic clock."""
@@ -47,7 +48,10 @@ class ChainFollower:
         """Times of finality in milliseconds since the epoch, keyed by :func:`~loadgen.workloads.measures.send_key`."""
 
     def look(self) -> Look | None:
-        """Read the new blocks; ``None`` if the validator does not answer, then the next call asks another one."""
+        """Read the new blocks; returns an observation, or ``None`` if the validator does not answer.
+
+        In that case the next call queries another validator.
+        """
         try:
             status = self._client.status()
             height = int(status["height"])
@@ -84,5 +88,5 @@ class ChainFollower:
 
     @property
     def chosen_bits(self) -> int:
-        """Number of leading zero bits of the keys whose times are kept."""
+        """Number of leading zero bits that a transaction's key must have for its time to be kept."""
         return self._chosen_bits

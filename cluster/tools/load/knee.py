@@ -36,14 +36,14 @@ from loadgen.runplan import LateCause
 from loadgen.workloads.user import MAX_UNCONFIRMED
 
 CLOSE: Final = 1.1
-"""The search ends when the ratio of a rate that breaks the bounds to one that keeps them is at most this."""
+"""The search ends when the lowest rate that breaks a bound is at most this factor above the highest that keeps all."""
 MAX_STEPS: Final = 16
 GROWTH: Final = 0.1
 """The backlog counts as growing if its increase exceeds this share of the load's transactions."""
 LOST: Final = 0.01
 """Share of the transactions that may fail to become final."""
 LATE: Final = 0.1
-"""Share of the turns that may be late or skipped, as some are while the load's processes start."""
+"""Share of the users' turns that may be late or skipped. Some are, while the load's processes start."""
 REST_S: Final = 120.0
 """Time limit for the testnet to come to rest before a step."""
 LOOK_S: Final = 0.2
@@ -70,16 +70,17 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One load of the search."""
+    """One load that the search tried, with its outcome and the bound that it broke."""
 
     factor: float
-    """Multiple of the plan's rate, as intervals of whole milliseconds allow."""
+    """The load's rate divided by the plan's rate. Intervals are whole milliseconds, so not every factor is possible."""
     outcome: Outcome
     broken: Broken | None
 
     @property
     def p99_ms(self) -> float | None:
-        """p99 of finality: infinite if more than 1% did not become final, ``None`` if nothing was sent."""
+        """p99 of the time to finality in milliseconds. It is infinite if more than 1% of the transactions did not
+        become final, and ``None`` if none was sent."""
         return latency_metrics(self.outcome.latencies).get("load_latency_p99_ms")
 
     @property
@@ -95,20 +96,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search."""
+    """The result of a search for the knee."""
 
     best: Step | None
     """The highest load that kept its bounds."""
     worst: Step | None
-    """The lowest load that did not."""
+    """The lowest load that broke a bound."""
     fastest: float
-    """The highest factor that the plan's users can have."""
+    """The highest factor that is possible with the plan's users, each with the minimum interval between turns."""
     ended: str | None
-    """Text on why the search ended before the knee was found."""
+    """Why the search ended before the knee was found, as text; ``None`` if it did not."""
 
     @property
     def broken(self) -> Broken | None:
-        """The bound that limits the load; ``None`` if none was found."""
+        """The bound that limits the highest load; ``None`` if no limit was found."""
         if self.worst is not None:
             return self.worst.broken
         if self.best is not None and self.best.factor >= self.fastest:
@@ -142,7 +143,7 @@ class Found:
 def find_knee(
     target: Target, planned: PlannedLoad, layout: Layout, step_s: int, p99_ms: int, file: Path | None
 ) -> ExitCode:
-    """Search, print each step, and write the steps to ``file`` if given, even after an interruption or an error.
+    """Search for the knee, print each step, and write the steps to ``file`` if given, even if the search breaks off.
 
     Raises :class:`KeyboardInterrupt` after a signal, and :class:`~cluster.common.errors.TestnetError` if a load does
     not start or the testnet does not come to rest.
@@ -182,9 +183,10 @@ def find_knee(
 
 
 def search(try_factor: Callable[[float], Step], reach: Callable[[float], float]) -> Iterator[Step]:
-    """Search for the highest load that holds: double or halve the factor, then bisect. Yields each load that was tried.
+    """Search for the highest load that keeps all bounds; yields each load tried.
 
-    ``reach`` maps a requested factor to the nearest one that whole users can have, so that no load is tried twice.
+    The factor is doubled or halved first, then bisected. ``reach`` maps a requested factor to the one that the load
+    really has, so that no load is tried twice.
     """
     holds, breaks, factor = 0.0, float("inf"), 1.0
     for _ in range(MAX_STEPS):
@@ -205,7 +207,8 @@ def search(try_factor: Callable[[float], Step], reach: Callable[[float], float])
 
 
 def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
-    """The bound that a load broke, and the part at its limit; ``None`` if it broke none."""
+    """The bound that a load broke, and which part was at its limit: testnet, load processes or users. ``None`` if the
+    load broke no bound."""
     latencies = outcome.latencies
     if outcome.exit_code != 0 or not outcome.looks:
         return Broken(Limit.TESTNET, "the load or the testnet failed")
@@ -232,7 +235,7 @@ def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
 
 
 def _held_up(outcome: Outcome, late: str) -> Broken:
-    """The bound for late turns, with the cause that delayed most of them."""
+    """The broken bound on late turns, with the cause that delayed most of them; its text begins with ``late``."""
     causes = outcome.statistics.late_by_cause
     match max(causes, key=lambda cause: causes[cause], default=LateCause.ANSWERS):
         case LateCause.LOOP:
@@ -252,8 +255,8 @@ def _ms(value: float | None) -> str:
 
 
 def _come_to_rest(follower: ChainFollower, interrupts: Interrupts, notice: Callable[[str], None]) -> None:
-    """Wait until nothing is pending and no timer waits. Raises :class:`~cluster.common.errors.TestnetError` after
-    :data:`REST_S`."""
+    """Wait until no transaction is pending and no due timer waits. Raises :class:`~cluster.common.errors.TestnetError`
+    after :data:`REST_S`."""
     begun, is_told = time.monotonic(), False
     while True:
         look, waited_s = follower.look(), time.monotonic() - begun

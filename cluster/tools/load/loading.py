@@ -1,4 +1,4 @@
-"""Putting a load on a running testnet, and its results."""
+"""Puts a load on a running testnet, and prints and writes the results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAX_REASONS_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of the Locust processes; addresses are ``host:port``."""
+    """The Locust processes of a load: number of workers, and addresses of master and web page as ``host:port``."""
 
     workers: int = 0
     listen: str | None = None
@@ -71,7 +71,7 @@ class Outcome:
     statistics: Statistics
     latencies: list[WorkloadLatency]
     looks: list[Look]
-    """The first and the last look during the load; empty if no validator answered."""
+    """The first and the last observation of the chain during the load; empty if no validator answered."""
     exit_code: int | None
     """Exit code of the load's process."""
     began_epoch_ms: float = 0.0
@@ -114,7 +114,7 @@ class Outcome:
 def perform_load(
     target: Target, planned: PlannedLoad, layout: Layout, duration_s: int | None, page: Path | None
 ) -> ExitCode:
-    """Put a load on a testnet for ``duration_s``, or until a signal; print and write the figures."""
+    """Put a load on a testnet for ``duration_s`` seconds, or until a signal; print and write the results."""
     out = console()
     with Interrupts() as interrupts:
         outcome = run_load(
@@ -134,9 +134,10 @@ def run_load(
     notice: Callable[[str], None],
     is_told: bool = False,
 ) -> Outcome:
-    """Run a load for ``duration_s`` (``None``: without limit), or until a signal.
+    """Run a load for ``duration_s`` seconds (``None``: without limit), or until a signal.
 
-    ``is_told``: print lines of progress. Raises :class:`~cluster.common.errors.TestnetError` if it does not start.
+    ``is_told`` turns on lines of progress. Raises :class:`~cluster.common.errors.TestnetError` if the load does not
+    start.
     """
     with tempfile.TemporaryDirectory(prefix="stampede-load-") as name, ExitStack() as ending:
         folder = Path(name)
@@ -204,7 +205,10 @@ def _tell_layout(plan: RunPlan, layout: Layout, notice: Callable[[str], None]) -
 def _wait_until_ready(
     load: LoadProcess, folder: Path, interrupts: Interrupts, waiting: Callable[[str], None] | None
 ) -> None:
-    """Wait until only the endpoints are missing; without a time limit if workers run elsewhere."""
+    """Wait until the load's processes are ready to start the load; they then only need the endpoints.
+
+    There is no time limit if ``waiting`` is given, because workers are started elsewhere.
+    """
     deadline = time.monotonic() + START_TIMEOUT_S
     if waiting is not None:
         waiting("waiting for workers")
@@ -237,7 +241,7 @@ def _follow(
 
 
 def _drain(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
-    """Wait at most :data:`DRAIN_S` for the sent transactions to become final."""
+    """Wait at most :data:`DRAIN_S` for the sent transactions to become final; returns the latencies."""
     deadline = time.monotonic() + DRAIN_S
     while True:
         look = follower.look()
@@ -249,7 +253,7 @@ def _drain(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
 
 
 def _latencies(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
-    """Latencies of the transactions that both follower and senders have kept."""
+    """Latencies of the transactions in the samples of both the follower and the senders."""
     bits = follower.chosen_bits
     if bits > sends.chosen_bits:
         sends = sends.model_copy(deep=True)
@@ -258,7 +262,7 @@ def _latencies(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
 
 
 def show(outcome: Outcome) -> None:
-    """Print the figures."""
+    """Print the results of a load."""
     out, stats = console(), outcome.statistics
     print_line(
         out,

@@ -1,4 +1,4 @@
-"""The target testnet of a load, and the load's plan."""
+"""The testnet that a load is put on, and the plan of the load."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ NO_TESTNET: Final = "expected a validator, or a testnet of stampede up"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A testnet as described by its endpoints."""
+    """The testnet that a load is put on, as its endpoints describe it."""
 
     validators: tuple[str, ...]
     """Endpoints of validators, ``http://host:port``."""
     chain_id: str
     parameters: Parameters | None
-    """``None`` if the testnet does not serve them."""
+    """Chain parameters in force; ``None`` if the testnet does not serve them."""
     seed: int | None
     """Seed of the genesis, if the testnet's status has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """A load whose users are in the target's genesis."""
+    """The plan of a load on a running testnet. Its users are accounts in the testnet's genesis."""
 
     load: LoadPlan
     seed: int
     parameters: Parameters
 
     def made_open(self) -> PlannedLoad:
-        """The load with open arrival: only the clock decides when turns are due."""
+        """A copy of the load with open arrival: only the clock decides when turns are due, not earlier answers."""
         return self._with_groups([group.model_copy(update={"arrival": "open"}) for group in self.load.users])
 
     def scaled(self, factor: float) -> PlannedLoad:
@@ -61,7 +61,7 @@ class PlannedLoad:
 
     @property
     def turns_per_s(self) -> float:
-        """Rate of turns of all users while no phase applies."""
+        """Turns per second of all users together, while no phase of the load changes the rate."""
         return sum(1_000 * group.count / group.interval_ms for group in self.load.users)
 
     def _with_groups(self, groups: list[UserGroup]) -> PlannedLoad:
@@ -69,7 +69,8 @@ class PlannedLoad:
 
 
 def find_target(urls: Sequence[str]) -> Target:
-    """Query the endpoints, of validators or of a whole testnet, for a description. Raises :class:`BadInput`."""
+    """Query endpoints for a description of their testnet. Each may be that of a validator or of a whole testnet. Raises
+    :class:`BadInput`."""
     validators: list[str] = []
     seeds: list[int] = []
     for url in urls:
@@ -128,7 +129,8 @@ def _planned(target: Target, scenario: Scenario, seed: int | None) -> PlannedLoa
 
 
 def _check_funds(target: Target, planned: PlannedLoad) -> None:
-    """Check that the first and the last user have funds, as a sample of all. Raises :class:`BadInput`."""
+    """Check that the first and the last user have funds on the testnet; others are not checked. Raises
+    :class:`BadInput`."""
     accounts = list(planned.load.genesis_accounts(planned.seed))
     with ValidatorClient(target.validators[0]) as client:
         for number in sorted({0, len(accounts) - 1} if accounts else ()):
@@ -169,7 +171,10 @@ def _status(url: str) -> dict[str, Any]:
 
 
 def _parameters(url: str) -> Parameters | None:
-    """The parameters in force, with defaults for those that the page lacks; ``None`` if there is no page."""
+    """Query a validator for the chain parameters in force, with defaults for those that are missing in its answer.
+
+    Returns ``None`` if the validator does not serve them.
+    """
     with ValidatorClient(url) as client:
         try:
             given = client.parameters()["parameters"]

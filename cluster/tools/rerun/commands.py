@@ -1,4 +1,4 @@
-"""``stampede shrink``, ``replay`` and ``fork``: simulated runs, run again."""
+"""``stampede shrink``, ``replay`` and ``fork``: commands that repeat simulated runs."""
 
 from __future__ import annotations
 

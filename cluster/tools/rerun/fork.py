@@ -1,4 +1,4 @@
-"""``stampede fork``: a recorded run, run again with other settings from a height on.
+"""``stampede fork``: repeats a recorded run, with other settings from a height on.
 
 Until that height is first final, every height's digest is compared with the recorded one. Then the settings change
 (:mod:`cluster.scenario.sections.forks`). The new run's scenario includes the fork, so its folder is like any other.
@@ -28,7 +28,10 @@ SHOWN_DIGITS: Final = 12
 
 
 class _Forked(Simulation):
-    """A simulation that is compared with its origin before it takes its last fork."""
+    """A simulation of a forked scenario. Just before its last fork it is compared with the recorded run.
+
+    Raises :class:`DoesNotRepeat` if they differ.
+    """
 
     origin: RecordedRun
 
@@ -41,7 +44,10 @@ class _Forked(Simulation):
 
 
 def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None, out: Path | None) -> ExitCode:
-    """Run a fork of a run, judge it and write its folder. Raises :class:`HarnessError`."""
+    """Repeat the run in a folder with changes from a height on, judge the new run and write its folder.
+
+    Raises :class:`HarnessError`.
+    """
     origin = read_recorded(folder)
     scenario = forked_scenario(origin, height, changes, seed)
 
@@ -61,7 +67,10 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:
-    """The recorded scenario with one more fork, which replaces those from its height on. Raises :class:`BadInput`."""
+    """The recorded scenario with one more fork. Forks of the scenario from that height on are dropped.
+
+    Raises :class:`BadInput`.
+    """
     source = f"{origin.folder} at height {height}"
     if height not in origin.checkpoints:
         reached = max(origin.checkpoints, default=0)

@@ -1,4 +1,4 @@
-"""Playback of a recorded run, event by event, and the filter of its entries."""
+"""Playback of a recorded run, event by event, and a filter for the entries to show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.tools.rerun.watched_simulation import Entry, WatchedSimulation
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selects the entries to show."""
+    """Selects entries of a replay by time, validator and kind."""
 
     from_us: int = 0
     until_us: int | None = None
@@ -29,7 +29,7 @@ class Filter:
 
 
 class Player:
-    """Plays a recorded run event by event."""
+    """Repeats a recorded run in the simulator, event by event, and collects the entries of each event."""
 
     def __init__(self, run: RecordedRun, checkpoint: Callable[[], None]) -> None:
         self.run = run
@@ -50,7 +50,7 @@ class Player:
         return list(self._entries)
 
     def entries(self, shown: Filter) -> Iterator[Entry]:
-        """The selected entries, up to the filter's end."""
+        """Play the run up to the filter's end; yields the entries that the filter selects."""
         while shown.until_us is None or self.simulation.clock.next_us <= shown.until_us:
             found = self.advance()
             if found is None:
@@ -59,7 +59,8 @@ class Player:
 
 
 def parse_time_us(text: str) -> int:
-    """Milliseconds, or seconds with the suffix ``s``, as microseconds. Raises :class:`ValueError`."""
+    """Parse a time in milliseconds, or in seconds with the suffix ``s``; returns microseconds. Raises
+    :class:`ValueError`."""
     number, scale = (text[:-1], 1_000) if text.endswith("s") and not text.endswith("ms") else (text, 1)
     number = number.removesuffix("ms")
     whole, _, part = number.partition(".")

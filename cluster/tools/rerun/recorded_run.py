@@ -1,4 +1,4 @@
-"""A simulated run, read from its folder to be run again."""
+"""Reads a simulated run from its folder, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.scenario import Scenario, load_scenario
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """Scenario, seed, digests and failed checks of a run."""
+    """A recorded run of the simulator: its scenario, seed, digests and failed checks."""
 
     folder: Path
     scenario: Scenario
@@ -26,12 +26,13 @@ class RecordedRun:
     events: int
     """Number of events; an interrupted run has fewer than a complete one."""
     checkpoints: dict[int, str]
-    """Digest at the moment when a height was first final, keyed by height; empty in runs of old versions."""
+    """Digest over the events up to the moment when a height was first final, keyed by height; empty in runs of old
+    versions."""
     failed: tuple[str, ...]
     """Names of the failed checks, in order."""
 
     def difference(self, place: str) -> str:
-        """One line about a run that does not repeat; ``place`` is the first difference."""
+        """An error message in one line: the run does not repeat. ``place`` describes the first difference."""
         here = checkout_commit()
         where = f"this code ({here}) is not that of the run ({self.commit})"
         return f"{self.folder}: does not repeat: {place}; {'the code is the same' if here == self.commit else where}"

@@ -38,14 +38,17 @@ LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("
 KEPT: Final[frozenset[Path]] = frozenset(
     {("name",), ("seed",), ("consensus", "signatures"), ("validators", "count"), ("stop", "height")}
 )
-"""Settings that are kept, since their defaults would mean a different or a larger run."""
+"""Settings that are not omitted, since their defaults would mean a different or a larger run."""
 LEAST: Final = {"for_ms": 1, "down_ms": 0, "at_ms": 0, "at_height": 1, "until_height": 2, "count": 1}
 """Minimum of each number that is reduced in faults and groups of users, keyed by field."""
 MAX_ROUNDS: Final = 20
 
 
 def reduce_fields(fields: Fields, holds: Holds) -> Fields:
-    """The smallest fields found for which ``holds`` is true, as it must be for the given ones."""
+    """Reduce the fields of a scenario; returns the smallest ones found for which ``holds`` is true.
+
+    ``holds`` must be true for the given fields.
+    """
     for _ in range(MAX_ROUNDS):
         before = fields
         for reduce in (_height, _lists, _sections, _validators, _settings, _numbers):
@@ -56,7 +59,10 @@ def reduce_fields(fields: Fields, holds: Holds) -> Fields:
 
 
 def ddmin(items: Sequence[T], holds: Callable[[list[T]], bool]) -> list[T]:
-    """A 1-minimal subsequence of the items for which ``holds`` is true: no single item can be removed."""
+    """Delta debugging: a 1-minimal subsequence of the items for which ``holds`` is true.
+
+    1-minimal means that ``holds`` is false without any single one of its items.
+    """
     kept = list(items)
     if not kept or holds([]):
         return []
@@ -102,8 +108,10 @@ def _with(fields: Fields, path: Path, value: Any) -> Fields:
 
 
 def _without(fields: Fields, path: Path) -> Fields:
-    """Remove the value at a path, and mappings and lists that become empty. List items that become empty stay, so that
-    the others keep their positions."""
+    """A copy of the fields without the value at a path. Mappings and lists that become empty are removed, too.
+
+    List items that become empty stay, so that the other items keep their positions.
+    """
     changed = copy.deepcopy(fields)
     del value_at(changed, path[:-1])[path[-1]]
     for length in range(len(path) - 1, 0, -1):
@@ -181,7 +189,10 @@ def _sections(fields: Fields, holds: Holds) -> Fields:
 
 
 def _settings(fields: Fields, holds: Holds) -> Fields:
-    """Remove single settings. List items are tried from the last to the first: removing one moves no untried item."""
+    """Remove single settings while ``holds`` is true.
+
+    List items are tried from the last to the first, so that a removal does not move items that are still to be tried.
+    """
     for path in list(_leaves(fields)):
         if path not in KEPT and value_at(fields, path) is not None:
             smaller = _without(fields, path)
@@ -204,7 +215,7 @@ def _numbers(fields: Fields, holds: Holds) -> Fields:
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:
-    """Successively halved numbers, down to the minimum."""
+    """Halve a number repeatedly, down to the minimum; yields each result."""
     while value > least:
         value = max(least, value // 2)
         yield value
@@ -219,7 +230,10 @@ def _validators(fields: Fields, holds: Holds) -> Fields:
 
 
 def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) -> Fields:
-    """The scenario with only some validators. Those without a given name get the default name of their new place."""
+    """A copy of the fields with only the validators at the indexes ``kept``.
+
+    A validator without an explicit name gets the default name of its new index; faults and other fields follow.
+    """
     changed, names = copy.deepcopy(fields), scenario.validators.names
     section = changed.setdefault("validators", {})
     section["count"] = len(kept)
@@ -241,7 +255,10 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
 
 
 def _renamed(value: Any, known: dict[str, str], names: frozenset[str]) -> Any:
-    """Rename known validators and drop the others. A mapping with a ``kind`` goes if one of its lists gets empty."""
+    """A copy of a value in which validators in ``known`` are renamed, and other validators of ``names`` are dropped.
+
+    A mapping with a ``kind``, such as a fault, is dropped if one of its lists becomes empty.
+    """
     if isinstance(value, dict):
         renamed = {name: _renamed(inner, known, names) for name, inner in value.items()}
         is_lost = any(inner == [] and value[name] for name, inner in renamed.items())

@@ -1,7 +1,7 @@
-"""``stampede replay``: a recorded run, run again with every event printed.
+"""``stampede replay``: repeats a recorded run and prints every event.
 
-The run is first repeated silently and compared with its digests, so that the printed events are those of the recorded
-run. Entries are not stored: a replay needs no more memory than a run.
+The run is first repeated without output and compared with its digests, so that the printed events are those of the
+recorded run. Entries are not stored: a replay needs no more memory than a run.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
 
 
 class DoesNotRepeat(HarnessError):
-    """The run differs from the recorded one."""
+    """Raised if the repetition of a run differs from the recorded run."""
 
     exit_code = ExitCode.FAIL
 
 
 def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | None:
-    """Repeat a run silently; returns the first difference from the recorded run, or ``None``."""
+    """Repeat a run without output; returns the first difference from the recorded run, or ``None``."""
     simulation = Simulation(run.scenario, run.seed, "")
     simulation.begin()
     known, below = simulation.record.checkpoints, 0
@@ -47,7 +47,10 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
 
 
 def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bool, is_stepped: bool) -> ExitCode:
-    """Print a recorded run. Raises :class:`HarnessError` if there is none, or if it no longer repeats."""
+    """Repeat the run in a folder and print its events, or step through them.
+
+    Raises :class:`HarnessError` if the folder has no run, or if the run no longer repeats, unless ``is_forced``.
+    """
     if shown.until_us is not None and shown.until_us < shown.from_us:
         raise BadInput("--until is before --from")
     run = read_recorded(folder)
@@ -75,7 +78,7 @@ def _indexes(run: RecordedRun, validators: Sequence[str]) -> frozenset[int]:
 
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
-    """Write the lines until the reader of the output is gone."""
+    """Write a line for each entry, until the reader of the output is gone."""
     for entry in entries:
         output.write(entry.line() + "\n")
         if getattr(output, "is_gone", False):
@@ -84,7 +87,7 @@ def _print(entries: Iterator[Entry], output: TextIO) -> None:
 
 
 def parse_kinds(text: str) -> list[str]:
-    """Parse kinds that are separated by commas. Raises :class:`ValueError`."""
+    """Parse kinds of entries that are separated by commas. Raises :class:`ValueError` for an unknown kind."""
     kinds = [kind.strip() for kind in text.split(",")]
     for kind in kinds:
         if kind not in KINDS:

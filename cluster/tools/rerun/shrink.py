@@ -1,4 +1,4 @@
-"""``stampede shrink``: the smallest scenario found that fails in the same way as a run, with the same seed.
+"""``stampede shrink``: searches for the smallest scenario that fails in the same way as a run, with the same seed.
 
 Failing in the same way means the same failed check, or the same exception (its type and the beginning of its message).
 The result is parsed and run once more before it is written.
@@ -36,25 +36,26 @@ from cluster.tools.rerun.recorded_run import read_recorded
 from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
 
 HEAD_CHARACTERS: Final = 60
-"""Characters of an exception's message that are compared, except numbers; also the maximum of a printed value."""
+"""Number of characters of an exception's message that are compared (digits are masked); also the maximum length of a
+printed value."""
 SHRUNK: Final = "shrunk.yaml"
 DETAIL_CHARACTERS: Final = 300
 NOTES_WIDTH: Final = 110
 
 
 class NotShrunk(HarnessError):
-    """The result does not fail in the same way: an error in the search or in the run."""
+    """Raised if the shrunk scenario does not fail in the same way. It shows an error in the search or in the run."""
 
     exit_code = ExitCode.FAIL
 
 
 class _UsedUp(Exception):
-    """All runs are used up."""
+    """Raised to end the search: all allowed runs are used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failure of a run."""
+    """One failure of a run: a failed check, or a crash."""
 
     name: str
     """Name of the check; for a crash, the exception's type and the beginning of its message."""
@@ -62,7 +63,7 @@ class Failure:
     is_crash: bool = False
 
     def is_kept_by(self, found: Sequence[Failure], saying: str) -> Failure | None:
-        """This failure among those found, if its detail contains ``saying``; else ``None``."""
+        """Find this failure in ``found``; ``None`` if it is not there, or if its detail lacks the text ``saying``."""
         return next((each for each in found if each == self and saying in each.detail), None)
 
     @property
@@ -72,18 +73,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The scenario to shrink, and its source."""
+    """What is shrunk: a scenario with its seed, its source, and what is known of the recorded run."""
 
     scenario: Scenario
     seed: int
     source: str
     target: Path
-    """File of the result."""
+    """File to which the shrunk scenario is written."""
     recorded: tuple[str, ...] = ()
     """The checks that failed in the recorded run."""
     commit: str = ""
     saying: str = ""
-    """Text that the detail must still contain, since a check may fail for several reasons."""
+    """Text that the failure's detail must still contain, since a check may fail for several reasons."""
 
 
 def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
@@ -105,7 +106,10 @@ def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -
 
 
 class Shrinker:
-    """One search of at most ``runs`` runs, not counting the initial one and the verification."""
+    """Searches for the smallest scenario with the same failure.
+
+    The search has at most ``runs`` runs, not counting the initial run and the verification.
+    """
 
     def __init__(
         self, subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
@@ -120,7 +124,7 @@ class Shrinker:
         self._known: dict[str, bool] = {}
 
     def shrink(self) -> Fields:
-        """The smallest fields found; a signal ends the search with the best so far."""
+        """Search; returns the smallest fields found. A signal ends the search early, with the smallest so far."""
         try:
             reduce_fields(self.best, self.holds)
         except _UsedUp:
@@ -130,7 +134,7 @@ class Shrinker:
         return self.best
 
     def holds(self, fields: Fields) -> bool:
-        """Whether these fields fail in the same way; if so, they become :attr:`best`."""
+        """Run these fields as a scenario; returns whether it fails in the same way. If so, they become :attr:`best`."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._known:
             self._known[key] = self._runs_into_it(fields)
@@ -198,7 +202,7 @@ def shrink(
 
 
 def verify(text: str, subject: Subject, failure: Failure) -> None:
-    """Parse the text and run it once more. Raises :class:`NotShrunk` if it does not fail in the same way."""
+    """Parse the text of the shrunk scenario and run it. Raises :class:`NotShrunk` unless it fails in the same way."""
     scenario = Scenario.model_validate(yaml.safe_load(text))
     found = failures_of(scenario, subject.seed, lambda: None)
     if failure.is_kept_by(found, subject.saying) is None:
@@ -223,7 +227,10 @@ def _subject(given: Path, seed: int | None, out: Path | None) -> Subject:
 
 
 def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]) -> Failure:
-    """The failure to keep: that of the given check, else the first recorded one, else the first."""
+    """Run the scenario, and choose the failure that the shrunk scenario must keep.
+
+    It is that of the given check; without one, the first recorded failure or, if none is recorded, the first found.
+    """
     found = failures_of(subject.scenario, subject.seed, checkpoint)
     if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
         raise BadInput(f"--check: {unknown('check', check, CHECK_NAMES)}")
@@ -249,7 +256,7 @@ def _command(subject: Subject) -> str:
 
 
 def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:
-    """The scenario file, with a comment on its origin."""
+    """The text of the shrunk scenario's file, with a comment on its origin."""
     notes = [
         f"Shrunk from {subject.source} in {shrinker.runs} runs, at commit {checkout_commit()}.",
         *([f"It may not be minimal: {shrinker.ending}."] if shrinker.ending else []),
@@ -270,7 +277,7 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def changes_made(before: Scenario, after: Scenario) -> Iterator[str]:
-    """The differences of the smaller scenario, one line each."""
+    """The differences between the scenario before and after shrinking, as lines of text."""
     for what, many, few in (
         ("faults", len(before.faults), len(after.faults)),
         ("validators", before.validators.count, after.validators.count),
@@ -297,7 +304,7 @@ def _short(value: Any) -> str:
 
 
 def _settings(value: Any) -> Iterator[Any]:
-    """The scalar values of plain data."""
+    """The scalar values in nested lists and dicts."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _settings(inner)

@@ -19,7 +19,7 @@ q           quit"""
 
 
 class Stepper:
-    """One session at a terminal."""
+    """One interactive session: it reads commands, steps through the run and prints entries."""
 
     def __init__(self, player: Player, shown: Filter, output: TextIO) -> None:
         self._player, self._shown, self._output = player, shown, output
@@ -27,7 +27,7 @@ class Stepper:
         self._is_over = False
 
     def run(self, commands: TextIO) -> None:
-        """Execute commands until their end, or until the run is over."""
+        """Read and execute commands until the input ends, the user quits, or the run is over."""
         self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? lists the commands")
         while not self._is_over:
             self._output.write("> ")
@@ -71,7 +71,7 @@ class Stepper:
             pass
 
     def _events(self) -> Iterator[bool]:
-        """Perform events and print their entries; yields for each event whether it printed any."""
+        """Play the run event by event, and print the selected entries. Yields for each event whether it printed any."""
         while True:
             entries = self._player.advance()
             if entries is None:
@@ -95,7 +95,7 @@ class Stepper:
 
 
 def state_of(machine: Machine) -> str:
-    """The state of a machine, in one line."""
+    """The state of a simulated validator's machine, in one line of text."""
     if machine.joining is not None:
         return f"{machine.name}: joins by a snapshot"
     if machine.validator is None:

@@ -1,4 +1,4 @@
-"""A simulation with observers: one entry for everything that a validator receives, does and makes final.
+"""A simulation that reports an entry for everything that a validator receives, does and makes final.
 
 The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a virtual
 time (printed in milliseconds), a kind (:data:`KINDS`), the validators concerned, and a text.
@@ -56,7 +56,7 @@ CERTIFICATE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a replay."""
+    """One entry of a replay: what happened, when, and to which validators."""
 
     at_us: int
     kind: str
@@ -69,11 +69,11 @@ class Entry:
 
 
 Note = Callable[[str, tuple[int, ...], str], None]
-"""Called as ``note(kind, whom, text)``."""
+"""A function that takes an entry at the current time. It is called as ``note(kind, whom, text)``."""
 
 
 class WatchedMachine(Machine):
-    """A machine that reports its events and effects to :attr:`note`."""
+    """A simulated machine that reports its events and effects by calling :attr:`note`."""
 
     __slots__ = ("note",)
 
@@ -151,7 +151,7 @@ class WatchedMachine(Machine):
 
 
 class _WatchedLinks(Links):
-    """Links that keep the receivers that the last message did not reach."""
+    """Simulated links that record in :attr:`lost` which receivers the last message does not reach."""
 
     lost: Sequence[int] = ()
 
@@ -166,7 +166,7 @@ class _WatchedLinks(Links):
 
 
 class WatchedSimulation(Simulation):
-    """A simulation that passes every entry to ``on_entry``."""
+    """A simulation that calls ``on_entry`` with an entry for everything that happens."""
 
     machine_class = WatchedMachine
 
@@ -214,12 +214,12 @@ class WatchedSimulation(Simulation):
 
 
 def head(digest: bytes) -> str:
-    """The beginning of a digest."""
+    """The first hex digits of a digest, as text."""
     return digest.hex()[:DIGEST_DIGITS] or "none"
 
 
 def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:
-    """The kind and the text of a message."""
+    """The entry of a message between validators: its kind and its text."""
     try:
         message = messages.decode_message(payload)
         if isinstance(message, messages.ConsensusMessage):
@@ -298,7 +298,7 @@ def _request(message: Request) -> str:
 
 
 def describe_job(job: jobs.Job) -> str:
-    """The text of an executor's job."""
+    """Describe a job of an executor as text."""
     match job:
         case jobs.Build(view, parent, candidates=candidates):
             return f"build for view {view} on {head(parent)}, {counted(len(candidates), 'candidate')}"
@@ -315,7 +315,7 @@ def describe_job(job: jobs.Job) -> str:
 
 
 def describe_result(result: jobs.JobResult) -> str:
-    """The text of a job's result."""
+    """Describe the result of an executor's job as text."""
     match result:
         case jobs.Built(view, digest=digest, block=block):
             return f"built block {head(digest)} of height {block.header.height} for view {view}"

@@ -1,1 +1,1 @@
-"""``stampede run`` and ``stampede up``."""
+"""The commands that run or control a testnet: ``stampede run``, ``up``, ``attach``, ``inject`` and ``stop``."""

@@ -18,13 +18,13 @@ from cluster.record.run import RunObserver, RunRecord
 from cluster.tools.run.scenario_run import PlannedRun, run_in
 
 NOBODY_CAME: Final = "nobody_came"
-"""Field of a result that a cleanup watchdog has written."""
+"""Name of the field by which a result shows that a cleanup watchdog has written it, not a driver."""
 
 
 def attach_run(folder: Path) -> ExitCode:
-    """Take a run over, show its progress and its verdict, write its folder. Returns the verdict's exit code.
+    """Take over the live run in a folder, show its progress and verdict, write its folder. Returns the exit code.
 
-    Raises :class:`BadInput` if its driver is alive, if it has ended, or if it has no checkpoint.
+    Raises :class:`BadInput` if the run's driver is alive, if the run has ended, or if it has no checkpoint.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
@@ -49,8 +49,11 @@ def attach_run(folder: Path) -> ExitCode:
 
 
 def _refuse_ended(folder: Path) -> dict[str, list[str]]:
-    """Raise :class:`BadInput` if a run has ended. Returns the violations in a cleanup watchdog's result, as
-    the driver had reported them, keyed by check."""
+    """Raise :class:`BadInput` if a run has ended with a verdict of its driver.
+
+    If a cleanup watchdog has written the result, return the violations in it, keyed by check. The driver had reported
+    them before.
+    """
     if not (folder / RESULT_FILE).exists():
         return {}
     result = read_result(folder)

@@ -70,7 +70,7 @@ class Run(BackendOption, DurationOption, RunOptions):
         )
 
     def _lease_s(self) -> int | None:
-        """The time for which the testnet outlives its driver; ``None`` if it does not."""
+        """Time in seconds for which the testnet continues without its driver; ``None`` if it ends with the driver."""
         if self.lease_s is not None or self.backend != "live" or self.duration_s is None:
             return self.lease_s
         from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS
@@ -153,7 +153,7 @@ COMMANDS: Final = {"run": Run, "attach": Attach, "up": Up, "inject": Inject, "st
 
 
 def parse_fault(text: str) -> dict[str, Any]:
-    """The fields of a fault, from YAML. Raises :class:`BadInput`."""
+    """Parse the fields of a fault from YAML. Raises :class:`BadInput`."""
     from cluster.common.strict_yaml import NoYaml, parse
 
     try:

@@ -1,7 +1,7 @@
-"""One run from scenario to verdict, on either backend.
+"""Performs one run from scenario to verdict, in the simulator or as a live testnet.
 
-Signals are deferred while the run's folder exists and is incomplete: they end the run or the collection of its data
-(:class:`~cluster.common.interrupts.Interrupts`), never the checks, the writing or the clean-up.
+Signals are deferred while the run's folder exists and is incomplete (:class:`~cluster.common.interrupts.Interrupts`).
+They end the run or the collection of its data, but never the checks, the writing or the clean-up.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
 
 Perform = Callable[[Path, RunObserver, Interrupts], AbstractContextManager[RunRecord]]
-"""``perform(folder, observer, interrupts)`` gives a run's record; leaving the context stops the testnet."""
+"""Function that performs a run, called as ``perform(folder, observer, interrupts)``. The context that it returns gives
+the run's record; leaving the context stops the testnet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """Options for live runs only."""
+    """Options that have an effect only in live runs."""
 
     keep: bool = False
     """Whether the testnet of a run that does not pass stays up, idle, until a signal."""
@@ -57,21 +58,22 @@ class LiveOptions:
     faucet: bool = False
     """Whether to add a faucet if the scenario has none."""
     lease_s: float | None = None
-    """Time for which the testnet outlives its driver, so that another driver can take the run over."""
+    """Time in seconds for which the testnet continues if its driver dies, so that another driver can take the run over.
+    ``None`` if it ends with the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A run that is to be performed, shown, judged and written."""
+    """A run that is still to be performed: its scenario and backend, and how to perform and judge it."""
 
     scenario: Scenario
     backend: Backend
     perform: Perform
     source: Path | None = None
-    """The scenario's file; ``None`` if the scenario is from no file."""
+    """Path of the scenario's file; ``None`` if the scenario differs from every file."""
     live: LiveOptions = LiveOptions()
     judge: Judge | None = None
-    """The checks of a drill."""
+    """Function that adds the checks of a drill to the verdict; ``None`` if the run is no drill."""
 
 
 def run_scenario(
@@ -85,12 +87,13 @@ def run_scenario(
     stop_on_fail: bool = False,
     duration_s: int | None = None,
 ) -> ExitCode:
-    """Run a scenario file, show its progress and its verdict, write its folder. Returns the verdict's exit code.
+    """Run a scenario file, show the run's progress and verdict, write its folder. Returns the verdict's exit code.
 
-    ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice and compares every event. ``changes``
-    apply to the scenario, and the folder has the changed one. With ``stop_on_fail`` the first violation of a rule that
-    is seen during the run ends it. With ``duration_s`` the load stops after that time instead of at the scenario's stop
-    height. Raises :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
+    ``seed`` overrides the scenario's seed. With ``twice`` the simulator runs the scenario twice and compares every
+    event. ``changes`` are applied to the scenario, and the run's folder has the changed scenario. With ``stop_on_fail``
+    the run ends at the first violation of a rule that is seen during the run. With ``duration_s`` the load stops after
+    that time instead of at the scenario's stop height. Raises :class:`~cluster.common.errors.HarnessError` if the
+    scenario cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
         raise BadInput("--keep needs --backend live")
@@ -117,7 +120,7 @@ def run_scenario(
 def changed_scenario(
     path: Path, changes: Sequence[Change], backend: Backend, duration_s: int | None = None, faucet: bool = False
 ) -> tuple[Scenario, Sequence[Change]]:
-    """A scenario file's scenario with the changes of all options, and these changes.
+    """Load a scenario file and apply the changes of all options; returns the scenario and these changes.
 
     Raises :class:`BadInput` for a wrong file or change, and for a scenario that the backend cannot run.
     """
@@ -145,7 +148,10 @@ def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
 
 
 def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interrupts) -> Judged:
-    """:func:`perform_run` in a folder; ``is_users``: it existed before."""
+    """Perform a run in a given folder, show its progress and verdict, write the folder. Returns the judged run.
+
+    ``is_users`` says that the folder existed before, so it is not removed if it stays empty.
+    """
     scenario, source, live = planned.scenario, planned.source, planned.live
     with ExitStack() as testnet:
         console = Console()
@@ -184,7 +190,10 @@ def drive(
     twice: bool = False,
     live: LiveOptions = LiveOptions(),
 ) -> AbstractContextManager[RunRecord]:
-    """Run a request on a backend. A live testnet stays up, idle, until the context ends."""
+    """Perform a run on a backend; returns a context manager that gives the run's record.
+
+    A live testnet stays up, idle, until the context ends.
+    """
     what, watch = (request.scenario, request.seed, request.commit), (observer.on_sample, observer.on_notice)
     if twice:
         from cluster.simulation.determinism import simulate_twice
@@ -207,9 +216,9 @@ def finish(
     scenario_path: Path | None = None,
     judge: Judge | None = None,
 ) -> Judged:
-    """Judge and write a run. After a signal, even one during the writing, the run counts as interrupted.
+    """Judge a run and write its folder. After a signal, the run counts as interrupted.
 
-    After a signal during the writing, everything is written again, so that files and exit code agree. If the files
+    If the signal comes during the writing, all files are written again, so that files and exit code agree. If the files
     cannot be written, the verdict is at best inconclusive.
     """
     books = keep_books(record)
@@ -226,7 +235,7 @@ def finish(
 
 
 def _lasting(duration_s: int, changes: Sequence[Change]) -> list[Change]:
-    """The change that sets a run's duration. Raises :class:`BadInput` if another change sets its end."""
+    """The change that sets a run's duration. Raises :class:`BadInput` if ``changes`` set the run's end, too."""
     for change in changes:
         if change.path in ("stop", STOP_HEIGHT, STOP_DURATION):
             raise BadInput(f"--for: not with --set or --unset of {change.path}, which says when the load stops, too")
@@ -240,7 +249,7 @@ def _known_end(scenario: Scenario, live: LiveOptions) -> int | None:
 
 
 def _unwritten(verdict: Verdict, why: str) -> Verdict:
-    """The verdict of a run whose files could not be written."""
+    """The verdict of a run whose files could not be written: at best inconclusive. ``why`` is the reason."""
     problem = f"the run's files cannot be written: {why}"
     checks = tuple(
         check
@@ -253,7 +262,10 @@ def _unwritten(verdict: Verdict, why: str) -> Verdict:
 
 @contextmanager
 def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
-    """Turns expected failures into harness errors; removes an empty folder unless the user made it."""
+    """Turn expected failures into harness errors, and remove the folder at the end if it is empty.
+
+    ``is_users`` says that the folder existed before; then it stays.
+    """
     try:
         yield
     except GenesisError as error:

@@ -1,4 +1,4 @@
-"""The end of a run on the terminal: the table of checks and the verdict."""
+"""Prints the table of checks and the verdict at the end of a run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from cluster.tools.console.terminal import SIGNS, STYLES
 
 
 def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
-    """Print the table of checks, the verdict and its reason, the report's path and, unless the run passed, the
-    command that repeats it."""
+    """Print the table of checks, the verdict with its reason, and the report's path.
+
+    If the run did not pass, also print the command that repeats it.
+    """
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -40,12 +42,12 @@ def print_verdict(console: Console, verdict: Verdict, report: Path | None, repro
 
 
 def _why(verdict: Verdict) -> str:
-    """The check that decided the verdict, its reason, and the other checks with the same outcome."""
+    """Text after the verdict: the check that decided it, the reason, and the other checks with the same outcome."""
     alike = [check.name for check in verdict.checks if check.verdict is verdict.outcome]
     others = f" (so did {', '.join(alike[1:])})" if verdict.reason and alike[1:] else ""
     return f": {verdict.reason}{others}" if verdict.reason else ""
 
 
 def print_kept(console: Console, endpoints: Path) -> None:
-    """Print that the testnet is still running."""
+    """Print that the testnet is still running, idle, and where its endpoints are listed."""
     console.print(Text(f"kept     the testnet is idle and still serves its pages (see {endpoints}); Ctrl-C ends it"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cluster.tools.sweeps.tasks import AnyTask
 
 MAX_SEEDS: Final = 1_000_000
-"""Limit per sweep."""
+"""Maximum number of seeds in a sweep."""
 LEAST_MEMORY_MIB: Final = 128
 worker_count: Final = whole_number("number of workers", 1, 1_024)
 
@@ -39,8 +39,8 @@ def seed_range(text: str) -> range:
 
 
 def check_targets(files: Iterable[Path | None], folder: Path | None) -> None:
-    """Check that files can be written, unless they are in the folder of ``--out``, which is made later. Raises
-    :class:`BadInput`."""
+    """Check that each file can be written. Files in ``folder`` (from ``--out``) are skipped: it is created later.
+    Raises :class:`BadInput`."""
     from cluster.common.files import check_target
 
     for file in files:

@@ -1,9 +1,9 @@
-"""Seeds over Ray: workers on all nodes take small batches, and each seed is answered as soon as it ends.
+"""Distribution of seeds over Ray: workers on all nodes take small batches, and return each result at once.
 
 Seeds are not assigned beforehand: an idle worker gets the next batch, and the last batches have one seed. When a worker
-or a node is lost, the rest of its batch runs again elsewhere. The seed that ran in a worker that died may be the cause,
-so it runs again alone; if its second worker dies too, that is its result. The loss of a node does not count against a
-seed, unless it happens to that seed repeatedly.
+or a node is lost, the seeds of its batch without a result run again elsewhere. The seed that was running in a worker
+that died may be the cause. So it runs again in a batch alone; if its second worker dies too, that death is its result.
+The loss of a node does not count against a seed, unless it happens to that seed repeatedly.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_ba
 POLL_S: Final = 0.2
 MAX_BATCH: Final = 8
 BATCHES_PER_WORKER: Final = 4
-"""A batch is so small that every worker gets about this many batches of the rest."""
+"""Divisor for batch sizes: the numbers still queued would make about this many batches of that size for each worker."""
 MAX_UNREAD: Final = 16
-"""Pieces and answers that a worker may have waiting for the driver; beyond, the worker waits."""
+"""Maximum number of pieces and answers of a worker that the driver has not read. At this limit the worker waits."""
 MAX_DEATHS: Final = 2
-"""Workers that may die while they run a number."""
+"""A number is given up when this many workers died while they ran it."""
 MAX_LOSSES: Final = 5
-"""Nodes that may be lost while they run a number."""
+"""A number is given up when this many nodes were lost while they ran it."""
 END_TIMEOUT_S: Final = 3.0
-"""Workers get this long to remove their temporary files."""
+"""Time that workers get, after they were cancelled, to remove their temporary files."""
 MIB: Final = 2**20
 NO_FOLDER: Final = Path()
-"""Folder of numbers that leave no files."""
+"""The folder that is passed when numbers leave no files."""
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def default_workers() -> int:
 
 
 class Ended(NamedTuple):
-    """One number that ended."""
+    """The result of one number (for example a seed) whose run ended."""
 
     number: int
     result: Any
@@ -62,17 +62,17 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """Numbers that one worker runs."""
+    """A batch of numbers that one worker runs one after the other."""
 
     node: SeedNode
     left: deque[int]
-    """Numbers without an answer; the first of them is running."""
+    """Numbers of the batch without an answer; the first of them is running."""
     arriving: Arriving = field(default_factory=Arriving)
 
 
 @dataclass(slots=True)
 class _Suspect:
-    """A number that may have killed its worker, unless its node turns out to be lost."""
+    """A number whose worker died: it may have killed the worker, unless the worker's node turns out to be lost."""
 
     number: int
     node: SeedNode
@@ -95,8 +95,11 @@ def run_numbers(
     what: str,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Generator[tuple[int, T], None, None]:
-    """Run the numbers below ``count``, none of which leaves files; yields each with its result as it ends. They run in
-    this process if there is one worker, else over Ray. A signal raises :class:`KeyboardInterrupt`."""
+    """Call ``run`` for each number below ``count``; yields each number with its result as it ends.
+
+    The numbers leave no files. They run in this process if there is one worker, else over Ray. A signal raises
+    :class:`KeyboardInterrupt`.
+    """
     if min(workers or (count if is_joining() else default_workers()), count) == 1:
         yield from ((number, run(number, NO_FOLDER)) for number in range(count))
         return
@@ -107,7 +110,7 @@ def run_numbers(
 
 
 class FanOut:
-    """Numbers that run over Ray. :meth:`results` runs them, once."""
+    """Distributes numbers over Ray workers. :meth:`results` runs them; it can be called only once."""
 
     def __init__(
         self,
@@ -122,16 +125,18 @@ class FanOut:
         on_death: Callable[[int, str], Any] | None = None,
         rounds: Iterable[tuple[Run[Any], Iterable[int]]] = (),
     ) -> None:
-        """``run(number, leaves)`` can be pickled, and may make a folder ``leaves``, which ends up as
-        ``<folder>/seed-<number>``; ``what`` names the numbers in errors. ``workers`` run at a time, each with
-        ``memory_mib``: by default one for each processor of this machine, or of the nodes of a cluster.
-        ``on_death(number, reason)`` gives the result of a number whose workers died. ``rounds`` are further groups of
-        numbers, each with its own ``run``; a round is requested once all results of the previous one were taken.
+        """Prepare to call ``run(number, leaves)`` for each of ``numbers``.
+
+        ``run`` must be picklable. It may create a folder ``leaves``, which ends up as ``<folder>/seed-<number>``.
+        ``what`` names the numbers in errors. At most ``workers`` run at a time, each with ``memory_mib``. The default
+        is a worker for each processor of this machine, or of the nodes of a cluster. ``on_death(number, reason)``
+        returns the result of a number whose workers died. ``rounds`` are further groups of numbers, each with a
+        separate ``run``; a round is requested once all results of the previous one were taken.
         """
         self._rounds: Iterator[tuple[Run[Any], Iterable[int]]] = chain([(run, ())], rounds)
         self._queue = deque(numbers)
         self._alone: deque[int] = deque()
-        """Numbers that run in a batch alone."""
+        """Queued numbers that must each run in a batch alone."""
         self._interrupts = interrupts
         self._folder = folder
         self._workers = workers
@@ -146,7 +151,7 @@ class FanOut:
         self._nodes: SeedNodes | None = None
 
     def progress(self) -> list[str]:
-        """A line for each node of a cluster."""
+        """The progress as text: a line for each node of a cluster. Empty before the run starts."""
         return [] if self._nodes is None else list(self._nodes.progress())
 
     def results(self) -> Generator[Ended, None, None]:
@@ -191,7 +196,7 @@ class FanOut:
         return bool(self._running or self._queue or self._alone or self._suspects)
 
     def _next_round(self) -> Run[Any] | None:
-        """The function of the next numbers, which are queued; ``None`` if there are none."""
+        """Queue the numbers of the next round, and return its function; ``None`` if no round is left."""
         for run, numbers in self._rounds:
             self._queue.extend(numbers)
             if self._queue:
@@ -262,7 +267,7 @@ class FanOut:
     # --- losses -------------------------------------------------------------------------------------------------------
 
     def _lose_batch(self, batch: _Batch, error: Exception, errors: Any) -> None:
-        """Handle the loss of a worker, and perhaps of its node. Its earlier answers count."""
+        """Handle the loss of a batch's worker, and perhaps of its node. Answers that it gave before count."""
         assert self._nodes is not None
         if not batch.left:
             return
@@ -282,7 +287,10 @@ class FanOut:
         batch.node.returned += len(numbers)
 
     def _settle(self) -> None:
-        """Count a death against a suspect, or the loss of its node, as soon as it is known which."""
+        """Decide for each suspect, if known by now, whether its worker died or its node was lost, and count that.
+
+        A suspect below both limits is queued to run again alone.
+        """
         for suspect in list(self._suspects):
             if suspect.node.is_lost:
                 self._losses[suspect.number] += 1
@@ -299,7 +307,7 @@ class FanOut:
         return self._deaths[number] < MAX_DEATHS and self._losses[number] < MAX_LOSSES
 
     def _deaths_now(self) -> Iterator[Ended]:
-        """The results of numbers that are not run again."""
+        """Yield the results of suspects that reached a limit of deaths or losses, and so are not run again."""
         for suspect in list(self._suspects):
             if self._is_to_be_run_again(suspect.number):
                 continue

@@ -16,7 +16,7 @@ LEFT_OUT_FILE: Final = "left-out.txt"
 
 
 def packed(folder: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
-    """A folder as pieces of a zip file; none if there is no folder."""
+    """Pack a folder, and yield the zip file in pieces; yields nothing if the folder does not exist."""
     if not folder.is_dir():
         return
     kept, left_out = _bounded(folder, max_bytes)
@@ -33,7 +33,7 @@ def packed(folder: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 
 
 def _bounded(folder: Path, max_bytes: int) -> tuple[list[Path], list[Path]]:
-    """The files that are sent, and those that are left out: the largest first, until the rest fits."""
+    """The files to send, and the files to leave out: the largest, until the rest fits into ``max_bytes``."""
     kept = sorted(path for path in folder.rglob("*") if path.is_file())
     left_out = []
     while sum(path.stat().st_size for path in kept) > max_bytes:
@@ -55,7 +55,7 @@ class Arriving:
         self._is_empty = False
 
     def drop(self) -> None:
-        """Discard the pieces; the rest will not come."""
+        """Discard the pieces received so far, because no further pieces will arrive."""
         self._pieces.seek(0)
         self._pieces.truncate()
         self._is_empty = True

@@ -1,8 +1,8 @@
 """The log of a sweep, ``seeds.jsonl`` in its folder: the task, then a line per seed that ended.
 
-A line that a crash left incomplete is cut off; its seed runs again. Seeds are in the order in which they ended. Closing
-the log sorts them, so the same seeds give the same bytes, wherever they ran. The measurements are in ``work.jsonl``:
-where each seed ran, and for how long. No verdict depends on that file.
+A line that a crash left incomplete is cut off; its seed runs again. Lines are appended in the order in which seeds end.
+Closing the log sorts them by seed, so the same seeds give the same bytes, wherever they ran. Measurements are in a
+separate file, ``work.jsonl``: where each seed ran, and for how long. No verdict depends on that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class _Numbered(msgspec.Struct):
-    """A line, decoded only as far as its seed."""
+    """Decodes only the seed of a log line."""
 
     seed: int
 
@@ -56,7 +56,7 @@ class LineLog:
             raise BadInput(f"{path}: cannot be opened: {error.strerror}") from None
 
     def _whole_lines(self) -> list[bytes]:
-        """The complete lines; one that a crash left incomplete is cut off."""
+        """Read the complete lines. A last line that a crash left incomplete is cut off from the file."""
         data = self._file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._file.truncate(len(whole))
@@ -98,7 +98,7 @@ class SweepLog(LineLog):
         self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0)))
 
     def close(self) -> None:
-        """Put the seeds in order."""
+        """Close the log, and sort its lines by seed."""
         self._file.seek(0)
         head, *lines = self._file.read().splitlines(keepends=True)
         self._file.close()

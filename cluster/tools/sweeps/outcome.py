@@ -1,4 +1,4 @@
-"""The outcome of one seed."""
+"""The outcome of one seed of a sweep: its verdict, the reason, and how much happened in its run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from cluster.record.run import RunRecord
 HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
-"""A pass with fewer heights, fires or faults than these is inconclusive. If the scenario has fewer faults, all must
-take effect."""
+"""Number of faults that must take effect for a pass to count; with fewer, a passing seed is inconclusive. If the
+scenario has fewer faults, all must take effect."""
 BEYOND_MEMORY: Final = "it needs more than --memory"
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
-"""Checks that may be inconclusive in a seed that passes; :attr:`SeedOutcome.counts` counts the faults instead."""
+"""Checks that may be inconclusive in a seed that passes. :attr:`SeedOutcome.counts` decides instead whether enough
+faults took effect."""
 
 
 class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,16 +34,16 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     """The first check that did not pass, in one line; empty if all did."""
     undecided: list[str]
-    """The inconclusive checks."""
+    """Names of the inconclusive checks."""
     heights: int
     fires: int
     faults: dict[str, int]
-    """Number of faults that took effect, by kind, and of effects of byzantine behaviours, by name."""
+    """Number of faults that took effect, keyed by kind, and of effects of byzantine behaviours, keyed by their name."""
     faults_needed: int
     """Faults that must take effect: two, or all if the scenario has fewer."""
     digest: str
     seconds: float = 0.0
-    """Wall-clock time of the run; the only measured field."""
+    """Wall-clock time of the run in seconds. All other fields follow from scenario and seed."""
     metrics: dict[str, float] = {}
     """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
     reached: list[str] = []
@@ -77,7 +78,7 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
-    """The outcome of a run, and the full judgement."""
+    """Run all checks on a finished run; returns the seed's outcome and the full judgement."""
     judged = judge_run(record)
     books, verdict = judged.books, judged.verdict
     outcome = SeedOutcome(
@@ -98,7 +99,7 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
 
 
 def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
-    """The outcome of a run that an exception ended: a failure."""
+    """The outcome of a seed whose run ended in an exception: it counts as a failure."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split()) or (BEYOND_MEMORY if isinstance(error, MemoryError) else "")
     message = ": ".join(filter(None, (type(error).__name__, text)))
@@ -106,7 +107,7 @@ def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
 
 
 def broken_off(seed: int, reason: str, seconds: float = 0.0) -> SeedOutcome:
-    """The outcome of a run that did not complete: a failure. ``reason`` is one line."""
+    """The outcome of a seed whose run did not complete: it counts as a failure. ``reason`` is one line."""
     return SeedOutcome(
         seed=seed,
         verdict=Outcome.FAIL.value,

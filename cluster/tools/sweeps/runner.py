@@ -40,24 +40,24 @@ from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, shares_executions
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
 
 TRACEBACK_FILE: Final = "traceback.txt"
-"""File in the folder of a seed that crashed."""
+"""Name of the file with the traceback, in the folder of a seed that crashed."""
 SEEDS_TO_REACH_ALL: Final = 200
 """A fuzz of at least this many seeds is inconclusive if a mechanism was never reached."""
 SHOWN: Final = 10
-"""Maximum number of failed seeds in a summary, and of the mechanisms that the fewest seeds reached."""
+"""Maximum number of failed seeds that a summary lists, and of the mechanisms that were reached least often."""
 TENTHS: Final = 10
-"""Lines of progress without a terminal."""
+"""Number of progress lines without a terminal: one for each tenth of the seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The outcomes of all seeds."""
+    """The outcomes of all seeds of a sweep, and what the sweep must reach to pass."""
 
     outcomes: tuple[SeedOutcome, ...]
     wanted: int
     interrupted: bool
     min_passed: int | None = None
-    """Number of seeds that must pass if none fails; ``None`` is all."""
+    """Number of seeds that must pass for the sweep to pass, if no seed fails; ``None`` means all."""
     commit: str = ""
     """Commit of the code."""
     must_reach: tuple[Mechanism, ...] = ()
@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def faults(self) -> Counter[str]:
-        """Faults that took effect, by kind, over all seeds."""
+        """Number of faults that took effect, summed over all seeds, keyed by kind."""
         total: Counter[str] = Counter()
         for outcome in self.outcomes:
             total.update(outcome.faults)
@@ -92,7 +92,7 @@ class Summary:
 
     @property
     def never_reached(self) -> list[Mechanism]:
-        """Mechanisms that a seed must reach, and none did."""
+        """The mechanisms in :attr:`must_reach` that no seed reached."""
         seen = self.seen if self.must_reach else {}
         return [mechanism for mechanism in self.must_reach if not seen[mechanism]]
 
@@ -120,7 +120,10 @@ class Summary:
 
 
 def must_reach(task: AnyTask, seeds: int) -> tuple[Mechanism, ...]:
-    """The mechanisms that a sweep of ``seeds`` must reach: all in a large fuzz. A single scenario may lack some."""
+    """The mechanisms that a sweep with this number of seeds must reach: all if it is a large fuzz, else none.
+
+    A single scenario may lack some of them.
+    """
     return tuple(Mechanism) if isinstance(task, FuzzTask) and seeds >= SEEDS_TO_REACH_ALL else ()
 
 
@@ -132,8 +135,10 @@ def check_task(task: AnyTask, seed: int) -> None:
 
 
 def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -> SeedOutcome:
-    """Run one seed, in a worker process. A failing or crashing seed leaves the folder ``leaves``, which will be
-    ``<folder>/seed-<seed>``.
+    """Run one seed in a worker process, and judge the run.
+
+    A failing or crashing seed leaves files in the folder ``leaves``, which is moved to ``<folder>/seed-<seed>``
+    afterwards.
     """
     from cluster.simulation.driver import simulate
 
@@ -155,7 +160,7 @@ def _leave_traceback(leaves: Path, text: str) -> None:
 
 
 def _outcome_of_dead_workers(folder: Path, seed: int, reason: str) -> SeedOutcome:
-    """The outcome of a seed whose workers died too often. Its traceback file holds the reason instead."""
+    """The outcome of a seed whose workers died too often. Its traceback file contains the reason, not a traceback."""
     _leave_traceback(folder / seed_folder(seed), f"{reason}\n")
     return broken_off(seed, reason)
 
@@ -170,8 +175,10 @@ def sweep(
     min_passed: int | None = None,
     memory_mib: int = WORKER_MEMORY_MIB,
 ) -> Summary:
-    """Run all seeds that the folder's log does not hold yet: ``workers`` at a time (``None``: one for each processor of
-    this machine or of the cluster), each with ``memory_mib``. Raises :class:`~cluster.common.errors.HarnessError`.
+    """Run all seeds that the log in ``folder`` does not contain yet.
+
+    ``workers`` is the number of seeds that run at a time (``None``: one for each processor of this machine or of the
+    cluster); each worker has ``memory_mib`` of memory. Raises :class:`~cluster.common.errors.HarnessError`.
     """
     commit = checkout_commit()
     interrupted = False
@@ -254,8 +261,10 @@ def _progress(console: Console, total: int) -> Progress:
 
 
 class PlainProgress:
-    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds except the last,
-    followed by one for each node of a cluster.
+    """Prints the progress of a sweep without a terminal.
+
+    It prints a line at the beginning, and a line after each tenth of the seeds except the last. After such a line comes
+    one for each node of a cluster.
     """
 
     def __init__(

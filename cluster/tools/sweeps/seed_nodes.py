@@ -27,17 +27,17 @@ from cluster.live.nodes.ray_nodes import SEEDS, RayNode, with_role
 LOOK_EVERY_S: Final = 1.0
 POLL_S: Final = 0.2
 SURVEY_TIMEOUT_S: Final = 90.0
-"""A node that has not answered by then takes no part."""
+"""A node that does not answer a survey within this time is not used."""
 PATIENCE_S: Final = 60.0
 """If no node is left, the sweep waits this long for one to join."""
 SURVEYS: Final = 10
-"""Maximum number of surveys of a node that was sent the code and does not have it yet."""
+"""Maximum number of surveys of a node that was sent the code but still reports different code."""
 ARCHIVE: Final = "stampede.zip"
 
 
 @dataclass(slots=True, eq=False)
 class SeedNode:
-    """A node that takes part."""
+    """A node of the cluster that runs seeds of the sweep."""
 
     node: RayNode
     slots: int
@@ -50,13 +50,13 @@ class SeedNode:
     busy: int = 0
     """Number of workers that run now."""
     done: int = 0
-    """Count of numbers that ended there."""
+    """Count of numbers (seeds) that ended on this node."""
     seconds: float = 0.0
-    """Total seconds of those numbers."""
+    """Total run time, in seconds, of the numbers that ended on this node."""
     returned: int = 0
-    """Count of numbers that were lost there and run again."""
+    """Count of numbers that were lost on this node and run again."""
     pending: Any = None
-    """The pending answer, while the node is being asked whether it is alive."""
+    """Reference to the pending answer, while the node is being asked whether it is alive; else ``None``."""
 
     @property
     def is_open(self) -> bool:
@@ -79,7 +79,7 @@ class SeedNode:
 
 
 class SeedNodes:
-    """All nodes of a sweep. :meth:`open` finds them, :meth:`look` tracks their state."""
+    """The nodes that run the seeds of a sweep. :meth:`open` finds them, :meth:`look` updates their state."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class SeedNodes:
         interrupts: Interrupts,
         notice: Callable[[str], None],
     ) -> None:
-        """``workers`` is the maximum number at a time (``None``: as many as fit), ``memory`` the bytes of each."""
+        """``workers`` is the maximum number of workers at a time (``None``: as many as fit). ``memory`` is the number
+        of bytes for each."""
         self._session = session
         self._workers = workers
         self._memory = memory
@@ -97,7 +98,7 @@ class SeedNodes:
         self._notice = notice
         self._nodes: dict[str, SeedNode] = {}
         self._asked: dict[Any, tuple[RayNode, float]] = {}
-        """Surveys under way: the node, and the monotonic time at which it was asked."""
+        """Surveys under way, keyed by pending answer: the node, and the monotonic time at which it was asked."""
         self._refused: set[str] = set()
         self._lacking: list[RayNode] = []
         self._answers: Counter[str] = Counter()
@@ -184,7 +185,7 @@ class SeedNodes:
         return SeedNode(node, slots, min(self._memory, memory // slots))
 
     def _ship(self) -> bool:
-        """Join the cluster again, with the code. Returns whether that succeeded."""
+        """Join the cluster again, with the code as runtime environment. Returns whether that succeeded."""
         names = ", ".join(node.name for node in self._lacking)
         with tempfile.TemporaryDirectory(prefix="stampede-code-") as folder:
             archive = Path(folder) / ARCHIVE
@@ -198,8 +199,8 @@ class SeedNodes:
     # --- state of nodes -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Update which nodes joined, are ready or are lost. Raises :class:`HarnessError` if none was left for
-        :data:`PATIENCE_S`."""
+        """Update which nodes joined, are ready or are lost. Raises :class:`HarnessError` if there was no usable node
+        for :data:`PATIENCE_S`."""
         self._take_surveys()
         self._refuse_lacking()
         for each in self._nodes.values():
@@ -251,13 +252,13 @@ class SeedNodes:
         return max(1, found if self._workers is None else min(found, self._workers))
 
     def pick(self) -> SeedNode | None:
-        """The node with the most room, relative to its size; ``None`` if there is no room."""
+        """The node with the smallest share of its worker slots in use; ``None`` if no node has a free slot."""
         free = [each for each in self._nodes.values() if each.has_room]
         if not free or sum(each.busy for each in self._nodes.values()) >= self.slots:
             return None
         return min(free, key=lambda each: each.busy / each.slots)
 
     def progress(self) -> Iterator[str]:
-        """A line for each node of a cluster."""
+        """The progress as text: a line for each node of a cluster, none for a local Ray."""
         if not self._session.is_ours:
             yield from (each.progress for each in self._nodes.values())

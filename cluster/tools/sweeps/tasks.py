@@ -1,4 +1,4 @@
-"""The tasks of sweeps: one scenario with every seed, or a random scenario per seed."""
+"""The task of a sweep, which determines the scenario of each seed: one scenario for all, or a random one for each."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NAMED_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a task's title."""
 SWEEP: Final = "sweep"
 OWN_EXECUTIONS_EVERY: Final = 100
-"""Each seed that is a multiple of this shares no executions."""
+"""In each seed that is a multiple of this number, validators share no executions: each executes every block itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTask:
-    """One scenario, with each seed."""
+    """Task of a sweep in which all seeds run the same scenario."""
 
     path: str
-    """The scenario's file, for the command that runs a seed again."""
+    """Path of the scenario file; :meth:`command` needs it."""
     scenario_json: str
-    """The scenario with the changes made."""
+    """The scenario as JSON, with the changes applied."""
     changes: tuple[str, ...] = ()
-    """The changes as shell text, for the same command."""
+    """The changes as shell words, for :meth:`command`."""
     shares: bool = True
     """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
 
@@ -42,7 +42,7 @@ class ScenarioTask:
 
     @property
     def title(self) -> str:
-        """A short name; tasks with the same title run the same scenarios."""
+        """A short name of the task; tasks with the same title run the same scenarios."""
         return f"{SWEEP} {self.shared.name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
 
     @property
@@ -51,7 +51,7 @@ class ScenarioTask:
         return Scenario.model_validate_json(self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
-        """The scenario, the same for every seed."""
+        """The scenario of a seed: it is the same for all."""
         return self.shared
 
     def command(self, seed: int) -> str:
@@ -61,7 +61,7 @@ class ScenarioTask:
 
 @dataclass(frozen=True, slots=True)
 class FuzzTask:
-    """A random scenario for each seed."""
+    """Task of a fuzz: each seed runs a random scenario."""
 
     protocol: str
     shares: bool = True
@@ -73,7 +73,7 @@ class FuzzTask:
 
     @property
     def shared(self) -> None:
-        """``None``: each seed has its own scenario."""
+        """``None``, since there is no scenario that all seeds share."""
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario drawn from the seed."""
@@ -86,7 +86,7 @@ class FuzzTask:
 
 
 AnyTask = ScenarioTask | FuzzTask
-"""The task of a sweep. Plain data, since it is sent to worker processes."""
+"""The task of a sweep, of either kind. It is plain data, since it is sent to worker processes."""
 
 
 def shares_executions(task: AnyTask, seed: int) -> bool:

@@ -21,14 +21,16 @@ WORKER_MEMORY_MIB: Final = 2_048
 
 T = TypeVar("T")
 Run = Callable[[int, Path], T]
-"""Runs a number. It may create the given folder and leave files there."""
+"""A function that does the work for a number (a seed) and returns its result. It may create the given folder and leave
+files there."""
 
 _data_limit: list[int] = []
-"""The memory limit that this process got with its first batch, in bytes. A process runs many batches."""
+"""The memory limit of this process in bytes, as a list of one item; empty before the first batch sets it. Later batches
+in the process keep the limit."""
 
 
 class Finished(NamedTuple):
-    """The answer for one number."""
+    """The answer of a worker for one number: its result and its run time in seconds."""
 
     number: int
     result: Any
@@ -36,10 +38,11 @@ class Finished(NamedTuple):
 
 
 def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory: int) -> Iterator[bytes | Finished]:
-    """Run numbers one after the other. ``memory`` is the number of bytes that they may take in addition to those of an
-    idle worker; beyond, Python raises :class:`MemoryError`.
+    """Call ``run`` for each number, one after the other; yields each answer.
 
-    A number leaves its files in ``<folder>/seed-<number>``; without a folder they are sent in pieces before the answer.
+    ``memory`` is the number of bytes that the process may use in addition to those of an idle worker. If it needs more,
+    Python raises :class:`MemoryError`. A number leaves its files in ``<folder>/seed-<number>``. If ``folder`` is
+    ``None``, the files are yielded in pieces before the answer.
     """
     bound_memory(memory)
     for number in numbers:
@@ -75,9 +78,10 @@ def seed_folder(number: int) -> str:
 
 
 def free_memory() -> None:
-    """Free the memory of the last seed's run: it has many reference cycles, and the next run needs the whole bound.
+    """Free the memory of the last seed's run, so that the next run has all of the process's memory limit.
 
-    Objects that survive the first run are modules, which no later collection needs to scan.
+    A run leaves many reference cycles, which the garbage collector must free. The first call also excludes all objects
+    that exist by then, mostly modules, from later collections.
     """
     if gc.get_freeze_count():
         gc.collect()
@@ -86,7 +90,10 @@ def free_memory() -> None:
 
 
 def bound_memory(memory: int) -> None:
-    """Bound the private writable memory of this process, once: to its current size plus ``memory`` bytes."""
+    """Limit the private writable memory of this process to its size at the first call plus ``memory`` bytes.
+
+    Later calls keep the limit of the first.
+    """
     if not _data_limit:
         _data_limit.append(psutil.Process().memory_info().data + memory)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

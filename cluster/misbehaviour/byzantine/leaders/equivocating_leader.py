@@ -1,4 +1,4 @@
-"""``equivocating-leader``: two valid blocks in one view, each to its half of the peers.
+"""``equivocating-leader``: proposes two valid blocks in one view, each to one half of the peers.
 
 The second block is built by the validator's own executor on the same parent, without transactions. If the first block
 has none either, the two are equal and there is no equivocation. The leader supports both: a peer that got one block
@@ -30,10 +30,10 @@ class EquivocatingLeader(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._building: set[int] = set()
-        """Views whose second block is being built: the executor's next answer for the view is ours."""
+        """Views whose second block is being built: the executor's next answer for the view is for the behaviour."""
         self._second: dict[int, Built] = {}
         self._equivocated: dict[int, Proposal] = {}
-        """The first proposal of each view with two."""
+        """The first proposal of each view in which the leader made two, keyed by view."""
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):

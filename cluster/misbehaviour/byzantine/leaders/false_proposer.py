@@ -1,4 +1,4 @@
-"""``false-proposer``: as leader, a block that names another validator as its proposer, which gets the tips.
+"""``false-proposer``: as leader, proposes a block that names another validator as its proposer, which gets the tips.
 
 The block is executed for that validator, so its only error is that this validator does not lead the view.
 """

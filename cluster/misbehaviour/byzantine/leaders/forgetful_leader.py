@@ -1,8 +1,8 @@
 """``forgetful-leader``: builds on the newest final block, ignoring the notarized blocks above it.
 
-It breaks no rule provably: that block is final, and if every view since has a nullification, Simplex lets a leader skip
-all of them. So a whole branch of notarized blocks is abandoned for one block, and all validators have to go back. In
-HotStuff a timeout certificate names the block that must not be skipped, and the proposal is rejected.
+It breaks no rule provably: the parent of its block is final, and if every view since has a nullification, Simplex lets
+a leader skip all of them. So a whole branch of notarized blocks is abandoned for one block, and all validators have to
+go back. In HotStuff a timeout certificate names the block that must not be skipped, and the proposal is rejected.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class ForgetfulLeader(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._final: Hash | None = None
-        """The newest block that the executor makes final before its next task."""
+        """The newest block that the executor was told to make final, and so makes final before its next job."""
         self._view: tuple[Hash, View] | None = None
         """The newest final block, and its view."""
         self._building: dict[int, Hash] = {}
-        """The parent of the block that is built for us, keyed by view."""
+        """The parent of each block that is being built for the behaviour, keyed by view."""
         self._own: dict[int, tuple[View, Built]] = {}
-        """The block built for a view, with its parent's view, keyed by view."""
+        """The block built for the behaviour, with its parent's view; keyed by view."""
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):

@@ -1,4 +1,4 @@
-"""``invalid-block-…``: as leader, a correctly signed proposal of a block that no validator may accept.
+"""``invalid-block-…``: as leader, proposes blocks that no validator may accept, in correctly signed proposals.
 
 - ``bad-root``: the header promises another state root than execution gives;
 - ``bad-transaction``: the last transaction cannot be decoded, yet the header commits to it;
@@ -28,15 +28,15 @@ NO_TRANSACTION = b"no transaction"
 
 
 class InvalidBlock(Behaviour):
-    """The base class of the variants."""
+    """A leader that proposes invalid blocks: the base class of the variants."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._spoilt: tuple[Proposal, Proposal] | None = None
-        """The newest proposal, original and as sent."""
+        """The newest proposal: the validator's original, and the invalid one sent instead."""
 
     def spoil(self, block: Block) -> Block:
-        """The invalid block that replaces a good one."""
+        """Return the invalid block that replaces a good one."""
         raise NotImplementedError
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
@@ -50,7 +50,7 @@ class InvalidBlock(Behaviour):
             yield send
 
     def _spoil(self, proposal: Proposal) -> Proposal | None:
-        """The proposal of an invalid block instead of a good one; ``None`` if it is invalid already."""
+        """The proposal of an invalid block that replaces a good one; ``None`` if its block cannot be decoded."""
         if self._spoilt is None or self._spoilt[0] != proposal:
             good = decode_block(proposal.body)
             if good is None:
@@ -64,7 +64,7 @@ class InvalidBlock(Behaviour):
 
 
 class FalseHeader(InvalidBlock):
-    """A header with one false field, each of these in turn."""
+    """A leader that proposes blocks with one false header field: each field of ``fields`` in turn."""
 
     fields: ClassVar[tuple[str, ...]]
 
@@ -81,7 +81,7 @@ class FalseHeader(InvalidBlock):
 
 
 def false_value(header: Header, field: str) -> Any:
-    """Another possible value of a header's field."""
+    """A value of a header's field that is well-formed, but differs from the true one."""
     match field:
         case "height":
             return header.height + 2

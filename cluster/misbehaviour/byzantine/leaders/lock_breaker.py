@@ -1,9 +1,10 @@
 """``lock-breaker``: with HotStuff, skips a certified block that a timeout certificate names.
 
-This needs a block that is certified and not final, timeouts that name it, and the lead right after them. It brings
-about the first two: in a view that it leads, it withholds the certificate of the previous view's block and proposes
-nothing. So the others give up both views; the validators that would have finalized that block have timed out by then,
-and the timeouts of the second view name it. If it also leads the next view, it builds below, on the newest final block.
+This needs a block that is certified and not final, timeouts that name it, and the lead of the next view. The behaviour
+brings about the first two: in a view that it leads, it withholds the certificate of the previous view's block and
+proposes nothing. So the others give up both views; the validators that would have finalized that block have timed out
+by then, and the timeouts of the second view name it. If the behaviour also leads the next view, it builds below, on the
+newest final block.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class LockBreaker(ForgetfulLeader):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._named: dict[int, View] = {}
-        """The high view of each view's timeout certificate."""
+        """The high view that each view's timeout certificate names, keyed by the timed-out view."""
 
     def hear(self, heard: Heard) -> list[Effect]:
         self._note(heard.message)
@@ -42,7 +43,7 @@ class LockBreaker(ForgetfulLeader):
                 yield from super().say(send, message)
 
     def _breaks_a_lock(self, view: View) -> bool:
-        """Whether the block built for us in a view is below the one that the timeouts of the view before name."""
+        """Whether the behaviour's block of a view skips the certified block that the previous view's timeouts name."""
         return view in self._own and self._own[view][0] < self._named.get(view - 1, 0)
 
     def _note(self, message: Message) -> None:

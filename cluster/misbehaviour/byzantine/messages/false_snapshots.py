@@ -1,4 +1,4 @@
-"""False snapshots for a joining validator: they do not match the state root.
+"""Behaviours that offer a joining validator false snapshots, which do not match the state root.
 
 - ``false-snapshots``: chunks with one wrong bit; the manifest is the true one.
 - ``false-manifest``: another state, in which an account has another balance. The manifest matches the chunk with the
@@ -45,7 +45,7 @@ class FalseSnapshots(Behaviour):
 
 
 class FalseManifest(Behaviour):
-    """Reads the first chunk of a snapshot before offering it, by a separate job, and then offers another state."""
+    """Offers snapshots of a false state, made from the true snapshot's first chunk, which a separate job reads."""
 
     name = "false-manifest"
     description = "offers snapshots of another state than the block's, and gives their chunks"
@@ -53,7 +53,8 @@ class FalseManifest(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._offers: dict[int, tuple[SnapshotOffer, Height, Hash]] = {}
-        """The offers held back until their chunk is read, keyed by peer, with the block's height and state root."""
+        """The offers held back until the first chunk is read, keyed by peer; each with its block's height and state
+        root."""
         self._chunk: tuple[int, bytes] = (0, b"")
         """The height of the snapshot offered last, and its false first chunk."""
 
@@ -85,8 +86,8 @@ class FalseManifest(Behaviour):
         return [send_peer_message(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
 
     def _false(self, offer: SnapshotOffer, height: Height, root: Hash, chunk: object) -> SnapshotOffer:
-        """The offer of another state. Returns the given offer if its first chunk is gone or does not come in one piece,
-        or if another behaviour has changed the manifest."""
+        """The offer of a false state, made from a true offer and its first chunk. Returns the true offer if the chunk
+        is gone, does not come in one piece or has no account, or if another behaviour has changed the manifest."""
         if not isinstance(chunk, ChunkResponse) or chunk.height != height or len(chunk.data) != chunk.total:
             return offer
         try:
@@ -103,7 +104,7 @@ class FalseManifest(Behaviour):
 
 
 def _is_read_for(event: Event, index: int) -> bool:
-    """Whether an event answers a job of the behaviour: validators do not read for themselves."""
+    """Whether an event is the result of a read job of the behaviour. A validator itself only reads for its peers."""
     return isinstance(event, Completed) and isinstance(event.result, SnapshotRead) and event.result.peer == index
 
 

@@ -1,7 +1,7 @@
-"""``garbage``: in addition to the correct messages, every kind of wrong one.
+"""``garbage``: sends every kind of wrong message in addition to the correct ones.
 
-Bytes that are no message, messages of every type with random fields, too many and too large ones, and validly signed
-votes for views far ahead.
+Wrong are bytes that are no message, messages of every type with random fields, too many and too large ones, and validly
+signed votes for views far ahead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PIECES_AT_A_TIME = 3
 MAX_NOISE_BYTES = 200
 LARGE_NOISE_BYTES = 512 * 1024
 FLOODED_VIEWS = 64
-"""Votes for future views are for this many nearest ones, or for any."""
+"""Maximum number of views by which a vote for a near future view is ahead; other votes are for the highest possible
+view. Also the number of views in a request for certificates."""
 EDGES = (-(2**63), -1, 0, 1, 7, 64, 2**31, 2**63 - 1, 2**64 - 1)
 
 
@@ -72,7 +73,7 @@ class Garbage(Behaviour):
         return Send(None, random.randbytes(16) * (LARGE_NOISE_BYTES // 16))
 
     def _damaged(self, random: Random, sent: Send) -> Send:
-        """The last message sent, with one byte changed, or truncated."""
+        """The message ``sent`` with one byte changed, and in half of the cases cut off after it."""
         position = random.randrange(len(sent.payload))
         changed = bytes([sent.payload[position] ^ random.randint(1, 255)])
         rest = sent.payload[position + 1 :] if random.random() < 0.5 else b""

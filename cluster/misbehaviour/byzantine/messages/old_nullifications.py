@@ -1,8 +1,8 @@
 """``old-nullifications``: sends a peer that is cut off the certificates of views given up long ago, one by one.
 
 As leader it sends no proposal, so that views are given up. It sends no certificate that would bring a peer up to date,
-only those of abandoned views, in order, once there are :data:`AT_A_TIME` that a peer lacks. A validator that counts
-them as failures of the network waits ever longer for each leader.
+only those of abandoned views, in order, once a peer lacks :data:`AT_A_TIME` of them. A validator that counts these
+views as failures of the network waits ever longer for each leader.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from consensus.types import GENESIS_VIEW, View
 from validator.node.events import Certified, Effect, Send
 
 AT_A_TIME = 5
-"""Certificates per batch: enough to double timeouts twice, among four validators."""
+"""Minimum number of certificates sent at once: enough to double timeouts twice with four validators."""
 BEHIND = 2
-"""Views by which a peer is behind, at least, to be taken for one that is cut off."""
+"""Minimum number of views by which a peer must be behind to count as cut off."""
 
 
 class OldNullifications(Behaviour):
@@ -45,7 +45,7 @@ class OldNullifications(Behaviour):
         self._given_up: dict[int, AnyCertificate] = {}
         self._newest = GENESIS_VIEW
         self._views: dict[int, View] = {}
-        """The newest view in which each peer was heard."""
+        """The view that each peer's last vote or request for certificates was about, keyed by peer."""
 
     def alter(self, effect: Effect) -> list[Effect]:
         if isinstance(effect, Certified):

@@ -1,4 +1,4 @@
-"""``stale-replayer``: sends earlier messages, its own or those of others, to all peers again."""
+"""``stale-replayer``: sends earlier messages, which it sent or received, to all peers again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from consensus.messages import Message
 from validator.node.events import Effect, Send
 
 REMEMBERED = 256
-"""Messages to choose from."""
+"""Maximum number of past messages to choose from."""
 REMEMBERED_BYTES = 64 * 1024
-"""Larger messages are not kept."""
+"""Maximum size of a message that is kept for replay, in bytes."""
 REPLAYED_AT_A_TIME = 2
 
 

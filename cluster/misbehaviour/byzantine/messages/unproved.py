@@ -1,7 +1,7 @@
-"""``unproved-…``: blocks and views that no quorum finalized, with a finalization that no validator signed.
+"""``unproved-…``: sends blocks and views that no quorum finalized, with a finalization that no validator signed.
 
-A block is the true one of its height except for its view, on which execution does not depend: a validator that does not
-verify the signatures executes it without an error.
+Such a block is the true one of its height except for its view, on which execution does not depend: a validator that
+does not verify the signatures executes it without an error.
 
 - ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins, with its true receipts and state.
 - ``unproved-blocks``: the last block of a range that a validator requested to catch up.
@@ -33,7 +33,7 @@ VIEWS_AHEAD: Final = 1_000
 
 
 class Unproved(Behaviour):
-    """The base class of the variants."""
+    """Replaces messages by ones with a forged finalization: the base class of the variants."""
 
     def send(self, send: Send) -> list[Effect]:
         message = peer_message(send.payload)
@@ -44,7 +44,7 @@ class Unproved(Behaviour):
         return [send_peer_message(send.recipient, lie)]
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
-        """The message that replaces another; ``None`` if it stays."""
+        """The message that replaces ``message``; ``None`` to send it unchanged."""
         raise NotImplementedError
 
 
@@ -92,7 +92,7 @@ class UnprovedView(Unproved):
 
 
 def forged_final(context: BehaviourContext, body: bytes) -> tuple[bytes, bytes] | None:
-    """A block that differs from a final one in its view alone, and a finalization of it, both encoded.
+    """A block that differs from the final one in ``body`` in its view alone, and its forged finalization, both encoded.
 
     ``None`` if another behaviour has changed the body.
     """

@@ -1,9 +1,9 @@
-"""``conflicting-voter``: votes for the same block as each listener, and later for another block.
+"""``conflicting-voter``: sends each peer a vote for the block that the peer votes for, and later one for another block.
 
-It never sends its own opinion. Each peer that votes to notarize or finalize a block gets its vote for the same block,
-so that peers that disagree both count it on their side. Two views later all peers get its vote for a block that does
-not exist. One such validator changes nothing; more than ``f`` together with an equivocating leader finalize two blocks
-of one height.
+It never sends the votes of the validator inside. Each peer that votes to notarize or finalize a block gets a vote for
+that block, so that peers that disagree both count the voter on their side. Two views later these peers get its vote for
+a block that does not exist. One such validator changes nothing; more than ``f`` together with an equivocating leader
+finalize two blocks of one height.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VIEWS_UNTIL_CONTRADICTION = 2
 
 @dataclass(slots=True)
 class _Said:
-    """The votes sent in a view, keyed by kind and peer, each with the parent's view in it."""
+    """The votes sent in a view, keyed by kind and peer; the value is the parent view in the vote."""
 
     sent: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
     is_contradicted: bool = False

@@ -1,7 +1,7 @@
-"""Certificates of honest votes with one flaw each.
+"""Behaviours that send certificates which are made of honest votes but have one flaw.
 
-Each is sent once per view and kind, as soon as enough votes were received, and so before an honest validator can have
-the true one: a liar need not execute the block, nor wait for its disk.
+A certificate is sent once per view and kind, as soon as enough votes were received. So it is sent before an honest
+validator can have the true one: a liar need not execute the block, nor wait for its disk.
 
 - ``short-certificate``: one signature short of a quorum.
 - ``double-signer``: as many signatures as a quorum has, one of them a second signature of the liar, in the name of a
@@ -30,10 +30,11 @@ Signatures = list[tuple[ValidatorIndex, Signature]]
 
 
 class FalseCertificate(Behaviour):
-    """The base class: when to lie, and the certificate made of signatures."""
+    """The base class of the variants: it decides when to send a false certificate, and builds it from signatures."""
 
     kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
-    """Kinds of votes that it lies about. After one bad certificate, others ignore the peer in their view."""
+    """Kinds of votes of which the behaviour makes false certificates. After one such certificate, other validators
+    ignore its certificates for the rest of their view."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
@@ -49,7 +50,7 @@ class FalseCertificate(Behaviour):
         return [] if vote is None else list(self._answer(vote))
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:
-        """The answer to a peer's valid and new vote."""
+        """The messages with which the behaviour answers a peer's valid and new vote."""
         if vote.kind not in self.kinds or vote.kind in self._lied.get(vote.view, ()):
             return
         peers = list(self._overheard.signatures(vote).items())
@@ -63,11 +64,11 @@ class FalseCertificate(Behaviour):
             yield send_consensus(None, self._certificate(vote, signatures))
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
-        """The signatures of the lie, made from those of peers; none if too few, or if no lie can be made of them."""
+        """The signatures of the false certificate, made from those of peers; empty if they are too few or unusable."""
         raise NotImplementedError
 
     def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:
-        """Our signature of the same vote."""
+        """The liar's index and its signature of the same vote."""
         ours = self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest)
         return ours.signer, ours.signature
 

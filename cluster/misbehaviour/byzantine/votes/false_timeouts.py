@@ -1,11 +1,11 @@
-"""False certificates that a view was given up: forged, with a forged certificate inside, or with a false high view.
+"""Behaviours that send false certificates that a view was given up.
 
-- ``timeout-forger``: signed by the liar alone, the other signatures being random: a nullification with Simplex, a
-  timeout certificate with HotStuff.
+- ``timeout-forger``: a certificate in which only the liar's signature is valid and the others are random. It is a
+  nullification with Simplex, a timeout certificate with HotStuff.
 - ``false-high-certificate``: HotStuff timeouts that are validly signed, but the certificate inside is forged.
 - ``understated-timeouts``: HotStuff timeout certificates that hide the highest certified block that their votes name,
-  so that a block on a lower one would be justified: in turn, the votes are said to name a lower view, or a lower
-  certificate is inside, or none.
+  so that a block on a lower one would be justified. There are three kinds, which take turns: the votes are said to name
+  a lower view; a lower certificate is inside; or none is.
 
 The last two need the timeouts of all but one of a quorum before an honest validator has a full quorum. So the liar, as
 leader, sends its block to ``f`` of its peers only, and withholds its own timeout: the others give up when no proposal
@@ -42,11 +42,12 @@ from consensus.types import GENESIS_VIEW, Signature, ValidatorIndex, View
 from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 4
-"""How many views ahead a timeout with a forged certificate is: no validator can have the block that it names."""
+"""Number of views ahead of which a timeout with a forged certificate is sent: no validator can have the named block."""
 
 
 def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> dict[ValidatorIndex, Signature]:
-    """Signatures of a quorum that the liar belongs to: its own to give up a view, the others random."""
+    """Signatures in the names of a quorum that includes the liar: its own is valid, for giving up the view; the others
+    are random."""
     committee = at.validators.committee(view)
     ours = ValidatorIndex(at.index)
     signers = sorted([ours, *[member for member in committee.members if member != ours][: committee.quorum - 1]])
@@ -72,7 +73,8 @@ class TimeoutForger(EachView):
 
 
 class FalseTimeouts(Behaviour):
-    """The base class of behaviours that lie with true timeouts: how to get these, and when to lie."""
+    """The base class of behaviours that make false certificates of true timeouts. It makes peers time out, and decides
+    when to lie."""
 
     protocol = "hotstuff"
 
@@ -83,7 +85,7 @@ class FalseTimeouts(Behaviour):
         self._led: dict[int, None] = {}
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
-        """The lie about a view that all but one of a quorum timed out of; ``None`` if there is none."""
+        """The false message about a view, made from the timeouts of all but one of a quorum; ``None`` if impossible."""
         raise NotImplementedError
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
@@ -116,13 +118,13 @@ class FalseTimeouts(Behaviour):
         return [send]
 
     def _shown(self, view: View) -> list[int]:
-        """Peers that get our block of a view."""
+        """The peers to which the liar, as leader, sends its block of a view: ``f`` members of the committee."""
         committee = self.context.validators.committee(view)
         members = [member for member in committee.members if member != self.context.index]
         return list(members[: committee.faults_withstood])
 
     def _own(self, view: View, high_view: View) -> TimeoutSignature:
-        """Our own timeout, which may name any view."""
+        """The liar's own timeout of a view, which names ``high_view``, true or not."""
         vote = self.context.vote(VoteKind.TIMEOUT, view, high_view, NO_DIGEST)
         return vote.signer, high_view, vote.signature
 
@@ -134,7 +136,8 @@ class FalseHighCertificate(FalseTimeouts):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._has_led = True
-        """Whether it led since its last lie about a view ahead, after which others ignore it for their view."""
+        """Whether the liar led since its last lie about a view ahead. After such a lie, other validators ignore it for
+        the rest of their view."""
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._has_led = self._has_led or isinstance(message, Proposal)
@@ -148,7 +151,7 @@ class FalseHighCertificate(FalseTimeouts):
         return effects
 
     def _ahead(self, view: View) -> list[Effect]:
-        """A timeout of a view ahead that names an unknown block."""
+        """The effect that sends a timeout of a view ahead, with a forged certificate of an unknown block."""
         if view > MAX_VIEW - VIEWS_AHEAD:
             return []
         vote = self.context.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
@@ -164,7 +167,7 @@ class FalseHighCertificate(FalseTimeouts):
         )
 
     def _forged(self, view: View) -> Certificate:
-        """A notarization of a block that does not exist."""
+        """A forged notarization of a block that does not exist."""
         signatures = self.context.forged_signatures(view)
         return Certificate.of(VoteKind.NOTARIZE, view, View(view - 1), self.context.random_digest(), signatures)
 

@@ -26,7 +26,7 @@ class NullifyAndFinalize(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._blocks: dict[int, Vote] = {}
-        """A notarize vote of each view, from any validator."""
+        """The first notarize vote seen in each view, from any validator; keyed by view."""
 
     def hear(self, heard: Heard) -> list[Effect]:
         self._learn(vote_of(heard.message))

@@ -1,4 +1,4 @@
-"""Certificates of valid signatures that were made for another purpose.
+"""Behaviours that send certificates whose signatures are valid, but were made for another purpose.
 
 - ``kind-replayer``: the votes that notarized a block, replayed as votes that finalize it.
 - ``sister-chain``: certificates of another chain that the same validators run with the same keys.
@@ -65,7 +65,7 @@ class SisterCertificates(EachView):
             yield send_consensus(None, certificate)
 
     def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:
-        """A certificate of the other chain in this view; the kinds take turns."""
+        """A certificate of this kind and view from the other chain; ``None`` if there is no other chain."""
         sister = self.context.sister
         if sister is None:
             return None

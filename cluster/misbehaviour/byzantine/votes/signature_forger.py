@@ -15,7 +15,7 @@ from consensus.types import ValidatorIndex, View
 from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 3
-"""Forged certificates are of the vote's view, and of up to this many views ahead."""
+"""Maximum number of views by which a forged certificate's view is ahead of the vote's view."""
 
 
 class SignatureForger(Behaviour):

@@ -1,4 +1,4 @@
-"""``twins``: one key, two validators.
+"""``twins``: two instances of a validator run with the same key.
 
 A second instance of the validator runs with the same key, on a separate disk with separate state. Messages to the key
 reach both, and the messages of both come from the key; neither hears the other. Both are honest: only their number is
@@ -22,7 +22,7 @@ class Twins(Behaviour):
 
 
 class TwinWatch:
-    """Watches the messages of two validators with one key, and whether they contradict each other."""
+    """Watches the messages of two validators with one key, and counts when they contradict each other."""
 
     def __init__(self, score: Score) -> None:
         self._score = score
@@ -30,7 +30,7 @@ class TwinWatch:
         self._contradicted: dict[int, None] = {}
 
     def note(self, twin: int, payload: bytes) -> None:
-        """Note a message of one of the two, 0 or 1."""
+        """Note a message of one of the two validators. ``twin`` is its number, 0 or 1."""
         message = consensus_content(payload)
         vote = None if message is None else vote_of(message)
         if vote is None:

@@ -1,4 +1,4 @@
-"""``vote-withholder``: takes part, but votes neither for others' blocks nor to give up a view."""
+"""``vote-withholder``: takes part, but sends no votes except those in its own proposals."""
 
 from __future__ import annotations
 

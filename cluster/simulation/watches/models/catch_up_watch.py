@@ -1,13 +1,13 @@
-"""The watch of catching up: a validator that lacks final blocks requests them, from one peer after the other.
+"""The watch of catching up: it checks that a validator that lacks final blocks requests them, from each peer in turn.
 
-- A request for blocks is sent while none is open. One is open until blocks come, requested or not, or the retry time
-  has passed. When the requested block comes, the next request does not wait for the timer.
+- A request for blocks is sent only while none is open. A request is open until blocks come, requested or not, or the
+  retry time has passed. When the requested block comes, the next request does not wait for the timer.
 - With each request the timer for the next one starts, with the configured time.
 - Requests go to the peers round-robin, in the order of their numbers.
 - A validator that knows a finalization ahead of its final block requests, executes or commits blocks. It is idle for no
   longer than :data:`IDLE_RETRIES` retry times by its own clock, without pauses.
   A validator that diverged is not followed until it starts again.
-- For each peer it reads one item at a time from its disk.
+- A validator reads one item at a time from its disk for each peer.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ from validator.node.executor.jobs import (
 
 SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
-"""One until the next request, and one for other events at the same time."""
+"""Retry times for which a validator may be idle: one until the next request, one for other events at the same time."""
 
 
 @dataclass(slots=True)
 class _Asking:
-    """The requests of one validator since its start."""
+    """The watch's knowledge of one validator since its start: its requests, its final blocks, and its work."""
 
     last_peer: int
-    """The peer asked last; at first its own number."""
+    """The peer that got the last request; before the first request, the validator's own index."""
     is_open: bool = False
     wanted: bytes = b""
-    """The digest of the block requested last, if that was one block."""
+    """The digest of the block requested last; empty if the last request was for a range of blocks."""
     is_answered: bool = False
-    """Whether that block came."""
+    """Whether the block with the digest ``wanted`` came."""
     reading_for: set[int] = field(default_factory=set)
-    """The peers for which its executor reads."""
+    """The peers for which the validator's executor reads blocks or snapshots."""
     certified_view: int = 0
-    """The newest view for which it knows a finalization."""
+    """The newest view for which the validator knows a finalization."""
     final_view: int = 0
-    """The view of its newest final block."""
+    """The view of the validator's newest final block."""
     jobs: int = 0
     """Number of blocks being executed or committed."""
     has_diverged: bool = False
     busy_ms: float = 0.0
-    """When it was last busy, or lacked nothing."""
+    """When the validator was last busy catching up, or lacked no final block."""
 
 
 class CatchUpWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run how honest validators catch up on final blocks."""
 
     def __init__(self, names: Sequence[str], retry_ms: int, look: Look) -> None:
         self._names = names
@@ -84,10 +84,10 @@ class CatchUpWatch:
         self._look = look
         self._asking = [_Asking(index) for index in range(len(names))]
         self.reached: set[Mechanism] = set()
-        """Mechanisms of catching up that a validator reached."""
+        """Mechanisms of catching up that at least one validator has used."""
 
     def starts(self, index: int, final_view: int, now_ms: float) -> None:
-        """A validator starts with a final block of this view, at ``now_ms`` by its own clock without pauses."""
+        """Note that a validator starts with a final block of this view. ``now_ms`` is its own clock without pauses."""
         self._asking[index] = _Asking(index, certified_view=final_view, final_view=final_view, busy_ms=now_ms)
 
     def handled(
@@ -98,7 +98,7 @@ class CatchUpWatch:
         read: Callable[[bytes], Reading | None],
         now_ms: float,
     ) -> None:
-        """A validator handled an event, with these effects. ``read`` decodes a message."""
+        """Check the effects of an event that a validator handled. ``read`` decodes a message."""
         asking = self._asking[index]
         is_late = asking.is_answered and isinstance(event, Timeout) and event.timer.owner == SYNC
         _note_event(asking, event, now_ms)

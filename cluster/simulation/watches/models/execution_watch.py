@@ -1,14 +1,15 @@
-"""The watch of execution: a validator executes, builds on and finalizes blocks of one tree above its final block.
+"""The watch of execution: it checks that validators work only on the tree of blocks above their final block.
 
 A block is *live* if it is the newest final one, or was executed or built on a live block. The watch knows this from the
 jobs that a validator gives its executor and from their results. The rules:
 
 - A block is executed, or built, on a live block: no work is done for a branch that the finality of another one ended.
-- A block becomes final on the newest final one. One that was not live then is reported when it is archived.
+- A block becomes final on the newest final one. A violation is reported when the block is archived, if the block was
+  not live when it became final.
 - Final blocks are archived in their order.
 - The journal is replaced with the first block archived after a start, and then after every ``journal_blocks``. It keeps
-  the bodies of all final blocks that are not archived, and of all live ones that the validator executed. It keeps none
-  of a dead branch.
+  the bodies of all final blocks that are not archived, and of all live ones that the validator executed. It keeps no
+  body of a block that is neither final nor live.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class _Tree:
     """The blocks of one validator that are final or live, since its start."""
 
     final: Hash
-    """The newest block that it made final, archived or not."""
+    """The newest block that the validator made final, archived or not."""
     height: int
     live: dict[Hash, Hash] = field(default_factory=dict)
-    """Blocks above it that were executed or built, with their parents, which come first."""
+    """The live blocks above ``final``, each with its parent; a parent comes before its children."""
     executed: set[Hash] = field(default_factory=set)
     running: dict[Hash, Hash] = field(default_factory=dict)
-    """Blocks that are being executed, with their parents."""
+    """Blocks that are being executed, each with its parent."""
     unarchived: list[Hash] = field(default_factory=list)
     """Final blocks whose archiving is under way, the oldest first."""
     journal_height: int | None = None
@@ -47,7 +48,7 @@ class _Tree:
         return digest == self.final or digest in self.live
 
     def finalize(self, digest: Hash) -> None:
-        """Keep only the branches on a block."""
+        """Make a block the newest final one, and drop all branches that do not contain it."""
         self.final, self.height = digest, self.height + 1
         self.unarchived.append(digest)
         live: dict[Hash, Hash] = {}
@@ -60,7 +61,7 @@ class _Tree:
 
 
 class ExecutionWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Checks in one run which blocks honest validators execute, finalize and keep in their journals."""
 
     def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
         """``journal_blocks`` is from the section ``limits``."""
@@ -69,14 +70,14 @@ class ExecutionWatch:
         self._look = look
         self._trees: list[_Tree | None] = [None] * len(names)
         self.reached: set[Mechanism] = set()
-        """Mechanisms of journals that a validator reached."""
+        """Mechanisms of journals that at least one validator has used."""
 
     def starts(self, index: int, final: Hash, height: int) -> None:
-        """A validator starts, with this newest final block on its disk."""
+        """Note that a validator starts, with this newest final block on its disk."""
         self._trees[index] = _Tree(final, height)
 
     def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
-        """A validator handled an event, with these effects."""
+        """Check the effects of an event that a validator handled."""
         tree = self._trees[index]
         if tree is None:
             return

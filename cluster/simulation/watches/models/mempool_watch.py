@@ -1,4 +1,4 @@
-"""The watch of mempools: what each accepts, rejects, drops, passes on and offers to a builder is predicted by a model.
+"""The watch of mempools: it compares what each accepts, rejects, drops, passes on and offers to a builder with a model.
 
 Each validator has a model that sees the same events: transactions of clients and peers, account reads, final blocks,
 senders that a builder refused. After each event the model predicts which transactions are rejected or leave, and why,
@@ -45,12 +45,13 @@ from validator.transition.transition import PreparedTransaction
 
 MOST_ROWS: Final = 300
 MOST_GOSSIPED: Final = 1_024
-"""Transactions in one message of a peer; a longer one is dropped."""
+"""Maximum number of transactions in one message of a peer; a message with more is dropped."""
 ROOM: Final = 8_192
-"""Transactions that may wait for their senders' accounts. Peers together have half of it, and each peer a quarter."""
+"""Maximum number of transactions that wait until their senders' accounts are read. Those from all peers together may
+fill half of it, those from one peer a quarter."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 SHOWN_BYTES: Final = 8
-"""Bytes shown of a hash or a transaction in a finding."""
+"""Number of bytes of a hash or a transaction that a violation shows."""
 
 _JUDGED: Final = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
 """Effects that a model judges or follows."""
@@ -60,21 +61,21 @@ Judged = PreparedTransaction | tuple[Hash, str]
 
 
 class Outcome(NamedTuple):
-    """The effects of one event."""
+    """What one event changes in a mempool, and the effects that show it."""
 
     refused: list[tuple[Hash, str, int | None]]
     """Each rejected transaction's hash, reason, and peer; the peer is ``None`` for a client's transaction."""
     dropped: list[Gone]
     replies: list[tuple[int, list[str | None]]]
-    """For each client's request, the reasons of its transactions."""
+    """For each client's request, its number and each transaction's reason for rejection; ``None`` if accepted."""
     sent: list[bytes]
     """Transactions sent to all peers."""
     read: list[tuple[Address, ...]]
-    """Accounts that are requested."""
+    """Accounts that the mempool asks the executor to read, a tuple per request."""
 
     @classmethod
     def of(cls, effects: Iterable[Effect], sent: Iterable[bytes]) -> Outcome:
-        """The outcome in a validator's effects."""
+        """Collect the outcome from a validator's effects; ``sent`` has the transactions that it broadcasts."""
         outcome = cls([], [], [], list(sent), [])
         for effect in effects:
             match effect:
@@ -91,7 +92,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class _Offer:
-    """Transactions that came together."""
+    """Transactions that came together, in one request of a client or in one message of a peer."""
 
     request: int | None
     peer: int | None
@@ -112,13 +113,13 @@ class _Model:
 
     pool: PlainMempool
     final_view: int = 0
-    """The view of the newest block that is final and committed."""
+    """The view of the newest final block that the validator committed."""
     offers: list[_Offer] = field(default_factory=list)
     being_read: list[_Offer] = field(default_factory=list)
     is_followed: bool = True
 
     def follow(self, event: Event) -> Outcome:
-        """The expected outcome of an event."""
+        """Apply an event to the model. Returns the outcome that the validator's mempool must have."""
         outcome = Outcome([], [], [], [], [])
         match event:
             case Submit(request, transactions):
@@ -138,7 +139,8 @@ class _Model:
         return outcome
 
     def close(self, outcome: Outcome) -> None:
-        """The validator diverged: all transactions that wait to be judged are rejected."""
+        """End the model of a validator that diverged: ``outcome`` gets a rejection of each transaction still to be
+        judged."""
         for offer in [*self.being_read, *self.offers]:
             self._answer(offer, [_reason(item, "diverged") for item in offer.items], outcome)
         self.is_followed = False
@@ -219,12 +221,12 @@ class _Model:
 
 
 def _reason(item: Judged, why: str) -> str:
-    """Why a transaction is rejected with its whole offer."""
+    """The reason to reject a transaction with its whole offer: ``why``, unless it was rejected for another before."""
     return why if isinstance(item, PreparedTransaction) else item[1]
 
 
 class MempoolWatch:
-    """The watch of one run, over all validators that should be honest."""
+    """Compares in one run the mempools of honest validators with their models."""
 
     def __init__(
         self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
@@ -237,13 +239,13 @@ class MempoolWatch:
         self._look = look
         self._models = [self._model(0) for _ in names]
         self.reached: set[Mechanism] = set()
-        """Mechanisms of mempools that a validator reached."""
+        """Mechanisms of mempools that at least one validator has used."""
 
     def _model(self, final_view: int) -> _Model:
         return _Model(PlainMempool(self._genesis, self._limits), final_view)
 
     def starts(self, index: int, final_view: int) -> None:
-        """A validator is about to start, with a final block of this view. Mempools are not durable."""
+        """Begin an empty model of a validator that starts with a final block of this view: mempools are not durable."""
         self._models[index] = self._model(final_view)
 
     def handled(
@@ -254,7 +256,7 @@ class MempoolWatch:
         broadcast: Iterable[Reading | None],
         sizes: Callable[[], PoolSizes],
     ) -> None:
-        """A validator handled an event: its effects, its broadcasts, and the present size of its mempool."""
+        """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size."""
         model = self._models[index]
         sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
         if not model.is_followed or not (sent or _concerns(event) or any(type(each) in _JUDGED for each in effects)):
@@ -290,7 +292,7 @@ class MempoolWatch:
 
 
 def _concerns(event: Event) -> bool:
-    """Whether an event may have an outcome. Most are consensus messages."""
+    """Whether an event may concern a mempool. Most events do not: they are consensus messages."""
     if isinstance(event, Message):
         return isinstance(event.content, TransactionsMessage)
     return isinstance(event, Submit | Completed)
@@ -311,7 +313,7 @@ def _words(found: Sequence[Any]) -> str:
 
 
 def _word(one: Any) -> str:
-    """A value in a line of text; for bytes, the first ones."""
+    """A value as text; of bytes, the first :data:`SHOWN_BYTES` as hex."""
     if isinstance(one, bytes):
         return one[:SHOWN_BYTES].hex()
     return " ".join(map(_word, one)) if isinstance(one, tuple | list) else str(one)

@@ -20,7 +20,7 @@ from validator.node.node import DEFAULT_SYNC_RETRY_MS
 
 
 class NodeModels:
-    """All models of a run."""
+    """The models of a run's nodes: mempools, execution, and catching up."""
 
     def __init__(self, scenario: Scenario, genesis: Genesis, look: Look) -> None:
         names = scenario.validators.names
@@ -30,7 +30,7 @@ class NodeModels:
 
     @property
     def reached(self) -> set[Mechanism]:
-        """Mechanisms of nodes that a validator reached."""
+        """Mechanisms of nodes that at least one validator has used."""
         return self._mempools.reached | self._execution.reached | self._catch_up.reached
 
     def handled(
@@ -42,9 +42,9 @@ class NodeModels:
         broadcast: Sequence[Reading | None],
         read: Callable[[bytes], Reading | None],
     ) -> None:
-        """A machine's validator handled an event, with these effects, and broadcasts these messages.
+        """Let each model check an event that a machine's validator handled, with its effects and its broadcasts.
 
-        Most events are votes that complete nothing; no model needs them.
+        Votes without effects, which are most events, are skipped: no model needs them.
         """
         if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
             return

@@ -1,4 +1,4 @@
-"""A simple mempool after ``docs/protocol.md``, "Mempool", which scans everything each time."""
+"""A simple mempool written from ``docs/protocol.md``, "Mempool". It scans all transactions at each operation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from validator.pvm.deployment import byte_cycles
 from validator.transition.transition import PreparedTransaction
 
 Place = tuple[bool, bool, int, int]
-"""Whether it can run, whether it is near, the least tip up to it, minus its distance from the account's nonce."""
+"""A row's rank among those that compete for room. Its items are: whether the row can run, whether its nonce is near
+the account's, the least tip of the sender's rows up to it, and minus the distance between the two nonces."""
 NOWHERE: Final[Place] = (False, False, -1, 0)
 FLOOR_DIVISOR: Final = 2
-"""A fee limit must reach the basefee divided by this."""
+"""A transaction's fee limit must be at least the basefee divided by this."""
 
 Turn = tuple[bool, int, int, Hash]
-"""Whether it comes last, minus its tip, its number, its hash."""
+"""A row's rank in the order for blocks, the least first: whether it comes last, minus its tip, its number, its hash."""
 Gone = tuple[Hash, str]
 """A transaction that left, and the reason."""
 
@@ -59,18 +60,21 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Sender:
-    """The state of one sender."""
+    """A sender's account and waiting transactions."""
 
     account: Account
     rows: dict[int, Row] = field(default_factory=dict)
     """Rows keyed by nonce."""
     last_until: int = -1
-    """The height up to which it comes after the others."""
+    """The height up to which the sender's transactions come after those of the other senders."""
 
 
 @dataclass(slots=True)
 class PlainMempool:
-    """Rows in the order of arrival, and the known senders, those longest without a row first."""
+    """A mempool: its rows in the order of arrival, and its known senders.
+
+    ``idle`` has the senders without a row; the sender that has had none for longest comes first.
+    """
 
     genesis: Genesis
     limits: PoolLimits
@@ -93,7 +97,7 @@ class PlainMempool:
     # --- coming ---------------------------------------------------------------------------------------------------
 
     def fault(self, transaction: Transaction) -> str | None:
-        """Why a transaction is rejected in any state; ``None`` if it is not."""
+        """The reason to reject a transaction whatever the state is; ``None`` if there is none."""
         p, action = self.genesis.parameters, transaction.action
         is_system = isinstance(action, System)
         if is_system and transaction.sender not in self.genesis.system_deployers:
@@ -109,7 +113,10 @@ class PlainMempool:
         return "cells_too_high" if transaction.cells_limit > p.lane_user_cells else None
 
     def add(self, prepared: PreparedTransaction, account: Account) -> str | list[Gone]:
-        """Why a transaction is rejected, or which ones leave for it. ``account`` is used for an unknown sender."""
+        """Add a transaction. Returns the reason if it is rejected, otherwise the transactions that leave for it.
+
+        ``account`` is used for an unknown sender.
+        """
         transaction = prepared.transaction
         sender = self.senders.get(transaction.sender) or Sender(account)
         same = sender.rows.get(transaction.nonce)
@@ -219,7 +226,7 @@ class PlainMempool:
     # --- going into blocks --------------------------------------------------------------------------------------------
 
     def refuse(self, senders: Iterable[Address]) -> None:
-        """A builder could run none of these senders' transactions."""
+        """Put senders after all others for some blocks, since a builder could run none of their transactions."""
         for address in senders:
             if (sender := self.senders.get(address)) is not None and sender.rows:
                 sender.last_until = self.height + self.limits.max_blocks_refused
@@ -254,7 +261,7 @@ class PlainMempool:
 
 
 def _last_of(sender: Sender, but: Sequence[Row | None]) -> Row | None:
-    """A sender's last row, except those of ``but``."""
+    """A sender's row with the highest nonce, apart from the rows in ``but``; ``None`` if there is no other."""
     rows = [row for row in sender.rows.values() if all(row is not other for other in but)]
     return max(rows, key=lambda row: row.nonce, default=None)
 

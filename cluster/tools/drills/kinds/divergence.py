@@ -48,13 +48,15 @@ BUGS: Final[dict[str, KnownAnswer]] = {
 """The bugs of this drill, and their known answers."""
 
 SEES_THE_BUG: Final = "state_roots"
-"""The check that must fail."""
+"""Name of the check of every run that must fail because of the bug."""
 MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
-"""Further checks that may fail. One counts as passed if all that it finds is about the diverged validator."""
+"""Names of further checks that may fail because of the bug. Such a check counts as passed if all that it finds is about
+the diverged validator."""
 
 
 def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
-    """Make a judge inconclusive unless exactly one validator has a bug."""
+    """Make a judge of a run from a judge of the validator with the bug. The outcome is inconclusive unless exactly one
+    validator has a bug."""
 
     def judged(books: Books) -> Judgement:
         culprits = _culprits(books.record.scenario)
@@ -174,7 +176,7 @@ def _culprits(scenario: Scenario) -> list[Culprit]:
 
 
 def _runs(books: Books, culprit: Culprit) -> int:
-    """Executions of the planted line by the culprit."""
+    """How often the culprit executed the line with the planted bug."""
     return sum(each.mutant_runs for each in books.record.validators if each.index == culprit.index)
 
 
@@ -186,7 +188,7 @@ def _others_diverged(books: Books, culprit: Culprit) -> list[str]:
 
 
 def _as_drilled(books: Books, check: Check, culprit: Culprit) -> Check:
-    """A check of every run, with its verdict in this drill."""
+    """A check of every run with its verdict in this drill: a fail that only the bug causes becomes a pass."""
     if check.name == SEES_THE_BUG:
         if check.verdict is Outcome.FAIL and not _others_diverged(books, culprit):
             return replace(check, verdict=Outcome.PASS, detail=f"fails, as expected here: {check.detail}")

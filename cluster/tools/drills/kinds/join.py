@@ -21,9 +21,9 @@ from consensus.types import View
 AFTERWARDS: Final = 30
 """Minimum number of heights after the join."""
 TURNS: Final = 3
-"""Views that a validator must have led before it fails for lack of a final block that it proposed."""
+"""Minimum number of views that a joined validator must have led for it to be a fail that it proposed no final block."""
 HEIGHTS_PER_TURN: Final = 4
-"""Heights after the join, per validator: enough for each to lead several views."""
+"""Number of heights after the join per validator of the network: enough for each one to lead several views."""
 BUSY: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 8},

@@ -1,4 +1,4 @@
-"""``node-loss``: a Ray node is lost for good with its validators; the others continue, and its own come back elsewhere.
+"""``node-loss``: a Ray node is lost for good; its validators come back elsewhere, and the others continue meanwhile.
 
 On the live testnet, a local Ray gets a new node, as a cluster of ``RAY_ADDRESS`` may. Otherwise the validators move to
 the nodes that are left.
@@ -23,10 +23,10 @@ AT_HEIGHT: Final = 20
 KIND: Final = "lose_node"
 LAST: Final = 100
 BLOCK_MS: Final = 500
-"""Block interval with which the run lasts 40 s after the loss, even on a fast machine: on a busy one it takes half a
-minute until the node's validators run elsewhere."""
+"""Block interval in milliseconds. With it the run lasts 40 s after the loss even on a fast machine. On a busy machine
+it takes half a minute until the node's validators run elsewhere."""
 NEEDED: Final = 5
-"""Heights that each validator must finalise after it came back."""
+"""Minimum number of heights that each validator of the lost node must finalise after it came back."""
 NO_LOSS: Final = "no node was lost"
 
 

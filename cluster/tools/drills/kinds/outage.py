@@ -31,15 +31,16 @@ from consensus.types import quorum
 
 AT_HEIGHT: Final = 20
 PRICED: Final[dict[str, Any]] = {"timers": 30, "spread_blocks": 2, "burn": 8_000, "explicit_percent": 0}
-"""Timers with the default agent's bid, so that rising prices do not exclude waiting timers.
+"""Options of the workload ``flood``: its timers have the default agent's bid, so that rising prices do not exclude
+waiting timers.
 
-Their number stays below the lane's target even at one block per second, as on a slow machine, so that prices fall
-again. They are close together, so that those of an outage exceed the lane's room.
+The number of timers stays below the lane's target even at one block per second, as on a slow machine, so that prices
+fall again. They are close together, so that those of an outage exceed the lane's room.
 """
 WORKED_OFF_PERCENT: Final = 10
 """Percentage of the largest backlog that may be left at the end."""
 SETTLED_MS: Final = 5_000
-"""Time after the outage before rates are measured."""
+"""Time in milliseconds from the end of the outage until block rates are measured."""
 MIN_STRETCH_MS: Final = 2_000
 NO_OUTAGE: Final = "the validators down at the same time left a quorum: there was no outage"
 
@@ -133,7 +134,7 @@ class Outage(Drill):
         return verdict, f"{text}; {pace}"
 
     def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
-        """Compares the block rates before and after, outside of other faults."""
+        """Compare the block rates before and after the outage, outside of other faults."""
         seen = books.record.first_finalizations.values()
         others = [fault for fault in books.record.faults if fault.begun_ms is not None]
         first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])

@@ -142,7 +142,7 @@ def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
 
 
 def _standstill(books: Books, fault: FaultRecord, side: Collection[str], length_ms: float) -> Judgement:
-    """A quorum without final blocks: a fail, unless another cause is possible."""
+    """Judge a side that is a quorum, but finalised nothing: a fail, unless another cause is possible."""
     record, section = books.record, books.record.scenario.validators
     stood = f"{', '.join(side)} are a quorum, and finalised nothing in {length_ms:,.0f} ms"
     (at_once,) = (group for group in overlapping(record.faults) if fault in group)

@@ -32,12 +32,13 @@ BRIEF_VIEWS: Final = {
     "rebroadcast_ms": 1_500,
 }
 LATE_MS: Final = 1_050
-"""Latency during a phase: between a half and a whole of the longest timeouts, with half a second to spare on both
-sides for slow machines."""
+"""Latency in milliseconds during a phase, the time of one fault that causes a reorg. It is between half and all of the
+longest timeout, with half a second to spare on both sides for slow machines."""
 LATE_VIEW_MS: Final = 2_200
 """Upper bound for a view with a block in a phase: the proposal and the votes take :data:`LATE_MS` each."""
 BLOCKLESS_VIEW_MS: Final = 1_400
-"""Upper bound for the mean view in which the timeouts grow: a shorter timeout, and votes that give the view up."""
+"""Upper bound for the mean length of the views in which the timeouts grow, in milliseconds: such a view takes a shorter
+timeout, and the votes that give it up."""
 TIMES_DOUBLED: Final = MAX_FACTOR.bit_length() - 1
 
 

@@ -97,7 +97,8 @@ def _on_lasting_disks(books: Books) -> list[Finalization]:
 
 
 def _found_too_little(books: Books) -> tuple[str, list[str]]:
-    """The first validator that came back below its final height, as text, and those that do not report a height."""
+    """A text about the first validator whose disk had less than its final height after its last kill, and the names of
+    those that do not report what they found."""
     silent, seen = [], _on_lasting_disks(books)
     kills = [fault for fault in faults_of(books, KILL) if fault.begun_ms is not None and fault.ended_ms is not None]
     for validator in books.judged:

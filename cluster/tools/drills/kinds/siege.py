@@ -146,7 +146,7 @@ class Siege(Drill):
 
     @staticmethod
     def _under_attack(name: str, text: str, judge: Callable[[Books, Attacked], Judgement]) -> Expectation:
-        """An expectation that is inconclusive without an attack."""
+        """An expectation whose outcome is inconclusive if there was no attack."""
 
         def judge_attacked(books: Books) -> Judgement:
             found = measure(books)

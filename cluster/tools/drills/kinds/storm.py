@@ -143,7 +143,7 @@ def _timers(scenario: Scenario) -> int:
 
 
 def _actors(books: Books, is_storm: bool) -> set[bytes]:
-    """The actors of the storm's users, or of the others."""
+    """The actors of the storm's users; those of all other users if ``is_storm`` is false."""
     classes = class_of_actors(books.record)
     return {actor for actor, name in classes.items() if (name == StormWorkload.name) is is_storm}
 

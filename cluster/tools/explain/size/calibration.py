@@ -32,7 +32,7 @@ from cluster.simulation.driver import simulate
 from consensus.keys import Ed25519Scheme
 
 HOSTS: Final = 4
-"""Host processes of a calibration: the smallest number that 4 and 16 validators may have."""
+"""Number of host processes of a calibration: the smallest one that 4 and 16 validators may have."""
 SMALL: Final = 4
 LARGE: Final = 16
 """Number of validators of the larger testnet; :data:`SMALL` is that of the other."""
@@ -40,9 +40,9 @@ ROUNDS: Final = 3
 MEASURE_S: Final = 1.5
 """Seconds of measurement per testnet and round."""
 WARM_HEIGHT: Final = 5
-"""Blocks before the measurement: connections, first views, caches."""
+"""Number of blocks before the measurement, in which connections are made, first views pass, and caches fill."""
 ANSWER_TIMEOUT_S: Final = 180.0
-"""Starting a process takes long on a busy machine; this time is not measured."""
+"""Seconds to wait for an answer of a host process. Starting one takes long on a busy machine, which is not measured."""
 LOOK_EVERY_S: Final = 0.05
 VERIFICATIONS: Final = 500
 SIMULATED_HEIGHTS: Final = 30
@@ -92,7 +92,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Costs of the scenario's users per second of its time, from a simulation of its beginning."""
+    """Costs of the scenario's users per second of virtual time, from a simulation of its beginning."""
 
     core_seconds: float
     """Processor time per validator."""
@@ -104,7 +104,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The input of :func:`cluster.tools.explain.size.estimate.estimate` about a machine and the load."""
+    """What was measured of a machine and a scenario's load, as input of
+    :func:`cluster.tools.explain.size.estimate.estimate`."""
 
     cores: int
     memory_bytes: int
@@ -118,11 +119,11 @@ class Calibration:
     """The larger testnet; like :attr:`small`, summed over all rounds."""
     load: Load
     rounds: tuple[Round, ...] = ()
-    """The single rounds; they differ as much as the machine's speed."""
+    """The measurements of each round. They differ as much as the machine's speed."""
 
 
 def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
-    """Measure for a scenario's protocol and load; ``tell`` gets a line for each step.
+    """Measure this machine with a scenario's protocol and load; ``tell`` gets a line for each step.
 
     Raises :class:`~cluster.common.errors.HarnessError` if a testnet does not run.
     """
@@ -158,7 +159,8 @@ def _cores() -> int:
 
 
 def _idle(scenario: Scenario, count: int) -> Scenario:
-    """A testnet with the scenario's protocol and no load, which makes blocks as fast as it can."""
+    """The scenario of an idle testnet: it has the given scenario's protocol and no load, and makes blocks as fast as it
+    can."""
     return Scenario.model_validate(
         {
             "name": "calibration",
@@ -174,7 +176,7 @@ def _idle(scenario: Scenario, count: int) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The sums over all hosts at one moment."""
+    """What was measured of a testnet at one moment: sums over all hosts, unless another meaning is given."""
 
     at_s: float
     height: int
@@ -234,7 +236,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _busy_seconds() -> float:
-    """Total processor time of the processors that this process may use, including time stolen by other machines."""
+    """Total busy time of the processors that this process may use, including time stolen by other virtual machines."""
     times = psutil.cpu_times(percpu=True)
     mine = [times[number] for number in psutil.Process().cpu_affinity() if number < len(times)]
     return sum(each.user + each.system + each.nice + each.irq + each.softirq + each.steal for each in mine)
@@ -353,7 +355,7 @@ def _measure_load(scenario: Scenario) -> Load:
 class _Simulated:
     blocks: int
     seconds: float
-    """Virtual seconds."""
+    """Length of the simulated run in virtual seconds."""
     core_seconds: float
     transactions: int
     fires: int

@@ -1,4 +1,4 @@
-"""``stampede size``."""
+"""``stampede size``: prints the resources that a scenario needs."""
 
 from __future__ import annotations
 

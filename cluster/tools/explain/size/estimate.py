@@ -29,7 +29,8 @@ MESSAGES_PER_BLOCK: Final = 2
 DRIVER_CORES: Final = 0.2
 """Cores that driver and Ray use, measured with 16 validators."""
 MODEL_ERROR: Final = 0.25
-"""Share by which the range is wider than the rounds of the calibration, for effects that the model leaves out."""
+"""Share by which the range of block rates is wider than that of the calibration's rounds, for effects that the model
+leaves out."""
 STEADY: Final = 1.3
 """Ratio of the rounds' block rates above which a machine counts as changing its speed."""
 REQUEST_S: Final = 0.003
@@ -48,7 +49,7 @@ MEASURED_PAIRS: Final = 32
 TIGHT: Final = 0.9
 """Share of the available memory and disk that a run may take."""
 MIN_USABLE_CORES: Final = 0.05
-"""Cores that count as left to the validators, however busy the machine is."""
+"""Minimum number of cores that count as left to the validators, however busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
 
 
 def _limits(scenario: Scenario, measured: Calibration, here: float) -> dict[str, float]:
-    """Blocks per second that each of three limits allows; the first limit is the available cores."""
+    """Blocks per second that each of three limits allows, keyed by the limit in words. The first limit is the available
+    cores."""
     n, hosts, block_s = scenario.validators.count, scenario.validators.host_count, _block_seconds(scenario, measured)
     return {
         f"the {counted(int(here), 'core')}": _usable_cores(n, here, _extra_cores(n, measured), measured) / block_s,
@@ -194,7 +196,8 @@ def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
 
 
 def _by_square(n: int, small: float, large: float) -> float:
-    """``a·n + b·n²``, fitted to the values of the two testnets; neither a nor b is below zero."""
+    """The value of ``a·n + b·n²`` for n validators. It is fitted to ``small`` and ``large``, the values of the two
+    testnets; neither a nor b is below zero."""
     b = max(0.0, (large / LARGE - small / SMALL) / (LARGE - SMALL))
     a = max(0.0, large / LARGE - b * LARGE)
     return a * n + b * n * n
@@ -221,7 +224,7 @@ def _usable_cores(n: int, here: float, extra: float, measured: Calibration) -> f
 
 
 def _least_interval_s(scenario: Scenario, work_s: float) -> float:
-    """The time between two blocks if cores are no limit; ``work_s`` is a host's processor time per block."""
+    """The shortest time between two blocks that the protocol allows. ``work_s``: a host's processor time per block."""
     network = scenario.network
     indices = range(min(scenario.validators.count, MEASURED_PAIRS))
     found = [network.quality(one, other) for one in indices for other in indices if one != other]

@@ -1,4 +1,4 @@
-"""Output of an estimate."""
+"""Prints the estimate of the resources that a scenario needs."""
 
 from __future__ import annotations
 

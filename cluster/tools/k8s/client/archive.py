@@ -1,4 +1,4 @@
-"""The archive by which a run's folder is fetched: checked as a whole, then extracted."""
+"""Extraction of a run's folder from the archive by which it is fetched. The archive is checked as a whole first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 from cluster.common.errors import HarnessError
 
 MAX_BYTES: Final = 64 * 2**30
-"""Limit for an archive, and for the sum of its files' sizes."""
+"""Maximum size of an archive, and maximum total size of the files in it."""
 MAX_MEMBERS: Final = 1_000_000
 
 

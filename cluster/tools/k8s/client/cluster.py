@@ -1,9 +1,9 @@
-"""The API server of a cluster: requests with bounded retries, and refusals as one-line errors.
+"""Client of a cluster's API server: requests with bounded retries, and refusals as one-line errors.
 
-The configuration is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own account.
-A request is retried after status 429, 500 and 502 to 504, a dropped connection or a late answer: it is sent at most
-:data:`TRIES` times, after the pause that the server asks for or a doubling one. A server that has never answered and
-cannot be reached is not tried again.
+The configuration is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own account. A request
+is retried after status 429, 500 and 502 to 504, after a dropped connection and after a late answer. It is sent at most
+:data:`TRIES` times. The pause before a retry is the one that the server asks for; without one, pauses double. If the
+server has never answered and cannot be reached, the request is not retried.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ CONFIG_VARIABLE: Final = "KUBECONFIG"
 DEFAULT_CONFIG: Final = "~/.kube/config"
 
 TRIES: Final = 10
-"""Attempts per request: an API server may be down for two minutes."""
+"""Maximum number of attempts per request. They cover an outage of the API server of two minutes."""
 CONNECT_TIMEOUT_S: Final = 5
 READ_TIMEOUT_S = 15
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S: Final = 30.0
-"""A server that asks for a longer pause gets this one."""
+"""Maximum pause before a retry, even if the server asks for a longer one."""
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "delete": "DELETE", "patch": "PATCH"}
 MAX_LINE_BYTES: Final = 16 * 2**20
-"""Longest line of a stream. The objects of the API server are far smaller."""
+"""Maximum length of a line in a stream. The objects that an API server sends are far smaller."""
 
 Object = dict[str, Any]
 Query = Mapping[str, str | int]
@@ -50,7 +50,7 @@ class ClusterError(HarnessError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
-        """HTTP status of the answer; 0 without one."""
+        """HTTP status of the answer; 0 if there was no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class Target:
     """The verb and the resource of a request."""
 
     verb: str
-    """A verb of Kubernetes roles: get, list, watch, create, delete, patch."""
+    """The verb in the terms of Kubernetes roles: get, list, watch, create, delete or patch."""
     kind: Kind
     namespace: str | None = None
     name: str | None = None
     part: str = ""
-    """A subresource, such as ``log``."""
+    """Name of a subresource, such as ``log``; empty for the resource itself."""
 
     @property
     def path(self) -> str:
@@ -80,21 +80,21 @@ class Target:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster, accessed as one user."""
+    """Client of a cluster's API server, with the credentials of one user."""
 
     api: ApiClient
     wait: Callable[[float], None]
-    """Waits before a retry, in seconds, and may raise :class:`KeyboardInterrupt`."""
+    """Function that waits a number of seconds before a retry. It may raise :class:`KeyboardInterrupt`."""
     has_answered: bool = False
 
     def waiting_by(self, wait: Callable[[float], None]) -> Cluster:
-        """The same cluster with another way to wait before retries."""
+        """A copy of this client that calls ``wait`` to wait before a retry."""
         return replace(self, wait=wait)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """An object; ``None`` if none has that name."""
+        """Read an object; ``None`` if there is none of that kind and name."""
         try:
             return self._json(Target("get", kind, namespace, name))
         except ClusterError as error:
@@ -103,7 +103,7 @@ class Cluster:
             raise
 
     def list(self, kind: Kind, namespace: str, query: Query) -> Object:
-        """The page of all objects that the query (``labelSelector``, ``fieldSelector``) selects."""
+        """List all objects that the query (``labelSelector``, ``fieldSelector``) selects, as one page."""
         return self._json(Target("list", kind, namespace), query)
 
     def create(self, manifest: Object, kind: Kind, namespace: str) -> bool:
@@ -143,7 +143,7 @@ class Cluster:
     def stream(
         self, target: Target, query: Query, read_timeout_s: float | None = None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """An answer that is read as it arrives. Reading raises :class:`urllib3.exceptions.HTTPError`."""
+        """Send a request whose answer is read as it arrives. Reading raises :class:`urllib3.exceptions.HTTPError`."""
         answer = self._request(target, query, read_timeout_s=read_timeout_s, is_streamed=True)
         try:
             yield answer
@@ -179,9 +179,10 @@ class Cluster:
         on_retry: Callable[[], None] = lambda: None,
         is_streamed: bool = False,
     ) -> Any:
-        """An answer with a success status; a streamed one is not read yet. Raises :class:`ClusterError`.
+        """Send a request, with retries; returns the answer, which has a success status. Raises :class:`ClusterError`.
 
-        ``on_retry`` is called before an attempt if the server may have carried out the previous one.
+        The content of a streamed answer is not read yet. ``on_retry`` is called before a retry if the server may have
+        carried out the previous attempt.
         """
         content_type = "application/merge-patch+json" if target.verb == "patch" else "application/json"
         pause_s, trouble, status = FIRST_PAUSE_S, "", 0
@@ -235,7 +236,7 @@ class Cluster:
 
 
 def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
-    """The cluster that ``kubectl`` would talk to. Raises :class:`BadInput` without a valid configuration."""
+    """A client of the cluster that ``kubectl`` would use. Raises :class:`BadInput` without a valid configuration."""
     configuration = Configuration()
     file = os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG
     has_file = any(os.path.exists(os.path.expanduser(each)) for each in file.split(os.pathsep))
@@ -258,7 +259,7 @@ def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
 
 
 def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """The lines of a stream with their line breaks; the last one may lack it.
+    """The lines of a streamed answer, with their line breaks. The last line may lack its line break.
 
     Raises :class:`urllib3.exceptions.HTTPError` if the connection breaks, and for a line that is too long.
     """
@@ -273,7 +274,7 @@ def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _reason(error: ApiException) -> str:
-    """The message of an answer, with its reason if that is not in the message."""
+    """The message of the error that the API server answered, with its reason unless the message contains it."""
     text = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
         page = json.loads(text)

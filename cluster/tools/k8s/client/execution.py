@@ -23,7 +23,7 @@ from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Target
 from cluster.tools.k8s.client.kinds import POD
 
 STDOUT, STDERR, STATUS = 1, 2, 3
-"""Channel numbers; ``STATUS`` is the error channel of the protocol."""
+"""Channel numbers of the protocol. ``STATUS`` is its error channel, which carries the result of the command."""
 MAX_STDERR_BYTES: Final = 2**16
 SLICE_S: Final = 0.2
 """Interval between checks of the clock and of signals."""
@@ -34,16 +34,16 @@ SILENCE_S: Final = 60.0
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The result of a command: its exit code and standard error."""
 
     code: int
     errors: str
-    """Its standard error, or why it could not be started."""
+    """Standard error of the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container in a cluster."""
+    """A container of a pod, in which commands can be executed."""
 
     cluster: Cluster
     namespace: str
@@ -53,9 +53,10 @@ class Container:
     def execute(
         self, command: Sequence[str], write: Callable[[bytes], object], checkpoint: Callable[[], None]
     ) -> Ended:
-        """Run a command; ``write`` gets its standard output in pieces. ``checkpoint`` may raise to cancel.
+        """Run a command in the container; returns its result.
 
-        Raises :class:`ClusterError` if it cannot be run, or if the connection breaks.
+        ``write`` gets the command's standard output in pieces. ``checkpoint`` is called repeatedly, and may raise to
+        cancel. Raises :class:`ClusterError` if the command cannot be run, or if the connection breaks.
         """
         what = f"{command[0]} in pod {self.pod}"
         connection = self._connect(command, checkpoint)
@@ -107,9 +108,10 @@ class Container:
 
 
 def _bounded(connect: Callable[[], WebSocket], checkpoint: Callable[[], None]) -> WebSocket:
-    """Connect in a separate thread, since the client's ``connect`` has no timeout and is not stopped by signals.
+    """Connect within :data:`CONNECT_TIMEOUT_S`, and call ``checkpoint`` meanwhile.
 
-    Raises what ``connect`` and ``checkpoint`` raise, and :class:`TimeoutError`.
+    ``connect`` runs in a separate thread, since it has no timeout and is not stopped by signals. Raises what
+    ``connect`` and ``checkpoint`` raise, and :class:`TimeoutError`.
     """
     answers: queue.SimpleQueue[WebSocket | Exception] = queue.SimpleQueue()
     guard, is_given_up = threading.Lock(), False
@@ -145,7 +147,7 @@ def _bounded(connect: Callable[[], WebSocket], checkpoint: Callable[[], None]) -
 
 
 def _ended(status: bytes, errors: bytearray) -> Ended:
-    """The result of a command, from the ``Status`` of its connection."""
+    """The result of a command, parsed from the ``Status`` on the error channel and from its standard error."""
     said = errors.decode("utf-8", "replace").strip()
     try:
         page: dict[str, Any] = json.loads(status)

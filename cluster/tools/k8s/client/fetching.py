@@ -1,4 +1,4 @@
-"""Fetching a run's folder: a pod mounts the volume of runs read-only and sends the folder as an archive."""
+"""Fetches a run's folder from a cluster: a pod mounts the volume of runs read-only and sends it as an archive."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cluster.tools.k8s.client.kinds import POD
 from cluster.tools.k8s.client.progress import is_ready, state_of
 
 START_TIMEOUT_S = 180.0
-"""Time for the pod to start: a volume may have to be detached from a node first."""
+"""Time limit for the reading pod to start. It is long, since a volume may have to be detached from a node first."""
 POLL_S = 0.5
 TRIES: Final = 3
 CHANGED_MEANWHILE: Final = 1
-"""Exit code of ``tar`` if a file changed while it was read."""
+"""Exit code of ``tar`` if a file changed while ``tar`` read it."""
 
 
 def container_of(cluster: Cluster, namespace: str, pod: Object) -> Container:

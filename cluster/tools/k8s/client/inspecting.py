@@ -42,7 +42,7 @@ from cluster.tools.run.commands import parse_fault
 
 
 def show_logs(place: Place, name: str, validator: str | None, host: int | None, follows: bool) -> ExitCode:
-    """Print the driver's output, or the log of the pod that carries a validator or a host.
+    """Print the driver's output or, if ``validator`` or ``host`` is given, the log of the pod in which it runs.
 
     Raises :class:`BadInput` if there is no such pod, and :class:`ClusterError`.
     """
@@ -91,7 +91,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
 
 
 def delete(place: Place, name: str) -> ExitCode:
-    """Delete everything of a deployment, with its volumes. Raises :class:`BadInput` if there is nothing."""
+    """Delete all objects of a deployment, volumes included. Raises :class:`BadInput` if there are none."""
     cluster = _cluster(place, name, time.sleep)
     count = objects.delete_all(cluster, place.namespace, name)
     if not count:
@@ -102,7 +102,7 @@ def delete(place: Place, name: str) -> ExitCode:
 
 
 def inject(place: Place, name: str, fault: str) -> ExitCode:
-    """Add a fault to a running testnet: ``stampede inject`` in its driver's pod. Returns the command's exit code.
+    """Add a fault to a running testnet, by running ``stampede inject`` in its driver's pod. Returns that exit code.
 
     Raises :class:`BadInput` for a wrong fault or if there is no such testnet, and :class:`ClusterError`.
     """
@@ -125,13 +125,13 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 
 
 def _cluster(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
-    """The cluster of a deployment. Raises :class:`BadInput` for a name that no deployment can have."""
+    """A client of the cluster of a deployment. Raises :class:`BadInput` for a name that no deployment can have."""
     Deployment(name, place.namespace)
     return connect(place.context, wait)
 
 
 def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Object:
-    """The newest pod with a label. Raises :class:`BadInput` if there is none."""
+    """The newest pod of a deployment with a label. Raises :class:`BadInput` if there is none, naming ``what``."""
     query = {"labelSelector": f"{objects.selector(name)['labelSelector']},{label}"}
     pods = cluster.list(POD, place.namespace, query).get("items") or []
     if not pods:
@@ -140,7 +140,7 @@ def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Ob
 
 
 def _scenario(cluster: Cluster, place: Place, name: str) -> Scenario:
-    """The scenario of a deployment. Raises :class:`BadInput` if there is none."""
+    """The scenario of a deployment, read from the cluster. Raises :class:`BadInput` if there is none."""
     found = cluster.get(CONFIG_MAP, place.namespace, scenario_config_map(name))
     if found is None:
         raise BadInput(f"{name}: namespace {place.namespace} has no scenario of a deployment of this name")

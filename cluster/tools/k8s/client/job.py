@@ -1,4 +1,4 @@
-"""One deployment in a cluster: created, followed, stopped, fetched, deleted."""
+"""One deployment in a cluster: creates its objects, follows and stops its job, fetches the run, deletes the objects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ STOP_TIMEOUT_S = 90.0
 LOOK_S = 2.0
 """Interval between checks whether a testnet is up."""
 REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-"""Statuses that no retry changes."""
+"""HTTP statuses of refusals that a retry cannot change."""
 NOT_RUN: Final = ("", "PENDING")
-"""``jobStatus`` of a job whose driver has not started."""
+"""Values of ``jobStatus`` of a job whose driver has not started."""
 COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
-"""Ray's job submitter colours its output even without a terminal."""
+"""Escape sequence for colours. It is removed from the driver's log: Ray colours its output even without a terminal."""
 EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 INTERRUPT: Final = """
 import os, psutil, signal, sys
@@ -50,20 +50,20 @@ for process in psutil.process_iter(["cmdline"]):
         is_there = True
 sys.exit(not is_there)
 """
-"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod, and exits
-with 1 if no driver runs there."""
+"""Python program that interrupts the driver that writes a given run's folder, as Ctrl-C would. It runs in the driver's
+pod, and exits with 1 if no such driver runs there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The endpoint of a running testnet itself (not of one validator)."""
+    """The HTTP endpoint of a whole testnet (not of one validator): the driver's pod, and the port."""
 
     pod: str
     port: int
 
 
 class Job:
-    """A deployment in a namespace."""
+    """A deployment in a namespace of a cluster, from the creation of its objects to their deletion."""
 
     def __init__(
         self, cluster: Cluster, namespace: str, name: str, interrupts: Interrupts, notice: Callable[[str], None]
@@ -74,14 +74,14 @@ class Job:
         self._watches = Watches(cluster, namespace)
         self._job: Object | None = None
         self._pods: dict[str, Object] | None = None
-        """``None`` until the watch has listed them."""
+        """Pods of the deployment, keyed by name; ``None`` until the watch has listed them."""
         self._events: dict[str, Object] = {}
         self._log_ended_s: float | None = None
         self._owns_name = self._made_namespace = self._follows_log = self._has_driver_run = False
 
     @property
     def folder(self) -> str:
-        """The run's folder in the driver's pod."""
+        """Path of the run's folder in the driver's pod."""
         return f"{RUNS_PATH}/{self._name}"
 
     @property
@@ -91,7 +91,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the driver, if the job's status has it."""
+        """The exit code of the driver; ``None`` if the job's status does not have it."""
         found = EXIT_CODE.search(str(self._status.get("message", "")))
         return None if found is None else int(found[1])
 
@@ -104,7 +104,7 @@ class Job:
     # --- its course ---------------------------------------------------------------------------------------------------
 
     def create(self, manifests: Sequence[Object]) -> None:
-        """Create everything and start to watch it. Raises :class:`BadInput` if its name is taken."""
+        """Create all objects and start to watch them. Raises :class:`BadInput` if a name is taken."""
         self._made_namespace = objects.make_namespace(self._cluster, manifests)
         try:
             objects.create_all(self._cluster, manifests, self._namespace, self._name, self._own_name)
@@ -116,9 +116,9 @@ class Job:
         self._watches.watch(EVENT, {"fieldSelector": "type=Warning"}, is_optional=True)
 
     def follow(self, start_timeout_s: float) -> None:
-        """Print what changes and the driver's output, until the job has ended.
+        """Print changes of the deployment's state and the driver's output, until the job has ended.
 
-        Raises :class:`ClusterError` if its driver does not start in time, and :class:`KeyboardInterrupt`.
+        Raises :class:`ClusterError` if the driver does not start in time, and :class:`KeyboardInterrupt`.
         """
         deadline = time.monotonic() + start_timeout_s
         while not self._has_ended():
@@ -131,7 +131,7 @@ class Job:
         self._follow_end()
 
     def follow_until_up(self, start_timeout_s: float) -> Endpoint:
-        """Print what changes and the driver's output, until the testnet is up.
+        """Print changes of the deployment's state and the driver's output, until the testnet is up.
 
         Raises :class:`ClusterError` if it does not come up in time, and :class:`KeyboardInterrupt`.
         """
@@ -151,10 +151,10 @@ class Job:
                 raise self._too_late(start_timeout_s)
 
     def stop(self) -> None:
-        """Interrupt the driver and wait until it has written its folder, for a bounded time.
+        """Interrupt the driver, and wait at most :data:`STOP_TIMEOUT_S` until it has written its folder.
 
-        A job whose driver has not started counts as never run, and is not waited for. Raises
-        :class:`KeyboardInterrupt` at another signal.
+        If the driver has not started, it counts as never run, and there is no wait. Raises :class:`KeyboardInterrupt`
+        at another signal.
         """
         driver = self._driver()
         if driver is None or not has_started(driver) or self._has_ended():
@@ -184,7 +184,7 @@ class Job:
         fetch_folder(self._cluster, self._namespace, pod, self._name, target, self._interrupts.checkpoint)
 
     def delete(self, keeps_volumes: bool) -> None:
-        """Delete everything that was created; volumes and the scenario only if they are not kept."""
+        """Delete all objects that were created. With ``keeps_volumes`` the volumes and the scenario stay."""
         self._watches.close()
         cluster = self._cluster.waiting_by(time.sleep)
         if self._owns_name:
@@ -207,11 +207,11 @@ class Job:
 
     @property
     def _has_started(self) -> bool:
-        """Whether the job's driver has started, by the job's status."""
+        """Whether the driver has started, according to the job's status."""
         return self._status.get("jobStatus", "") not in NOT_RUN
 
     def _own_name(self) -> None:
-        """Note that an object was created: the objects of this name belong to this deployment."""
+        """Note that an object was created. From then on, the objects of this name belong to this deployment."""
         self._owns_name = True
 
     def _too_late(self, timeout_s: float) -> ClusterError:
@@ -223,7 +223,7 @@ class Job:
         return self._pod(DRIVER)
 
     def _pod(self, component: str) -> Object | None:
-        """The newest pod of a component."""
+        """The newest pod of a component of the deployment, such as the driver; ``None`` if there is none."""
         pods = [
             each for each in (self._pods or {}).values() if each["metadata"]["labels"].get(COMPONENT_LABEL) == component
         ]
@@ -233,7 +233,10 @@ class Job:
         return self._job is not None and objects.has_ended(self._job)
 
     def _follow_end(self) -> None:
-        """Print the rest of the log, if there is one: the watch may report the job's end before its pods."""
+        """Print the rest of the driver's log, for at most :data:`LOG_GRACE_S` after the job's end.
+
+        The watch may report the job's end before its pods, so it waits for these, too.
+        """
         deadline = time.monotonic() + LOG_GRACE_S
         while (self._follows_log or self._pods is None) and self._log_ended_s is None and time.monotonic() < deadline:
             self._look()

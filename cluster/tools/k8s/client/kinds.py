@@ -8,15 +8,15 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object."""
+    """A kind of Kubernetes object, and the address of its API."""
 
     api: str
-    """``apiVersion`` of its manifests."""
+    """The ``apiVersion`` of manifests of this kind."""
     name: str
     plural: str
     is_namespaced: bool = True
     is_optional: bool = False
-    """Whether a cluster may lack this kind; a deployment works without it."""
+    """Whether a cluster may lack this kind, because a deployment works without it."""
 
     @property
     def resource(self) -> str:
@@ -61,7 +61,8 @@ DELETED: Final = (
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     CLAIM,
 )
-"""The kinds of a deployment's objects, in the order of deletion. Its namespace may hold other objects."""
+"""The kinds of a deployment's objects, in the order in which they are deleted. The namespace is not among them, since
+it may hold other objects."""
 
 _KNOWN: Final = {(kind.api, kind.name): kind for kind in (NAMESPACE, *DELETED)}
 

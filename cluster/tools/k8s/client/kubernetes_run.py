@@ -41,11 +41,11 @@ from cluster.tools.run.scenario_run import changed_scenario
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a deployment is, from the command's options."""
+    """The cluster (as a ``kubectl`` context) and the namespace of a deployment."""
 
     namespace: str
     context: str | None = None
-    """Context of the ``kubectl`` configuration; ``None`` is the current one."""
+    """Context in the ``kubectl`` configuration; ``None`` means its current context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Asked:
     scenario: Path
     place: Place
     name: str | None = None
-    """Name of the deployment; ``None`` for a name from the scenario's."""
+    """Name of the deployment; ``None`` derives one from the scenario's name."""
     seed: int | None = None
     changes: Sequence[Change] = ()
     duration_s: int | None = None
@@ -68,13 +68,13 @@ class Asked:
 # --- run ------------------------------------------------------------------------------------------------------------
 
 SKIPPED: Final = "interrupted"
-"""The reason why a folder was not fetched after a second signal."""
+"""Reason, in a message, why a run's folder was not fetched: a second signal skipped that."""
 
 
 def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False) -> ExitCode:
-    """Run a scenario in a cluster, show its progress and verdict, fetch its folder, delete everything.
+    """Run a scenario in a cluster, show progress and verdict, fetch the run's folder, and delete all objects.
 
-    With ``keep`` the volumes stay. Returns the run's exit code. Raises :class:`BadInput` before anything is created,
+    With ``keep`` the volumes stay. Returns the run's exit code. Raises :class:`BadInput` before any object is created,
     and :class:`ClusterError`.
     """
     scenario, text = _read(asked)
@@ -87,7 +87,7 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
 
 
 class _Run:
-    """A run in a cluster, and its local folder."""
+    """One run in a cluster, and the local folder into which its folder is fetched."""
 
     def __init__(self, asked: Asked, scenario: Scenario, deployment: Deployment, job: Job, folder: Path) -> None:
         self._asked, self._scenario, self._deployment = asked, scenario, deployment
@@ -95,7 +95,7 @@ class _Run:
         self._failure: ClusterError | None = None
         """Why the job could not be followed to its end."""
         self._unfetched = ""
-        """Why its folder could not be fetched."""
+        """Why the run's folder could not be fetched; empty if it was fetched."""
         self._is_interrupted = False
 
     def perform(self, objects: Sequence[Object]) -> None:
@@ -117,9 +117,9 @@ class _Run:
             self._delete()
 
     def conclude(self) -> ExitCode:
-        """Complete the folder and print the path of the report. Returns the run's exit code.
+        """Complete the local folder, and print the path of the report. Returns the run's exit code.
 
-        Raises the error that ended the run if its driver has never run.
+        If the driver has never run, this raises the error that ended the run.
         """
         job, folder = self._job, self._folder
         if not job.has_run:
@@ -150,7 +150,7 @@ class _Run:
         notice(f"interrupted: {what}")
 
     def _stop(self) -> None:
-        """Stop the driver. Its folder is fetched even if it is unknown whether the driver has stopped."""
+        """Stop the driver. An error is only noted, so that the run's folder is fetched in any case."""
         try:
             self._job.stop()
         except ClusterError as error:
@@ -184,7 +184,7 @@ class _Run:
             self._unfetched = f"{error.filename or self._folder}: {error.strerror or error}"
 
     def _delete(self) -> None:
-        """Delete everything. The volumes are kept if fetching the folder failed, but not if a signal skipped it."""
+        """Delete all objects. The volumes are kept if fetching the folder failed, but not if a signal skipped it."""
         is_lost = self._unfetched not in ("", SKIPPED)
         name, namespace = self._deployment.name, self._asked.place.namespace
         try:
@@ -201,8 +201,8 @@ class _Run:
 def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
     """Start a testnet that runs in a cluster until it is deleted, and print how to reach it.
 
-    Raises :class:`BadInput` before anything is created. If the testnet does not come up, or at a signal, everything is
-    deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
+    Raises :class:`BadInput` before any object is created. If the testnet does not come up, or at a signal, all objects
+    are deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
     """
     scenario, text = _read(asked, faucet)
     deployment = _deployment(asked, scenario, text, ("up", "--port", str(port)), keeps_volumes=False)
@@ -247,7 +247,7 @@ def _read(asked: Asked, faucet: bool = False) -> tuple[Scenario, str]:
 def _deployment(
     asked: Asked, scenario: Scenario, text: str, command: tuple[str, ...], keeps_volumes: bool
 ) -> Deployment:
-    """``command`` is the driver's subcommand with its options."""
+    """The deployment that the options ask for. ``command`` is the driver's subcommand with its options."""
     name = asked.name or name_for(scenario.name)
     first, *options = command
     options += ["--out", f"{RUNS_PATH}/{name}"]
@@ -265,7 +265,10 @@ def _deployment(
 
 
 def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
-    """A job, after its name was made free in the cluster. Raises :class:`BadInput` and :class:`ClusterError`."""
+    """Connect to the cluster, delete an earlier run of the same name that has ended, and return the new job.
+
+    Raises :class:`BadInput` and :class:`ClusterError`.
+    """
     cluster, namespace = connect(asked.place.context, interrupts.wait), asked.place.namespace
     make_room(cluster, namespace, deployment.name, notice)
     return Job(cluster, namespace, deployment.name, interrupts, notice)
@@ -273,7 +276,8 @@ def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
 
 @contextmanager
 def _local_folder(scenario_name: str, out: Path | None) -> Iterator[Path]:
-    """The local folder; removed if it stays empty, unless the user chose it. Raises :class:`BadInput`."""
+    """Create the local folder of a run. At the end it is removed if it is empty and did not exist before. Raises
+    :class:`BadInput`."""
     is_users = out is not None and out.exists()
     folder = new_run_folder(scenario_name, datetime.now(UTC)) if out is None else claim_run_folder(out)
     try:

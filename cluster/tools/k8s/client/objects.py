@@ -1,4 +1,4 @@
-"""The objects of a deployment: created in order, and found again by their label to be deleted."""
+"""Creates the objects of a deployment in order, finds them again by their labels, and deletes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
 from cluster.tools.k8s.client.kinds import CLAIM, CLUSTER_ROLE, DELETED, NAMESPACE, NODE, POD, RAY_JOB, Kind, kind_of
 
 ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
-"""``jobDeploymentStatus`` of a RayJob that has ended."""
+"""Values of ``jobDeploymentStatus`` of a RayJob that has ended or will never start."""
 GONE_TIMEOUT_S = 90.0
 GONE_POLL_S = 1.0
 MAX_SHOWN: Final = 4
@@ -31,12 +31,12 @@ OPENED: Final = {"metadata": {"annotations": {CORDONED_BY: None}}, "spec": {"uns
 
 
 def selector(name: str) -> dict[str, str]:
-    """The query for everything of a deployment."""
+    """The label query that selects all objects of a deployment."""
     return {"labelSelector": f"{INSTANCE_LABEL}={name},{MANAGED_BY_LABEL}={STAMPEDE}"}
 
 
 def is_ours(found: Object, name: str) -> bool:
-    """Whether an object belongs to a deployment of that name."""
+    """Whether an object belongs to the Stampede deployment ``name``, by its labels."""
     labels = found["metadata"].get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == STAMPEDE and labels.get(INSTANCE_LABEL) == name
 
@@ -77,7 +77,7 @@ def make_room(cluster: Cluster, namespace: str, name: str, notice: Callable[[str
 
 
 def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
-    """Create the namespace among the manifests, if none has its name. Returns whether it was created."""
+    """Create the namespace that is among the manifests, unless it exists. Returns whether it was created."""
     manifest = next((each for each in manifests if kind_of(each) == NAMESPACE), None)
     if manifest is None:
         return False
@@ -96,7 +96,8 @@ def create_all(
 ) -> None:
     """Create the objects in order, except the namespace. ``on_created`` is called after each.
 
-    Raises :class:`BadInput` if one exists, after it has deleted what it created, and :class:`ClusterError`.
+    If an object exists already, deletes those that it has created, and raises :class:`BadInput`. Raises
+    :class:`ClusterError`, too.
     """
     created: list[tuple[Kind, str]] = []
     for manifest in manifests:
@@ -120,7 +121,7 @@ def create_all(
 
 
 def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
-    """The error with an explanation for a 404 on creation."""
+    """An error at the creation of an object, with an explanation if its status is 404 (Not Found)."""
     if error.status != HTTPStatus.NOT_FOUND:
         return error
     if "namespaces" in str(error):
@@ -130,10 +131,11 @@ def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
 
 
 def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, str]]:
-    """A deployment's objects in the order of deletion, except those that are deleted with their owner."""
+    """Kind and name of a deployment's objects, in the order of deletion. Objects that are deleted with their owner are
+    left out."""
 
     def is_here(kind: Kind, meta: Object) -> bool:
-        """Whether a cluster-wide role belongs to a deployment in this namespace."""
+        """Whether an object belongs to this namespace's deployment. A cluster-wide role may be another namespace's."""
         return kind.is_namespaced or meta["name"] == f"{namespace}-{driver_account(name)}"
 
     found: list[tuple[Kind, str]] = []
@@ -152,9 +154,9 @@ def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, st
 
 
 def delete_all(cluster: Cluster, namespace: str, name: str, keeps_volumes: bool = False) -> int:
-    """Delete everything of a deployment. Returns the number of objects.
+    """Delete all objects of a deployment. Returns the number of deleted objects.
 
-    With ``keeps_volumes`` its volumes stay, and the scenario, which is needed to read them.
+    With ``keeps_volumes`` the volumes stay, and so does the scenario, which is needed to read them.
     """
     deleted, found = 0, find_all(cluster, namespace, name)
     if any(kind == CLUSTER_ROLE for kind, _ in found):
@@ -167,7 +169,7 @@ def delete_all(cluster: Cluster, namespace: str, name: str, keeps_volumes: bool 
 
 
 def _open_nodes(cluster: Cluster, deployment: str) -> None:
-    """Uncordon the nodes that a deployment has cordoned, as far as the user has the right."""
+    """Uncordon the nodes that a deployment has cordoned. Does nothing if the user has no right to do so."""
     try:
         nodes = cluster.list(NODE, "", {}).get("items") or []
         for meta in (node["metadata"] for node in nodes):
@@ -197,6 +199,6 @@ def wait_until_gone(cluster: Cluster, namespace: str, name: str, *kinds: Kind) -
 
 
 def deletion_line(count: int, left: Sequence[str]) -> str:
-    """A line of text: what was deleted, and what takes longer."""
+    """A line of text for the user: how many objects were deleted, and which are not gone yet."""
     rest = f"; still being deleted: {first_few(list(left), MAX_SHOWN)}" if left else ""
     return f"deleted {counted(count, 'object')}{rest}"

@@ -1,4 +1,4 @@
-"""The progress of a deployment as text: a line whenever a pod changes, and one for each new warning."""
+"""Prints the progress of a deployment: a line whenever a pod's state changes, and a line for each new warning."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from cluster.tools.k8s.client.cluster import Object
 NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhealthy", "InspectFailed"})
-"""Reasons of events that repeat a pod's status, or that occur at every start."""
+"""Reasons of events that are not printed: they repeat a pod's status, or occur at every start."""
 QUOTA: Final = "exceeded quota"
 
 
 class PodState(NamedTuple):
-    """A pod's state."""
+    """A pod's state, as text for the user and as a key to detect changes."""
 
     key: str
-    """A line is printed when this changes: a failing pull alternates between two reasons with different texts."""
+    """Identifies the state: a line is printed when it changes. Texts of an unchanged state may differ: a failing image
+    pull alternates between two."""
     words: str
 
 
@@ -79,7 +80,7 @@ def _failure(status: Object) -> str:
 
 
 def _restart(status: Object) -> PodState | None:
-    """The state of a pod whose container Kubernetes restarts in place."""
+    """The state of a pod whose container Kubernetes restarts in the same pod; ``None`` if it does not."""
     for container in status.get("containerStatuses") or []:
         ended = (container.get("lastState") or {}).get("terminated") or {}
         if container.get("restartCount") and ended:
@@ -98,7 +99,7 @@ def _colon(said: Mapping[str, Any]) -> str:
 
 
 class PodLines:
-    """Prints a line for each change of pods and for each new warning."""
+    """Prints a line for each change of a pod's state, and for each new warning."""
 
     def __init__(self, name: str, notice: Callable[[str], None]) -> None:
         """``name`` is the name of the deployment."""
@@ -111,7 +112,7 @@ class PodLines:
         """The newest reason why a pod does not start."""
 
     def pods(self, pods: Mapping[str, Object]) -> None:
-        """Print a line for each change, given the current pods."""
+        """Compare the current pods with those of the last call, and print a line for each change."""
         for name, pod in sorted(pods.items()):
             what, state = pod_name(pod), state_of(pod)
             if self._pods.get(name) == (what, state.key):
@@ -124,7 +125,7 @@ class PodLines:
             self._notice(f"{self._pods.pop(name)[0]} is gone")
 
     def events(self, events: Mapping[str, Object], since: str) -> None:
-        """Print new warnings of this deployment, from a time on that has the form of ``creationTimestamp``."""
+        """Print new warnings of this deployment since a time, which has the form of ``creationTimestamp``."""
         for event in events.values():
             about = event.get("involvedObject") or {}
             owner, reason = str(about.get("name", "")), str(event.get("reason", ""))

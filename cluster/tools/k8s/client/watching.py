@@ -1,7 +1,7 @@
-"""Watches of a cluster's objects and the lines of a pod's log, delivered through one queue.
+"""Watches a cluster's objects and follows pods' logs; both are delivered through one queue.
 
-A watch that breaks is resumed from the last version that was seen. If the server no longer has that version (410 Gone),
-everything is listed again. In both cases the owner of the watch gets the whole state after each change.
+A watch that breaks is resumed from the last resource version that was seen. If the server no longer has that version
+(410 Gone), all objects are listed again. In both cases the queue gets the whole state after each change.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Quer
 from cluster.tools.k8s.client.kinds import POD, Kind
 
 WATCH_S: Final = 60
-"""The server ends a watch after this time, and it is resumed."""
+"""Duration of a watch: the server ends it after this time, and then it is resumed."""
 SILENCE_S = 90.0
-"""A stream that is silent for longer counts as broken: a watch would have sent data, and a log is requested again."""
+"""A stream without data for this time counts as broken, and is requested again."""
 PAUSE_S = 0.5
 """Pause between a stream's end and the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All objects of a kind that a watch selects, by name."""
+    """The current objects that a watch selects, keyed by name."""
 
     kind: Kind
     objects: dict[str, Object]
@@ -51,7 +51,10 @@ Seen = State | Line | LogEnd | ClusterError
 
 
 class Watches:
-    """Threads that feed :attr:`seen` until :meth:`close`."""
+    """Watches objects and follows logs in threads, which put all that they see into the queue :attr:`seen`.
+
+    :meth:`close` ends the threads.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.seen: queue.SimpleQueue[Seen] = queue.SimpleQueue()
@@ -60,15 +63,15 @@ class Watches:
         self._namespace = namespace
 
     def watch(self, kind: Kind, query: Query, is_optional: bool = False) -> None:
-        """Watch the objects of a kind that the query selects; an optional watch may be forbidden."""
+        """Start to watch the objects of a kind that the query selects. Errors of an optional watch are ignored."""
         threading.Thread(target=self._watch, args=(kind, query, is_optional), daemon=True).start()
 
     def follow(self, pod: str, container: str) -> None:
-        """Follow a container's log from its beginning."""
+        """Start to follow a container's log from its beginning."""
         threading.Thread(target=self._follow, args=(pod, container), daemon=True).start()
 
     def close(self) -> None:
-        """Stop the threads. A thread that waits for the server ends at the next answer, or with the process."""
+        """Stop the threads. A thread that waits for the server ends when the server answers, or with the process."""
         self._closing.set()
 
     def _watch(self, kind: Kind, query: Query, is_optional: bool) -> None:
@@ -102,7 +105,10 @@ def void(_: object) -> None:
 def states(
     cluster: Cluster, kind: Kind, namespace: str, query: Query, closing: threading.Event
 ) -> Iterator[dict[str, Object]]:
-    """The objects that the query selects, by name: at first, and after each change. Raises :class:`ClusterError`."""
+    """Watch objects: yields all objects that the query selects, keyed by name, at first and after each change.
+
+    Raises :class:`ClusterError`.
+    """
     objects: dict[str, Object] = {}
     version = ""
     while not closing.is_set():
@@ -153,11 +159,11 @@ def _events(cluster: Cluster, kind: Kind, namespace: str, query: Query, version:
 def log_lines(
     cluster: Cluster, namespace: str, pod: str, container: str, closing: threading.Event, follows: bool = True
 ) -> Iterator[str]:
-    """The lines of a container's log, each once, until the container has ended; without ``follows`` up to now.
+    """Yield each line of a container's log once, until the container has ended. Without ``follows``, end at the newest.
 
-    After a dropped connection the lines since the second of the last one are requested again. Each line has a time in
-    nanoseconds, by which lines that were seen are skipped; several lines may share a time. Raises
-    :class:`ClusterError`.
+    After a dropped connection, the lines since the time of the last line (in whole seconds) are requested again. Each
+    line has a time in nanoseconds, by which lines that were seen before are skipped; several lines may have the same
+    time. Raises :class:`ClusterError`.
     """
     last, seen_at_last = "", 0
     while not closing.is_set():
@@ -195,7 +201,7 @@ def log_lines(
 
 
 def _in_order(time: str) -> str:
-    """A log's time with its fraction, of up to nine digits, padded to nine: then texts sort by time."""
+    """The timestamp of a log line with its fraction padded to nine digits, so that sorting as text sorts by time."""
     seconds, _, fraction = time.removesuffix("Z").partition(".")
     return f"{seconds}.{fraction:0<9}"
 

@@ -1,4 +1,4 @@
-"""A scenario as manifests for Kubernetes with the KubeRay operator. Pure: nothing here talks to a cluster."""
+"""Renders a scenario as manifests for Kubernetes with the KubeRay operator. Nothing here talks to a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Deployment", "manifests", "results_pod", "soak_manifests"]
 
 
 def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
-    """Everything that a deployment consists of, in the order of creation. Raises :class:`BadInput`."""
+    """The manifests of all objects of a deployment, in the order of creation. Raises :class:`BadInput`."""
     found = [
         *_before_the_job(scenario, deployment),
         *disruption_budget(scenario, deployment),

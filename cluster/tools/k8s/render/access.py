@@ -1,8 +1,8 @@
-"""Accounts: one without rights for all pods, and one for a driver that injects faults by Kubernetes.
+"""The service accounts of a deployment: one without rights for all pods, and one for pods that use the Kubernetes API.
 
-Two clients talk to the Kubernetes API: a driver whose scenario has a fault with ``how: pod``, ``node`` or
-``chaos-mesh``, or allows such faults to be added (``kubernetes.inject``), and Ray's autoscaler next to the driver of a
-sweep, whose role KubeRay makes.
+Two clients use that API. One is a driver whose scenario has a fault with ``how: pod``, ``node`` or ``chaos-mesh``, or
+allows such faults to be added (``kubernetes.inject``). The other is Ray's autoscaler in the driver's pod of a sweep;
+KubeRay makes its role.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
 
 
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
-    """The ways of injecting the scenario's faults, now or later, that need the Kubernetes API."""
+    """Those values of ``how``, of faults that the scenario has or allows, that need the Kubernetes API."""
     ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(scenario.kubernetes.inject)
     return set(get_args(Means)).intersection(ways)
 
@@ -35,7 +35,7 @@ def needs_api(scenario: Scenario, deployment: Deployment) -> bool:
 
 
 def driver_account_of(scenario: Scenario, deployment: Deployment) -> str:
-    """The ServiceAccount of the driver's pod."""
+    """The name of the ServiceAccount of the driver's pod."""
     has_own = deployment.is_sweep or needs_api(scenario, deployment)
     return driver_account(deployment.name) if has_own else deployment.name
 
@@ -62,7 +62,10 @@ def _rules(ways: set[str]) -> Iterator[Manifest]:
 
 
 def _node_role(account: str, deployment: Deployment) -> Iterator[Manifest]:
-    """A cluster-wide role and its binding, since nodes have no namespace. Their name has the account's namespace."""
+    """A cluster-wide role over nodes, which have no namespace, and its binding to the account.
+
+    Their name contains the account's namespace, so that it is unique in the cluster.
+    """
     if deployment.namespace is None:
         raise BadInput("faults with how: node need a role over nodes, bound in a namespace: give --namespace")
     name = f"{deployment.namespace}-{account}"

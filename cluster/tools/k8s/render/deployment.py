@@ -1,4 +1,4 @@
-"""A deployment: a name, a namespace, a command of ``stampede`` for the driver's pod."""
+"""The settings of a deployment: name, namespace, the driver's ``stampede`` command, and others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from cluster.common.errors import BadInput
 
 MAX_NAME: Final = 40
-"""Longest name: KubeRay appends to it, and the result is a label of at most 63 characters."""
+"""Maximum length of a deployment's name. KubeRay appends to it, and a label has at most 63 characters."""
 MAX_NAMESPACE: Final = 63
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -21,22 +21,27 @@ START_TIMEOUT_S: Final = 900
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is deployed in addition to the scenario. Raises :class:`BadInput` for a name that Kubernetes refuses."""
+    """The settings of a deployment that are not in its scenario.
+
+    Raises :class:`BadInput` for a name that Kubernetes refuses.
+    """
 
     name: str
     """Name of the RayJob; the names of all other objects begin with it."""
     namespace: str | None = None
-    """``None`` leaves the namespace to the command that applies the manifests."""
+    """Namespace of the objects; ``None`` leaves it to the command that applies the manifests."""
     command: tuple[str, ...] = ()
     """Arguments of ``stampede`` in the driver's pod; empty if there is no Ray cluster."""
     scenario_text: str | None = None
-    """The driver finds it at ``/etc/stampede/scenario.yaml``; ``None`` if the command needs no file."""
+    """Text of the scenario file, which the driver finds at ``/etc/stampede/scenario.yaml``; ``None`` if the command
+    needs no file."""
     monitoring: bool = False
-    """Whether the Prometheus operator's objects are part of it."""
+    """Whether the deployment includes objects for the Prometheus operator."""
     keeps_volumes: bool = False
     """Whether volumes outlive the run. Used when the deployment is deleted; manifests do not depend on it."""
     start_timeout_s: int = START_TIMEOUT_S
-    """Time to come up (images, volumes, Ray), and from the run's end to its verdict."""
+    """Time that the job may take in addition to the run: to come up (images, volumes, Ray), and from the run's end to
+    its verdict."""
 
     def __post_init__(self) -> None:
         if len(self.name) > MAX_NAME or not _NAME.fullmatch(self.name):
@@ -57,12 +62,12 @@ class Deployment:
 
     @property
     def is_sweep(self) -> bool:
-        """Whether seeds run in separate pods."""
+        """Whether the driver runs a sweep, with pods for its seeds."""
         return self.command[:1] != () and self.command[0] in SWEEP_COMMANDS
 
     @property
     def is_endless(self) -> bool:
-        """Whether it runs until it is stopped."""
+        """Whether the deployment runs until it is stopped."""
         return self.command[:1] == (ENDLESS_COMMAND,)
 
     @property
@@ -78,6 +83,6 @@ def is_namespace(name: str) -> bool:
 
 
 def name_for(scenario_name: str) -> str:
-    """A deployment's name, from a scenario's."""
+    """A valid name for a deployment, derived from a scenario's name."""
     name = re.sub(r"-{2,}", "-", scenario_name.replace("_", "-")).strip("-")
     return (name if name[:1].isalpha() else f"run-{name}")[:MAX_NAME].rstrip("-")

@@ -17,7 +17,7 @@ TMP, SCRATCH = "256Mi", "512Mi"
 
 
 def has_workers(scenario: Scenario, deployment: Deployment) -> bool:
-    """Whether the load has worker pods."""
+    """Whether the deployment has Locust workers in separate pods."""
     load = scenario.load
     return deployment.is_live and scenario.kubernetes.load.pods > 0 and not load.is_empty and not load.external
 

@@ -22,7 +22,7 @@ _NO_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def common_labels() -> dict[str, str]:
-    """The labels of everything that Stampede makes."""
+    """The labels that all objects made by Stampede have."""
     return {
         PART_OF_LABEL: STAMPEDE,
         VERSION_LABEL: _NO_LABEL.sub("-", version(STAMPEDE)),
@@ -31,7 +31,7 @@ def common_labels() -> dict[str, str]:
 
 
 def labels_of(deployment: Deployment, component: str | None = None) -> dict[str, str]:
-    """The labels of an object, or of a component's pod."""
+    """The labels of a deployment's object or, with ``component``, of that component's pods."""
     of_component = {} if component is None else {COMPONENT_LABEL: component}
     return {**instance_labels(deployment.name), **of_component, **common_labels()}
 
@@ -39,7 +39,7 @@ def labels_of(deployment: Deployment, component: str | None = None) -> dict[str,
 def make(
     api: str, kind: str, name: str, deployment: Deployment, *, is_namespaced: bool = True, **content: Any
 ) -> Manifest:
-    """An object of a deployment."""
+    """The manifest of an object of a deployment, with its metadata; ``content`` are its other fields."""
     metadata: dict[str, Any] = {"name": name}
     if is_namespaced and deployment.namespace is not None:
         metadata["namespace"] = deployment.namespace

@@ -25,17 +25,18 @@ from cluster.tools.k8s.render.metadata import Manifest, make
 from consensus.types import quorum
 
 FIRST_PORT: Final = 26_600
-"""Below the ports that systems and Ray's workers take."""
+"""First port of a host's validators. It is below the ports that systems and Ray's workers take."""
 PORTS_PER_VALIDATOR: Final = 2
 DISK_SHARE: Final = 0.8
 BEHIND_HEIGHTS: Final = 50
 _API: Final = "monitoring.coreos.com/v1"
 _INSTANCE: Final = "app_kubernetes_io_instance"
-"""Prometheus's form of the instance label."""
+"""Name of the instance label in Prometheus."""
 _VALIDATOR: Final = "host {{stampede_io_host}} {{endpoint}}"
-"""Legend of a validator, from labels that Prometheus adds: the host, and the port name, which differs on a host."""
+"""Legend of a validator in a chart. It consists of labels that Prometheus adds: the host, and the name of the port,
+which differs between the validators of a host."""
 _DASHBOARD_LABEL: Final = {"grafana_dashboard": "1"}
-"""The sidecar of Grafana's Helm chart loads dashboards from ConfigMaps with this label."""
+"""Label of the ConfigMap with the dashboard. The sidecar of Grafana's Helm chart loads ConfigMaps with this label."""
 
 
 def most_on_a_host(scenario: Scenario) -> int:
@@ -45,7 +46,7 @@ def most_on_a_host(scenario: Scenario) -> int:
 
 
 def port_range(scenario: Scenario) -> str:
-    """The ports of a host's pod, in the form of ``STAMPEDE_PORTS``."""
+    """The range of ports of a host's pod, in the form of the variable ``STAMPEDE_PORTS``."""
     return f"{FIRST_PORT}-{FIRST_PORT + PORTS_PER_VALIDATOR * most_on_a_host(scenario) - 1}"
 
 
@@ -55,7 +56,7 @@ def http_ports(scenario: Scenario) -> list[int]:
 
 
 def http_port_name(position: int) -> str:
-    """The name of an HTTP port in the pod."""
+    """The name of a validator's HTTP port in the pod of its host; ``position`` is the validator's index on the host."""
     return f"http-{position}"
 
 
@@ -96,9 +97,9 @@ def dashboard_text(deployment: Deployment) -> str:
 
 
 def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[tuple[str, str, str, str, str]]:
-    """Alerts: name, expression, how long it must hold, severity, summary.
+    """The alerts: for each its name, expression, the duration for which the expression must hold, severity and summary.
 
-    Expressions select the namespace if it is known: another one may have a deployment of the same name.
+    Expressions select the namespace if it is known, since another namespace may have a deployment of the same name.
     """
     where = "" if deployment.namespace is None else f', namespace="{deployment.namespace}"'
     of = f'{{{_INSTANCE}="{deployment.name}"{where}}}'

@@ -1,4 +1,4 @@
-"""Network policies: pods of a deployment reach only each other, with the exceptions below."""
+"""The network policies of a deployment: its pods reach only each other, with a few exceptions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cluster.tools.k8s.render.monitoring import http_ports
 JOB_SERVER_PORT: Final = 8265
 DNS_PORT: Final = 53
 API_PORTS: Final = (443, 6443)
-"""Ports of the API server: that of its service, and the one behind it, which network plugins see."""
+"""Ports of the API server: that of its Service, and the server's own port, which network plugins see."""
 OPERATOR: Final = {"app.kubernetes.io/component": "kuberay-operator"}
-"""Both the operator's manifests and its Helm chart set it."""
+"""Label of the KubeRay operator's pods. Both the operator's manifests and its Helm chart set it."""
 PROMETHEUS: Final = {"app.kubernetes.io/name": "prometheus"}
 _API: Final = "networking.k8s.io/v1"
 
 
 def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The NetworkPolicies."""
+    """The NetworkPolicies of a deployment."""
     ours = {"podSelector": {"matchLabels": instance_labels(deployment.name)}}
     dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
     yield make(
@@ -57,7 +57,7 @@ def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
 
 
 def _lets_in(deployment: Deployment, component: str, who: str, labels: dict[str, str], ports: list[int]) -> Manifest:
-    """The policy by which pods with some labels, in any namespace, reach ports of a component."""
+    """The NetworkPolicy that lets pods with the given labels, in any namespace, reach ports of a component."""
     return make(
         _API,
         "NetworkPolicy",

@@ -1,4 +1,4 @@
-"""Namespace, scenario, volumes, disruption budget, and the pod that serves the results."""
+"""Manifests of a deployment's namespace, scenario, volumes, disruption budget, and the pod that serves the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESULTS_LIFETIME_S: Final = 3_600
 
 
 def namespace(name: str) -> Manifest:
-    """The namespace. It belongs to no deployment, since several may share it."""
+    """The manifest of a namespace. It has no labels of a deployment, since several deployments may share it."""
     standard = "pod-security.kubernetes.io"
     security = {f"{standard}/enforce": "restricted", f"{standard}/warn": "restricted"}
     return {
@@ -54,7 +54,7 @@ def scenario_file(deployment: Deployment) -> Iterator[Manifest]:
 
 
 def claims(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The volumes: of the runs, and one for each host."""
+    """The claims of the volumes: one for the folders of runs and, in a live run, one for each host."""
     section = scenario.kubernetes
     yield _claim(runs_claim(deployment.name), section.driver.disk, section, deployment)
     if deployment.is_live:
@@ -71,9 +71,9 @@ def _claim(name: str, size: str, section: KubernetesSection, deployment: Deploym
 
 
 def disruption_budget(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The budget that lets evictions stop at most ``f`` validators.
+    """The PodDisruptionBudget that lets evictions stop at most ``f`` validators at a time.
 
-    It states the number that must stay, since Kubernetes supports the other form only for controllers that it knows.
+    It states the number of pods that must stay. Kubernetes supports a number that may go only for some controllers.
     """
     if deployment.is_live:
         spec = {
@@ -84,7 +84,7 @@ def disruption_budget(scenario: Scenario, deployment: Deployment) -> Iterator[Ma
 
 
 def hosts_that_may_go(scenario: Scenario) -> int:
-    """The largest number of hosts that carry at most ``f`` validators together, whichever hosts they are."""
+    """The largest number n of hosts such that any n hosts carry at most ``f`` validators together."""
     left, number = scenario.validators.withstood, 0
     for carried in sorted((len(host.validators) for host in hosts_to_place(scenario)), reverse=True):
         left -= carried

@@ -1,4 +1,7 @@
-"""Pods under the *restricted* pod security standard: no rights, a read-only root, requests equal to limits."""
+"""Specifications of pods and containers under the *restricted* pod security standard.
+
+Pods have no rights and a read-only root file system, and their resource requests equal the limits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from cluster.tools.k8s.render.metadata import Manifest
 MIB: Final = 1024**2
 MIN_SEED_MIB: Final = 256
 USER: Final = 10_001
-"""User ID of the image."""
+"""ID of the user and group that the image runs as."""
 WORKING_FOLDER: Final = "/opt/stampede"
 TMP: Final = "tmp"
 RUNS: Final = "runs"
@@ -33,23 +36,24 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 
 
 def variable(name: str, value: str) -> Manifest:
-    """An environment variable."""
+    """The manifest of an environment variable."""
     return {"name": name, "value": value}
 
 
 def resources(cpu: str, memory: str, scratch: str) -> Manifest:
-    """Requests that equal the limits; ``scratch`` is the disk space on the node that the pod may use."""
+    """Resource requests of a container, with equal limits. ``scratch`` is disk space on the node."""
     amounts = {"cpu": cpu, "memory": memory, "ephemeral-storage": scratch}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
 def whole_processors(cpu: Cpu) -> int:
-    """The number of processors for Ray: a whole number, at least one."""
+    """A number of processors rounded down to a whole number, at least one."""
     return max(1, int(amount_of(cpu)))
 
 
 def memory_per_seed_mib(memory: Memory, seeds: int, others_mib: int) -> int:
-    """MiB for each of the seeds that run in a pod at a time; ``others_mib`` is for Ray and other processes there."""
+    """Memory in MiB for each seed, if ``seeds`` of them run in a pod at a time. ``others_mib`` is left for Ray and
+    other processes in the pod."""
     return max(MIN_SEED_MIB, (int(amount_of(memory) / MIB) - others_mib) // seeds)
 
 
@@ -61,7 +65,7 @@ def container(
     env: Sequence[Manifest] = (),
     **more: Any,
 ) -> Manifest:
-    """A container of the image."""
+    """The specification of a container with Stampede's image. ``asked`` are its resources, ``more`` further fields."""
     return {
         "name": name,
         "image": section.image_name,
@@ -85,7 +89,7 @@ def pod(
     gets_token: bool = False,
     **more: Any,
 ) -> Manifest:
-    """The specification of a pod."""
+    """The specification of a pod. ``gets_token`` mounts the account's token; ``more`` are further fields."""
     found: Manifest = {"serviceAccountName": account, "automountServiceAccountToken": gets_token, **more}
     if section.pull_secret is not None:
         found["imagePullSecrets"] = [{"name": section.pull_secret}]
@@ -107,14 +111,14 @@ def pod(
 
 
 def claimed(claim: str, *, read_only: bool = False) -> tuple[Manifest, Manifest]:
-    """A volume of runs, and its mount."""
+    """A pod's volume with the folders of runs, from its claim, and its mount."""
     only = {"readOnly": True} if read_only else {}
     volume = {"name": RUNS, "persistentVolumeClaim": {"claimName": claim, **only}}
     return volume, {"name": RUNS, "mountPath": RUNS_PATH, **only}
 
 
 def projected_token(name: str) -> tuple[Manifest, Manifest]:
-    """A volume with the account's token, and its mount: for one container of a pod; the others get no token."""
+    """A volume with the account's token, and its mount. It gives the token to only one container of a pod."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIFETIME_S}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -128,7 +132,7 @@ def projected_token(name: str) -> tuple[Manifest, Manifest]:
 
 
 def _copied(value: Any) -> Any:
-    """A deep copy as plain data, which may be changed."""
+    """A deep copy as plain lists and dicts, which can be changed."""
     if isinstance(value, Mapping):
         return {key: _copied(each) for key, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,9 +1,10 @@
-"""The RayJob: KubeRay starts its Ray cluster, submits the driver to its head, and deletes the cluster afterwards.
+"""The RayJob of a deployment. KubeRay starts its Ray cluster, submits the driver to the head, and deletes the cluster
+afterwards.
 
-- The head carries the driver, and no validators: it is the only node without a role (:mod:`cluster.live.nodes`).
+- The head runs the driver and no validators: it is the only node without a role (:mod:`cluster.live.nodes`).
 - Each host has a worker group of one pod, with a separate volume and Ray resource. A pod that replaces a lost one has
   the same volume and resource, so the host finds its disk again.
-- Seeds have a separate group, which Ray's autoscaler scales.
+- The seeds of a sweep have a separate worker group, which Ray's autoscaler scales.
 - Ray refuses clients without the token that KubeRay makes for the cluster.
 """
 
@@ -60,13 +61,13 @@ from cluster.tools.k8s.render.pods import (
 
 SWEEP_DEADLINE_S: Final = 86_400
 TTL_S: Final = 60
-"""Time for which the Ray cluster outlives its job."""
+"""Time after the end of the job until its Ray cluster is deleted."""
 IDLE_S: Final = 60
 """A pod for seeds without work is removed after this time."""
 
 MAX_OBJECT_STORE: Final = 256 * 1024**2
 OBJECT_STORE_SHARE: Final = 4
-"""Divisor of a pod's memory for the size of Ray's object store, up to the maximum."""
+"""Ray's object store gets a pod's memory divided by this number, at most :data:`MAX_OBJECT_STORE`."""
 DRIVER_TMP, DRIVER_SCRATCH = "2Gi", "4Gi"
 WORKER_TMP, WORKER_SCRATCH = "1Gi", "2Gi"
 SUBMITTER_TMP, SUBMITTER_SCRATCH = "128Mi", "256Mi"
@@ -75,7 +76,7 @@ AGENT_PORT: Final = 52_365
 
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
-    """The RayJob of a deployment."""
+    """The manifest of a deployment's RayJob."""
     spec: Manifest = {
         "submissionMode": "K8sJobMode",
         "entrypoint": shlex.join(("stampede", *deployment.command)),
@@ -93,7 +94,7 @@ def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
 
 
 def _deadline_s(scenario: Scenario, deployment: Deployment) -> int | None:
-    """How long the job may take; ``None`` if it is to run until it is stopped."""
+    """Time limit of the job; ``None`` if it runs until it is stopped."""
     if deployment.is_endless:
         return None
     return SWEEP_DEADLINE_S if deployment.is_sweep else scenario.stop.longest_s + deployment.start_timeout_s
@@ -246,7 +247,8 @@ def _ray_container(
 
 
 def _health(after_s: int, failures: int) -> Manifest:
-    """A probe of the health page of Ray's agent. Older versions of KubeRay probe with wget, which the image lacks."""
+    """A probe of the health page of Ray's agent. It replaces the probes of older KubeRay versions, which need wget; the
+    image has none."""
     return {
         "httpGet": {"path": "/api/healthz", "port": AGENT_PORT},
         "initialDelaySeconds": after_s,
@@ -265,7 +267,8 @@ def _ray_parameters(cpu: Cpu, memory: Memory) -> dict[str, str]:
 def _group(
     name: str, least: int, most: int, cpu: Cpu, memory: Memory, custom: dict[str, int], template: Manifest
 ) -> Manifest:
-    """A worker group. Custom resources are in single quotes, which both the shell and Ray's autoscaler accept."""
+    """A worker group of the Ray cluster. Its custom resources are in single quotes, which both the shell and Ray's
+    autoscaler accept."""
     return {
         "groupName": name,
         "replicas": least,
@@ -277,7 +280,10 @@ def _group(
 
 
 def _autoscaler(scenario: Scenario) -> Manifest:
-    """The container that KubeRay adds to the head's pod. Only it gets the account's token."""
+    """Options of Ray's autoscaler, a container that KubeRay adds to the head's pod.
+
+    Only this container gets the account's token.
+    """
     given: Manifest = container(
         "autoscaler",
         scenario.kubernetes,

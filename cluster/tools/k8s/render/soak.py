@@ -27,18 +27,18 @@ from cluster.tools.k8s.render.pods import (
 )
 
 SCHEDULE: Final = "17 2 * * *"
-"""Every night, by the clock of the cluster's control plane."""
+"""Schedule in cron syntax: every night, by the clock of the cluster's control plane."""
 SEEDS_A_NIGHT: Final = 1_000
 DEADLINE_S: Final = 6 * 3_600
 TTL_S: Final = 7 * 86_400
-"""Time for which a night's pod and its log are kept: a week."""
+"""Time for which a night's pod and its log are kept, in seconds."""
 TMP, SCRATCH, SHARED_MEMORY = "2Gi", "4Gi", "128Mi"
 DRIVER_MIB: Final = 1_024
-"""MiB of the pod's memory for Ray and the driver."""
+"""Part of the pod's memory for Ray and the driver, in MiB."""
 
 
 def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The CronJob. No seed runs twice: the date gives the seeds of a night."""
+    """The CronJob of a soak. The date determines the seeds of a night, so no seed runs twice."""
     section = scenario.kubernetes
     volume, mount = claimed(runs_claim(deployment.name))
     scenario_volume = {"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}}
@@ -86,7 +86,7 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
 
 
 def _script(cpu: Cpu, memory: Memory, name: str) -> str:
-    """The pod's script. It states the number of workers, since the machine has more processors than the pod."""
+    """The shell script of the pod. It sets the number of workers to the pod's processors: the machine has more."""
     workers = whole_processors(cpu)
     words = ("--workers", str(workers), "--memory", str(memory_per_seed_mib(memory, workers, DRIVER_MIB)))
     command = shlex.join(("stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words))

@@ -14,7 +14,7 @@ MADE_BY: Final = "# Made by `stampede k8s render`: docs/kubernetes.md says what 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Repeats equal parts instead of using aliases, and writes texts with line breaks as blocks."""
+    """YAML dumper that repeats equal parts instead of using aliases, and writes texts with line breaks as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -44,10 +44,10 @@ def files(manifests: Sequence[Manifest]) -> dict[str, str]:
 
 
 def file_name(manifest: Manifest) -> str:
-    """The file of a manifest."""
+    """The name of the file of a manifest."""
     return f"{manifest['kind'].lower()}-{manifest['metadata']['name']}.yaml"
 
 
 def kustomization(**fields: Any) -> str:
-    """The text of a kustomization."""
+    """The text of a kustomization file with these fields."""
     return MADE_BY + yaml_text({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **fields})

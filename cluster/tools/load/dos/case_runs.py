@@ -1,10 +1,10 @@
-"""One run of a scorecard, from the simulator or a live testnet to its measures; and all of them.
+"""Performs the runs of a scorecard, in the simulator or on live testnets, and takes the measures of each.
 
-Simulated runs are distributed over processes, live ones run one after the other. Processor time and size of state come
-from a second execution of the run's final blocks, alone in their process (:mod:`cluster.audit.reexecution`): in the run
-the simulator executes for all validators at once, and live validators share the machine. A full block of honest users
-is measured in the same process, once for the parameters of a chain. Processor time is measured and varies between
-machines and runs; everything else of a simulated run follows from scenario and seed.
+Simulated runs are distributed over processes; live runs are performed one after the other. Processor time and size of
+state come from a second execution of the run's final blocks (:mod:`cluster.audit.reexecution`). The first execution
+cannot be measured: the simulator executes for all validators at once, and live validators share the machine. A full
+block of honest users is measured in the same process as the second execution, once for the parameters of a chain.
+Processor time varies between machines and runs. Everything else of a simulated run follows from scenario and seed.
 """
 
 from __future__ import annotations
@@ -34,28 +34,30 @@ from validator.primitives.params import Parameters
 NO_ATTACK: Final = "no-attack"
 """Part of the folder name of a run without an attack."""
 FULL_BLOCKS_KEPT: Final = 16
-"""Cache size of a process for measured full blocks, keyed by policy and parameters."""
+"""Maximum number of cached results of :func:`full_block_s` in a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of a run."""
+    """The result of one run of a scorecard."""
 
     measures: RunMeasures | None
-    """``None`` if the run crashed."""
+    """Measures of the run; ``None`` if it crashed."""
     attackers_sent: int = 0
     """Transactions that attackers sent to validators, including those that no block contains."""
     pool_transactions: int = 0
     """Transactions in the fullest mempool of a validator at the end."""
     problem: str = ""
-    """The check that failed, or the crash, in one line."""
+    """The check that failed, or the crash, in one line; empty if there is neither."""
 
 
 def run_cases(
     plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None
 ) -> Iterator[tuple[Case, CaseResult]]:
-    """Simulate all, ``workers`` at a time (``None``: one for each processor). Yields results as runs end. Raises
-    :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker."""
+    """Simulate all runs of a plan, ``workers`` at a time (``None``: one for each processor). Yields each result.
+
+    Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
+    """
     # Imported here since it imports Ray.
     from cluster.tools.sweeps.fanout import run_numbers
 
@@ -69,7 +71,7 @@ def _run_numbered(plan: Plan, number: int, leaves: Path) -> CaseResult:
 
 
 def run_case(plan: Plan, case: Case) -> CaseResult:
-    """Simulate one run in this process. A crash is a result."""
+    """Simulate one run in this process. If it crashes, the result has the crash as its problem."""
     from cluster.simulation.driver import simulate
 
     try:
@@ -82,9 +84,11 @@ def run_case(plan: Plan, case: Case) -> CaseResult:
 
 
 def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]]:
-    """Run all on live testnets as ``stampede run`` does, one after the other, each in its own folder inside ``folder``.
-    A signal ends the run and raises :class:`KeyboardInterrupt`; a testnet that cannot be started raises
-    :class:`~cluster.common.errors.HarnessError`."""
+    """Perform all runs of a plan on live testnets, one after the other, as ``stampede run`` does.
+
+    Each run has a separate folder inside ``folder``. A signal ends the run and raises :class:`KeyboardInterrupt`. A
+    testnet that cannot be started raises :class:`~cluster.common.errors.HarnessError`.
+    """
     from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
 
     commit = checkout_commit()
@@ -104,7 +108,7 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
 
 
 def measure_case(plan: Plan, judged: Judged) -> CaseResult:
-    """The result of a run that was judged."""
+    """Execute the blocks of a judged run again and measure them; returns the run's result."""
     record, verdict = judged.books.record, judged.verdict
     chain = judged.books.chain
     blocks = execute_again(record.genesis, chain, min(plan.window.last, len(chain)))
@@ -129,8 +133,11 @@ def full_block_s(policy: Policy, parameters: Parameters) -> float:
 
 
 def execute_again(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:
-    """A chain's blocks from height 1 on, each with the processor time of its execution. The one at height ``sized`` has
-    the sizes of the state and of what execution holds in memory, too."""
+    """Execute a chain's blocks again, from height 1 on; returns each with the processor time of its execution.
+
+    The block at height ``sized`` also has the size of the state after it, and of what execution holds in memory. From
+    a block on whose execution differs from the recorded one, blocks have only their receipts.
+    """
     # Imported here since it loads compiled code.
     from cluster.audit.reexecution.reexecutor import Reexecutor
 

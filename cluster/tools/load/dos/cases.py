@@ -1,8 +1,8 @@
-"""The runs of a scorecard: each attack, with each policy and seed, and the same without the attack.
+"""The plan of a scorecard: a run of each attack with each variant and seed, and the same runs without an attack.
 
 A *variant* is a policy with parameters. All runs have the scenario's honest users, with the same numbers, keys and
-choices; attackers come after them in the list of users. The scenario's attacking groups are not honest users: without
-``--attack`` they are scored together, as the attack :data:`OWN`, in the heights in which they act.
+choices; attackers come after them in the list of users. The scenario's attacking groups are not honest users. Without
+``--attack`` these groups are scored together, as the attack :data:`OWN`, in the heights in which they act.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cluster.tools.load.dos.measures import Window, attack_window
 from loadgen.workloads.actor_program import is_program_path
 
 OWN: Final = "scenario"
-"""Name of the attack by the scenario's attacking groups."""
+"""Name of the attack that consists of the scenario's own attacking groups."""
 BASELINE: Final = ""
-"""Name of the attack of a run without one."""
+"""Value of :attr:`Case.attack` for a run without an attack."""
 POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
     "cip1": ("cip1", None),
     "hardened": ("cip1", "hardened"),
@@ -41,18 +41,18 @@ QUICK: Final = (
     Change("dos.from_height", QUICK_HEIGHT // 4),
     Change("dos.until_height", QUICK_HEIGHT * 5 // 8),
 )
-"""Changes for a short run, enough for a first look at every attack."""
+"""Changes of a scenario that make its runs short, for a first look at every attack (``--quick``)."""
 
 
 class Variant(NamedTuple):
-    """A policy with parameters."""
+    """A scheduler policy with chain parameters, as changes of the scenario."""
 
     name: str
     changes: tuple[Change, ...]
 
 
 class Case(NamedTuple):
-    """One run."""
+    """One run of a scorecard: a variant, an attack and a seed."""
 
     variant: str
     attack: str
@@ -76,7 +76,7 @@ class Plan:
 
     @property
     def cases(self) -> list[Case]:
-        """All runs: baselines first, then the attacks seed by seed."""
+        """All runs: first those without an attack, then those with an attack, seed by seed."""
         runs = [(BASELINE, seed) for seed in self.seeds]
         runs += [(attack, seed) for seed in self.seeds for attack in self.attacks]
         return [Case(variant, attack, seed) for attack, seed in runs for variant in self.variants]
@@ -93,7 +93,8 @@ def make_plan(
     is_quick: bool,
     backend: Backend = "sim",
 ) -> Plan:
-    """The runs of a scenario. Without ``attacks``: its own attack, or else all attacks. Raises :class:`BadInput`."""
+    """The plan of a scenario's runs. Without ``attacks`` it has the scenario's own attack or, if there is none, all
+    known attacks. Raises :class:`BadInput`."""
     if scenario.forks:
         raise BadInput(f"{scenario.name}: forks: stampede dos cannot compare runs with forks")
     scenario = change_scenario(scenario, QUICK if is_quick else (), f"{scenario.name} with --quick")
@@ -115,8 +116,8 @@ def make_plan(
 
 
 def _window(scenario: Scenario, is_own: bool) -> Window:
-    """The heights in which attackers act: from the section ``load`` for the scenario's own attack, else from ``dos``.
-    Raises :class:`BadInput`."""
+    """The heights in which attackers act. They come from the section ``load`` if ``is_own`` (the scenario's own
+    attack), else from the section ``dos``. Raises :class:`BadInput`."""
     if is_own:
         window = attack_window(scenario.load, scenario.stop.height)
         if window is None:
@@ -130,8 +131,8 @@ def _window(scenario: Scenario, is_own: bool) -> Window:
 
 
 def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:
-    """Each policy with each combination of parameters. ``parameters`` are ``NAME=VALUE``; a repeated name has several
-    values. Raises :class:`BadInput`."""
+    """A variant for each policy with each combination of parameters. ``parameters`` have the form ``NAME=VALUE``; a
+    repeated name has several values. Raises :class:`BadInput`."""
     for name in policies:
         if name not in POLICIES:
             raise BadInput(f"--policy: {unknown('policy', name, POLICIES)}")
@@ -190,8 +191,10 @@ def _own_attack(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _with_attack(scenario: Scenario, attack: str, workload: Any) -> Scenario:
-    """The scenario with its honest users, followed by the attackers. Criteria of a plain run's success, such as a bound
-    on lateness, are removed: the scorecard has its own bounds."""
+    """The scenario with its honest users, followed by the users of an attack.
+
+    Success criteria of a normal run, such as a bound on lateness, are removed, since the scorecard has separate bounds.
+    """
     data = scenario.model_dump(mode="json", exclude_unset=True)
     groups = list(zip(scenario.load.users, data.get("load", {}).get("users", []), strict=True))
     users = [given for group, given in groups if not group.is_attack]

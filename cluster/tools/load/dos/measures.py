@@ -14,8 +14,8 @@
   to others, in the smallest CBY unit. Payments from others are not subtracted: honest users may pay any account.
 - *Delay* is the lateness that the attack added to the attacked run's honest timers: the sum of their lateness minus
   their number times the mean lateness of the baseline, in blocks.
-- *Displaced* fires are those that the baseline had per block and the attacked run had not. A failed fire or
-  transaction does not count.
+- *Displaced* fires are the honest fires that the attacked run lacks, compared with the baseline's fires per block. A
+  failed fire or transaction does not count.
 - A *ratio of spend* is ``None`` if the attack had no such effect, and 0 if the effect was free.
 """
 
@@ -41,11 +41,11 @@ class ExecutedBlock(NamedTuple):
 
     receipts: BlockReceipts
     cpu_s: float | None = None
-    """Processor seconds of its execution, if they were measured."""
+    """Processor seconds of the block's execution, if they were measured."""
     state_bytes: int | None = None
-    """Size of the keys and values of the whole state after it, if it was counted."""
+    """Bytes of all keys and values of the state after the block, if they were counted."""
     memory_bytes: int | None = None
-    """Size of all objects that execution holds in memory after it, if it was counted."""
+    """Bytes of all objects that execution holds in memory after the block, if they were counted."""
 
 
 class Window(NamedTuple):
@@ -59,9 +59,12 @@ class Window(NamedTuple):
 
 
 def attack_window(plan: LoadPlan, stop_height: int) -> Window | None:
-    """The blocks that can contain transactions of a plan's attackers, from the heights of their groups and phases;
-    ``None`` if no attacker takes a turn before the load stops. Phases by time have no heights, and exclude no block.
-    Phases that follow prices or the backlog exclude no block either, unless their rates are 0."""
+    """The range of blocks that can contain transactions of a plan's attackers; ``None`` if no attacker takes a turn.
+
+    It follows from the heights of the attackers' groups and phases, up to ``stop_height``. Phases by time have no
+    heights, and exclude no block. Phases that follow prices or the backlog exclude no block either, unless their rates
+    are 0.
+    """
     schedules = [plan.schedule_of(group) for group in plan.users if group.is_attack]
 
     def acts_at(height: int) -> bool:
@@ -74,7 +77,7 @@ def attack_window(plan: LoadPlan, stop_height: int) -> Window | None:
 
 @dataclass(slots=True)
 class RunMeasures:
-    """Measures of one run: of its honest users, and of its attackers."""
+    """What was measured in one run: the effect on honest users, and the attackers' activity and cost."""
 
     window: Window
     blocks: int = 0
@@ -82,9 +85,9 @@ class RunMeasures:
     lateness: Counter[int] = field(default_factory=Counter)
     """Number of honest timers for each lateness in blocks, including those that still wait or were destroyed."""
     waiting: int = 0
-    """Number of these timers that still wait at the end."""
+    """Number of the timers in :attr:`lateness` that still wait at the end of the run."""
     destroyed: int = 0
-    """Number of these timers that were destroyed when due: they expired, or their payer could not pay."""
+    """Number of the timers in :attr:`lateness` that were destroyed when due: they expired, or could not be paid for."""
     fires: int = 0
     """Honest fires that succeeded."""
     failed_fires: int = 0
@@ -101,15 +104,15 @@ class RunMeasures:
     full_block_s: float | None = None
     """Processor seconds of a full block of honest users, if measured in the same process."""
     state_bytes: int | None = None
-    """Size of the whole state after the window's last block."""
+    """Bytes of the whole state after the window's last block; ``None`` if not counted."""
     memory_bytes: int | None = None
-    """Size of what execution holds in memory after the window's last block."""
+    """Bytes of the objects that execution holds in memory after the window's last block; ``None`` if not counted."""
     backlog: list[int] = field(default_factory=list)
     """Number of honest timers that are due and wait, after each block from height 1 on."""
     longest_wait: list[int] = field(default_factory=list)
-    """Maximum of these timers' least possible lateness, after each block; 0 if none waits."""
+    """After each block: the greatest least possible lateness of an honest timer that waits; 0 if none waits."""
     spend: int = 0
-    """Spend of the attackers over the whole run."""
+    """Amount that the attackers spent over the whole run, in the smallest CBY unit."""
     attackers_transactions: int = 0
     """Transactions of the attackers over the whole run, including failed ones."""
     attackers_fires: int = 0
@@ -120,7 +123,7 @@ class RunMeasures:
     attackers_cycles: int = 0
     """Cycles that the attackers' transactions, fires, queries, callbacks and messages used in the window's blocks."""
     blocks_per_second: float | None = None
-    """Block rate in the window, in the run's time; ``None`` if it was not observed."""
+    """Final blocks per second in the window, in the run's (real or virtual) time; ``None`` if not observed."""
 
     @property
     def timers(self) -> int:
@@ -143,20 +146,23 @@ class RunMeasures:
 
 @dataclass(frozen=True, slots=True)
 class AttackMeasures:
-    """An attacked run compared with its baseline. ``None`` means that a value is undefined or was not measured."""
+    """Comparison of an attacked run with its baseline, the same run without attackers.
+
+    A value is ``None`` if it is undefined or was not measured.
+    """
 
     lateness_p50: float | None
-    """Lateness of the attacked run's honest timers, in blocks, as are the next two."""
+    """Median lateness of the attacked run's honest timers, in blocks."""
     lateness_p99: float | None
     lateness_max: float | None
     lateness_p99_added: float | None
-    """The p99 minus that of the baseline."""
+    """p99 of the lateness minus the baseline's p99, in blocks."""
     waiting: float
     """Honest timers of the window that still wait at the end."""
     destroyed: float
     """Honest timers of the window that were destroyed when they were due."""
     destroyed_added: float
-    """The number destroyed minus that of the baseline."""
+    """Number of destroyed honest timers minus the baseline's number."""
     honest_fires_per_block: float
     honest_fires_ratio: float | None
     """Ratio of honest fires per block to the baseline's."""
@@ -167,35 +173,35 @@ class AttackMeasures:
     user_cycles_ratio: float | None
     """Ratio of honest transactions' cycles per block to the baseline's."""
     block_cycles_p99: float | None
-    """p99 of cycles executed in a block: the deterministic measure of its time."""
+    """p99 of the cycles executed in a block. Cycles are a deterministic measure of a block's execution time."""
     block_cycles_ratio: float | None
-    """Ratio of this p99 to the baseline's."""
+    """:attr:`block_cycles_p99` as a ratio to the baseline's."""
     cpu_ratio: float | None
-    """Ratio of the p99 of processor seconds of a block to the baseline's, measured where the blocks were executed."""
+    """p99 of a block's processor seconds, as a ratio to the baseline's. They may be measured in different processes."""
     cpu_full_ratio: float | None
-    """Ratio of the p99 of processor seconds to those of a full block of honest transactions and timers."""
+    """p99 of a block's processor seconds, as a ratio to those of a full block of honest transactions and timers."""
     cpu_per_cycle_ratio: float | None
     """Ratio of processor seconds per executed cycle in the window's blocks to the baseline's."""
     state_bytes_added: float | None
-    """Size of the state after the window minus that of the baseline."""
+    """Bytes of the state after the window, minus the baseline's."""
     memory_bytes_added: float | None
-    """Size of what execution holds in memory after the window minus that of the baseline."""
+    """Bytes of the objects that execution holds in memory after the window, minus the baseline's."""
     attackers_timers: float
     """Attackers' timers that are live after the window."""
     block_rate_ratio: float | None
     """Ratio of blocks per second in the window to the baseline's."""
     delay_blocks: float
-    """Delay of all honest timers together, at least 0."""
+    """Blocks of lateness that the attack added to all honest timers together, at least 0."""
     spend: float
-    """Spend of the attackers, in the smallest CBY unit."""
+    """Amount that the attackers spent over the whole run, in the smallest CBY unit."""
     spend_per_block_of_delay: float | None
     spend_per_fire_displaced: float | None
     spend_ratio: float | None
     """Ratio of the spend per displaced fire to the fee of an honest fire in the baseline."""
     state_bytes_per_coin: float | None
-    """State added per unit spent; ``None`` if none was added, or nothing was spent."""
+    """Bytes of state added per unit that the attackers spent; ``None`` if none were added, or nothing was spent."""
     memory_bytes_per_coin: float | None
-    """Memory added per unit spent; ``None`` likewise."""
+    """Bytes of memory added per unit that the attackers spent; ``None`` if none were added, or nothing was spent."""
     recovery_blocks: float
     """Blocks after the window until backlog and longest wait stay within the baseline's maxima."""
     recovered: bool
@@ -261,7 +267,7 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
 
 
 def block_rate(final_ms: Mapping[int, float], window: Window) -> float | None:
-    """Final blocks per second in a window, from the time at which each height became final, in ascending order.
+    """Final blocks per second in a window. ``final_ms`` has the time at which each height became final, in order.
 
     ``None`` if fewer than two times were observed, or if they do not differ.
     """
@@ -273,8 +279,11 @@ def block_rate(final_ms: Mapping[int, float], window: Window) -> float | None:
 
 
 def recovery_blocks(attacked: RunMeasures, baseline: RunMeasures) -> tuple[int, bool]:
-    """Blocks from the window's end until backlog and longest wait stay within the baseline's maxima, and whether they
-    do; if not, the number of blocks after the window (0 if the chain ended before)."""
+    """Number of blocks from the window's end until the chain has recovered, and whether it has.
+
+    It has recovered once backlog and longest wait stay within the baseline's maxima. If it never does, the number is
+    that of all blocks after the window (0 if the chain ended before).
+    """
     usual = max(baseline.backlog, default=0), max(baseline.longest_wait, default=0)
     levels = list(zip(attacked.backlog, attacked.longest_wait, strict=True))[max(0, attacked.window.last - 1) :]
     if not levels:
@@ -287,7 +296,7 @@ def recovery_blocks(attacked: RunMeasures, baseline: RunMeasures) -> tuple[int, 
 
 
 class _Reader:
-    """Reads the blocks of a run one after the other."""
+    """Reads the blocks of a run one after the other, and collects its :class:`RunMeasures`."""
 
     def __init__(self, attackers: frozenset[bytes], window: Window) -> None:
         self._attackers = set(attackers)
@@ -339,7 +348,7 @@ class _Reader:
             self._found.destroyed += end.fire is None
 
     def _note_work(self, block: ExecutedBlock) -> None:
-        """Count the work done in a block of the window."""
+        """Add a block of the window to the measures: its fires, transactions, cycles, processor time and sizes."""
         receipts, found = block.receipts, self._found
         found.blocks += 1
         for fire in receipts.fires:
@@ -369,7 +378,7 @@ class _Reader:
         return sum(cycles for who, cycles in used if who in self._attackers)
 
     def _spent(self, receipts: BlockReceipts) -> int:
-        """Spend of the attackers in a block."""
+        """The amount that attackers spent in a block: fees, and payments to others."""
         attackers = self._attackers
         fees = [each for each in receipts.transactions if each.sender in attackers]
         spent = sum(unpack(each.burned) + unpack(each.tip) for each in fees)

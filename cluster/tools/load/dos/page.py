@@ -16,7 +16,7 @@ OVERALL: Final = "grade"
 
 
 def render_scorecard(card: Scorecard) -> str:
-    """The page as HTML."""
+    """The HTML page of a scorecard."""
     return render_page(
         "dos.html.j2",
         card=card,
@@ -35,7 +35,10 @@ def render_scorecard(card: Scorecard) -> str:
 
 
 def _heat_map(card: Scorecard, name: str, title: str = "") -> dict[str, Any]:
-    """A row for each attack with a cell for each variant: its grade, and the text shown."""
+    """The heat map of a metric, or of the overall grades, as data for the page's template.
+
+    It has a row for each attack, and in it a cell for each variant: its grade and its text.
+    """
     value: Callable[[Score], str] = _overall if name == OVERALL else lambda score: cell(score, name)
     by_variant = {variant: {score.attack: score for score in scores} for variant, scores in card.scores.items()}
     rows = [
@@ -52,7 +55,7 @@ def _cell(score: Score | None, name: str, value: Callable[[Score], str]) -> tupl
 
 
 def _overall(score: Score) -> str:
-    """The metrics that determine the grade."""
+    """The names of the metrics that determine an attack's grade, as text; empty if the grade is the best."""
     worst = [name for name, letter in score.grades.items() if letter == score.grade and letter != GRADES[0]]
     return ", ".join(worst)
 

@@ -28,13 +28,13 @@ SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A metric over seeds."""
+    """A metric's values over seeds, with their mean and its confidence interval."""
 
     values: tuple[float | None, ...]
-    """Values in the order of the seeds."""
+    """The metric's value for each seed, in the order of the seeds; ``None`` where it has none."""
     mean: float | None
     interval: tuple[float, float] | None
-    """Confidence interval of the mean; ``None`` with fewer than two values, which show no variation."""
+    """Confidence interval of the mean; ``None`` if there are fewer than two values."""
 
     @staticmethod
     def of(values: Sequence[float | None]) -> Estimate:
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One attack on one variant."""
+    """The score of one attack on one variant: its metrics, grades and outcome."""
 
     attack: str
     seeds: tuple[int, ...]
@@ -70,7 +70,7 @@ class Score:
 
     @property
     def grade(self) -> Grade | None:
-        """The worst grade; ``None`` if there is none."""
+        """The worst of the attack's grades; ``None`` if it has none."""
         return max(self.grades.values(), key=GRADES.index, default=None)
 
     @property
@@ -98,7 +98,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """All attacks on all variants."""
+    """The scores of all attacks on all variants."""
 
     plan: Plan
     dos: DosSection
@@ -106,7 +106,7 @@ class Scorecard:
     scores: dict[str, tuple[Score, ...]]
     """Scores keyed by variant, each in the order of the attacks."""
     baseline_problems: tuple[str, ...] = ()
-    """Problems of the runs without an attack."""
+    """Checks that failed in runs without an attack, and such runs that crashed, as text."""
     interrupted: bool = False
 
     @property
@@ -180,7 +180,7 @@ def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], vari
 
 
 def _row(measured: AttackMeasures, result: CaseResult, baseline: CaseResult) -> dict[str, Any]:
-    """The metrics of one seed."""
+    """The metrics of one seed, keyed by name."""
     row = asdict(measured)
     row["pool_transactions_added"] = result.pool_transactions - baseline.pool_transactions
     row["acted"] = measured.acted or result.attackers_sent > 0

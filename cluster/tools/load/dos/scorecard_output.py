@@ -39,7 +39,7 @@ COLUMNS: Final = {
     "spend_per_fire_displaced": "per fire",
     "spend_ratio": "spend ×",
 }
-"""Headings of the metrics that are shown."""
+"""Column headings of the metrics that are shown, keyed by metric."""
 STYLES: Final = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "bold red", None: "dim"}
 NAMED: Final = 3
 """Maximum number of attacks that the outcome names."""
@@ -58,7 +58,7 @@ def print_scorecard(console: Console, card: Scorecard) -> None:
 
 
 def summary(card: Scorecard) -> str:
-    """The outcome and its reason in a line."""
+    """The outcome of a scorecard and its reason, in one line."""
     all_scores = [(variant, score) for variant, scores in card.scores.items() for score in scores]
     low = [f"{score.attack} on {variant} {score.grade}" for variant, score in all_scores if _is_too_low(card, score)]
     idle = [f"{score.attack} on {variant}" for variant, score in all_scores if not score.acted]
@@ -69,7 +69,7 @@ def summary(card: Scorecard) -> str:
 
 
 def ordered(scores: tuple[Score, ...]) -> list[Score]:
-    """Scores with the worst grade first; those of equal grade by lateness, the greatest first."""
+    """Sort scores by grade, the worst first. Scores of equal grade are sorted by lateness, the greatest first."""
 
     def place(score: Score) -> tuple[int, float]:
         rank = -1 if score.grade is None else GRADES.index(score.grade)
@@ -79,7 +79,7 @@ def ordered(scores: tuple[Score, ...]) -> list[Score]:
 
 
 def cell(score: Score, name: str) -> str:
-    """A metric of an attack as text, with its interval if that is not a point."""
+    """A metric of an attack as text, with its confidence interval unless the interval is a single point."""
     estimate = score.metrics[name]
     if estimate.mean is None:
         return NOTHING
@@ -90,7 +90,7 @@ def cell(score: Score, name: str) -> str:
 
 
 def with_interval(estimate: Estimate) -> str:
-    """``mean (low–high)``, or the mean alone if all seeds agree or there is one seed."""
+    """An estimate as text: ``mean (low–high)``, or only the mean if all seeds agree or there is one seed."""
     if estimate.mean is None:
         return NOTHING
     if estimate.interval is None:

@@ -12,15 +12,16 @@ from validator.primitives.params import DEFAULTS
 ATTACKED: Final = 0.4
 """Share of the seeds with attacks."""
 NUMBERS: Final = (1, 2, 2, 3)
-"""Numbers of attacks in such a seed, to draw from."""
+"""Possible numbers of attacks in a seed that has attacks; one is drawn."""
 BUDGETS: Final = (None, 10**11, 10**12, 10**14)
-"""Total balance of an attack's users: if it is small, they are soon refused, and their timers destroyed."""
+"""Possible total balances of an attack's users (``None``: the default); one is drawn. With a small balance their
+transactions are soon refused, and their timers destroyed."""
 DEFERRED: Final = ("mailbox-flood", "message-fan-out", "unanswered-jobs")
-"""Attacks on the deferred lane. Half of the seeds with one of them make that lane narrow."""
+"""Attacks on the deferred lane. In half of the seeds with such an attack that lane has little capacity."""
 
 
 def attack(random: Random, fields: Fields) -> None:
-    """Sometimes add attackers, as the last users, so that the numbers of the other users stay the same."""
+    """Add attackers in a share :data:`ATTACKED` of the seeds. They come last, so other users keep their numbers."""
     if random.random() >= ATTACKED:
         return
     for workload in random.sample(list(ATTACKS), random.choice(NUMBERS)):
@@ -67,4 +68,4 @@ ATTACKS: Final[Mapping[str, Callable[[Random], Fields]]] = {
     "replacement-churn": lambda random: {"per_turn": random.randint(2, 6), "gap": random.choice([0, 1])},
     "transfer-spam": lambda random: {"per_turn": random.randint(2, 8)},
 }
-"""Options of each workload (``docs/attacks.md``) that cost a run little time."""
+"""A function for each attack workload (``docs/attacks.md``). It draws options with which a run takes little time."""

@@ -14,17 +14,18 @@ from validator.primitives.params import DEFAULTS
 CORNERED: Final = 0.5
 """Share of the seeds with one of :data:`CORNERS`."""
 BASEFEE: Final = 1_000
-"""Basefee in the scenarios of agents that cannot be paid; it does not fall."""
+"""Initial and minimum basefee in a scenario of :func:`_agents`, whose bidding agents can no longer be paid."""
 FORGER: Final = "signature-forger"
 AT_ACTIVATION: Final = 0.5
-"""Share of the seeds with lost votes in which they are the votes of a block near the activation height."""
+"""Share of the seeds with lost votes (:func:`_lost_votes`) in which the first such block is near the activation height.
+"""
 AFTER_THE_OTHERS: Final = 32
-"""A height at which the other faults have ended or nearly always taken effect. Faults from here on may block views for
-long."""
+"""A height at which the other faults have ended, or have nearly always taken effect. Faults from this height on may
+block views for a long time."""
 
 
 def corner(random: Random, fields: Fields) -> None:
-    """Sometimes add one of :data:`CORNERS`."""
+    """Add a random one of :data:`CORNERS` to half of the scenarios (:data:`CORNERED`)."""
     if random.random() < CORNERED:
         random.choice(list(CORNERS))(random, fields)
 
@@ -33,7 +34,7 @@ def corner(random: Random, fields: Fields) -> None:
 
 
 def _agents(random: Random, fields: Fields) -> None:
-    """Bidding agents that fail or can no longer be paid, and a budget per block for them that is soon used up."""
+    """Add bidding agents that fail, and others that can no longer be paid. Their budget per block is soon used up."""
     fields["chain"]["policy"] = "cip1"
     fields["chain"]["params"] |= {
         "ACTIVATION_HEIGHT": random.randint(1, 8),
@@ -51,14 +52,14 @@ def _agents(random: Random, fields: Fields) -> None:
 
 
 def _deferred(random: Random, fields: Fields) -> None:
-    """More messages than the deferred lane has room for, and jobs that are answered."""
+    """Add more actor messages than the deferred lane has room for, and jobs that get an answer."""
     run_programs(random, fields)
     fields["chain"]["params"]["LANE_DEFERRED_CYCLES"] = round(DEFAULTS.message_cycles * random.uniform(1, 2))
     _attack(fields, "message-fan-out", {"messages": random.randint(3, 8)})
 
 
 def _removals(random: Random, fields: Fields) -> None:
-    """More timers than a block may remove: some expired, some cannot be paid for."""
+    """Make more timers removable than a block may remove: expired, cancelled and insolvent ones."""
     scanned = random.randint(2, 4)
     least = 2 * scanned * DEFAULTS.gc_cycles_per_removal
     fields["chain"]["params"] |= {"SCAN_LIMIT": scanned, "TIMER_GC_CYCLES": least, "MAX_TTL": 14}
@@ -68,7 +69,7 @@ def _removals(random: Random, fields: Fields) -> None:
 
 
 def _cells(random: Random, fields: Fields) -> None:
-    """Fires that use up the lane's cells, and fires that run out of cycles."""
+    """Add fires that use up the cells of the timer lane, and fires that run out of cycles."""
     fields["chain"]["params"] |= {"MAX_CELLS_PER_FIRE": 20_000, "LANE_TIMER_CELLS": random.randint(20_000, 40_000)}
     _attack(fields, "lane-cells", {"timers": random.randint(6, 12), "cells": random.choice([10_000, 100_000])})
     _attack(fields, "gas-exhaustion", {"timers": random.randint(1, 4), "every_blocks": 6, "gas_limit": 10_000})
@@ -83,18 +84,18 @@ def _attack(fields: Fields, workload: str, options: Fields, **more: Any) -> None
 
 
 def _replacements(random: Random, fields: Fields) -> None:
-    """Transactions that replace others, or offer too little to do so."""
+    """Add users whose transactions replace others in the mempool, or offer too little to replace them."""
     _attack(fields, "replacement-churn", {"per_turn": random.randint(2, 6), "gap": 1})
 
 
 def _replays(random: Random, fields: Fields) -> None:
-    """Restarts after the sync of blocks and before the sync of the state that they lead to."""
+    """Let validators crash after the sync of blocks and before the sync of the resulting state; they restart."""
     for height in random.sample(range(6, AFTER_THE_OTHERS), 3):
         _fault(fields, height, "failed_sync", of="state", target="random", down_ms=1_000)
 
 
 def _crashes(random: Random, fields: Fields) -> None:
-    """Repeated crashes while journals are replaced and blocks archived: first of one validator, then of all."""
+    """Crash one validator repeatedly while it replaces its journal or archives blocks; later kill all validators."""
     fields.setdefault("limits", {})["journal_blocks"] = 1
     able, first = _able(fields), random.randrange(6, 26)
     target = random.choice(able)
@@ -104,8 +105,10 @@ def _crashes(random: Random, fields: Fields) -> None:
 
 
 def _lost_votes(random: Random, fields: Fields) -> None:
-    """Once a quorum has voted for a block, every message is lost for a while: the next votes, and the blocks and votes
-    of some later views. The first such block may be the one that begins the auction.
+    """Twice, lose all messages for a while once a quorum has voted for a block.
+
+    The next votes are lost, and the blocks and votes of some later views. The first such block may be near the one that
+    begins the auction.
     """
     timing, names = fields["consensus"], _present(fields)
     heights = random.sample(range(6, AFTER_THE_OTHERS), 2)
@@ -120,7 +123,7 @@ def _lost_votes(random: Random, fields: Fields) -> None:
 
 
 def _flapping(random: Random, fields: Fields) -> None:
-    """A validator hears the others intermittently: some of the answers to its requests are lost."""
+    """Cut one validator off from the others' messages repeatedly, so that some answers to its requests are lost."""
     timing, target = fields["consensus"], random.choice(_able(fields))
     others = [name for name in _present(fields) if name != target]
     first, most_ms = random.randrange(6, 20), timing["rebroadcast_ms"] + timing["block_interval_ms"]
@@ -130,7 +133,7 @@ def _flapping(random: Random, fields: Fields) -> None:
 
 
 def _forgers(random: Random, fields: Fields) -> None:
-    """Real signatures, and a validator that forges some, if the committee can spare one."""
+    """Turn on real signatures, and let a validator forge some if the committee can spare one."""
     fields["consensus"]["signatures"] = "ed25519"
     nodes = nodes_of(fields["validators"])
     liars = [node for node in nodes if node.get("byzantine")]
@@ -142,9 +145,9 @@ def _forgers(random: Random, fields: Fields) -> None:
 
 
 def _borders(random: Random, fields: Fields) -> None:
-    """Committees that change while messages take as long as timeouts: members of both vote at the border.
+    """Change the committee while messages take as long as timeouts: members of both committees vote at the border.
 
-    A small committee cannot spare a validator that loses its disk.
+    Do nothing if a validator may lose its disk: a committee of the minimum size cannot spare one.
     """
     names, timing = _able(fields), fields["consensus"]
     if losing_in(fields) or len(names) == SMALLEST or len(names) < fields["validators"]["count"]:
@@ -160,7 +163,7 @@ def _borders(random: Random, fields: Fields) -> None:
 
 
 def _failing_views(random: Random, fields: Fields) -> None:
-    """Messages that take longer than the longest timeouts, until there is no room for the blocks of failed views."""
+    """Make messages slower than the longest timeouts until validators have no room for the blocks of failed views."""
     fields.setdefault("limits", {})["max_held_blocks"] = 8
     timeout_ms = fields["consensus"]["advance_timeout_ms"]
     fields["consensus"]["rebroadcast_ms"] = timeout_ms  # views are long, and a tick for each message makes a seed dear
@@ -169,9 +172,9 @@ def _failing_views(random: Random, fields: Fields) -> None:
 
 
 def _forks(random: Random, fields: Fields) -> None:
-    """A validator receives from all others but reaches none of them, while ``f`` others are slow.
+    """Let one validator receive all messages while none of its messages arrive, and slow down ``f`` other validators.
 
-    Only this validator sees a quorum for a block. It builds on the block when it leads, and has to give up both.
+    Only the mute validator sees a quorum for a block. As leader it builds on that block, and must give up both later.
     """
     count, timing = fields["validators"]["count"], fields["consensus"]
     mute, *slow = random.sample(_able(fields), 1 + fault_bound(count))
@@ -182,12 +185,12 @@ def _forks(random: Random, fields: Fields) -> None:
 
 
 def _able(fields: Fields) -> list[str]:
-    """The validators that are honest and present from the start."""
+    """The names of the validators that are honest and present from the start."""
     return [f"validator-{index}" for index, node in enumerate(nodes_of(fields["validators"])) if not node]
 
 
 def _present(fields: Fields) -> list[str]:
-    """The validators that are present from the start."""
+    """The names of the validators that are present from the start."""
     return [
         f"validator-{index}"
         for index, node in enumerate(nodes_of(fields["validators"]))
@@ -214,4 +217,4 @@ CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]]
     _failing_views: (Mechanism.PROPOSED_WITHOUT_ROOM,),
     _forks: (Mechanism.DEEP_BRANCH_GIVEN_UP,),
 }
-"""The mechanisms that each addition aims at, in addition to faults and byzantine behaviours."""
+"""The additions, each with the mechanisms that it aims to reach. Faults and byzantine behaviours are not listed."""

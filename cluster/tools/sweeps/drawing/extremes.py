@@ -1,6 +1,6 @@
 """Additions to a random scenario that bring chain, disks or load to their limits, or change the chain's rules.
 
-Each takes a random source and changes the fields of a scenario in place.
+Each addition is a function of a random source and a scenario's fields, which it changes in place.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ CONFIGS: Final[list[dict[str, Any]]] = [
 """Parameter changes on governed chains; the chain refuses one that is inconsistent with the other parameters."""
 DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
-"""The shipped programs in random scenarios."""
+"""Names of the shipped actor programs that random scenarios use."""
 SMALLEST: Final = 4
 """Minimum size of a committee."""
 AT_LIMITS: Final = 0.3
-"""Share of the seeds with scripts at the limits."""
+"""Share of the seeds with users of the workload ``limits`` (:func:`call_at_limits`)."""
 LOSING: Final = ("wipe", "bit_rot", "lose_node")
-"""Faults that can lose disks."""
+"""Kinds of faults by which validators can lose their disks."""
 
 
 def nodes_of(validators: Fields) -> list[Fields]:
-    """The settings of each validator; empty if the section has none."""
+    """The settings of each validator: an empty dict for each if the section ``validators`` has no ``nodes``."""
     return validators.get("nodes") or [{} for _ in range(validators["count"])]
 
 
@@ -60,7 +60,7 @@ def govern(random: Random, fields: Fields) -> None:
 
 
 def call_at_limits(random: Random, fields: Fields) -> None:
-    """Sometimes add scripts whose calls are at the limits of what is allowed."""
+    """Add script actors whose calls are at the limits of what is allowed, in a share :data:`AT_LIMITS` of the seeds."""
     if random.random() >= AT_LIMITS:
         return
     group = {
@@ -72,12 +72,12 @@ def call_at_limits(random: Random, fields: Fields) -> None:
 
 
 def keep_little(random: Random, fields: Fields) -> None:
-    """Small disks that prune."""
+    """Give validators small disk segments, and let them prune all but the last few heights."""
     fields["storage"] = {"segment_kib": random.choice([1, 4]), "retained_heights": random.choice([8, 16])}
 
 
 def crowd(random: Random, fields: Fields) -> None:
-    """More timers than the lane has room for."""
+    """Add more timers than the timer lane has room for."""
     most = {"MAX_CYCLES_PER_FIRE": 50_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 50_000}
     fields["chain"]["params"] |= {"LANE_TIMER_CYCLES": random.choice([100_000, 300_000]), **most}
     flood = {"timers": 15, "burn": 20_000, "payload_bytes": random.choice([0, 500])}
@@ -85,20 +85,20 @@ def crowd(random: Random, fields: Fields) -> None:
 
 
 def hurry(random: Random, fields: Fields) -> None:
-    """Timers that expire soon, more than can be removed in one block."""
+    """Let timers expire soon, and let a block remove only a few of them."""
     most = random.choice([4, 10])
     few = {"SCAN_LIMIT": most, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 2 * most * 200}
     fields["chain"]["params"] |= {"MAX_TTL": random.choice([14, 16]), **few}
 
 
 def storm(random: Random, fields: Fields) -> None:
-    """Timers that cannot be paid for, or that wait for a price that never comes."""
+    """Add timers whose fire cannot be paid for, and timers that wait for a price that never comes."""
     options = {"timers": 15, "in_all": 90, "insolvent_percent": random.choice([20, 80])}
     fields["load"]["users"].append({"workload": "storm", "interval_ms": 500, "options": options})
 
 
 def run_programs(_: Random, fields: Fields) -> None:
-    """Actors in Python: jobs, runners, messages, published values, own bids and bids for others, failing calls."""
+    """Add users of the Python actors. They use jobs, runners, messages, published values and bids; some calls fail."""
     users = fields["load"]["users"]
     oracle = sum(group.get("count", 1) for group in users)
     bot, agent = oracle + 1, oracle + 3
@@ -118,7 +118,7 @@ def run_programs(_: Random, fields: Fields) -> None:
 
 
 def aim(random: Random, fields: Fields) -> None:
-    """Kills right after votes, and syncs that fail for one kind of file."""
+    """Aim the faults: kill validators right after votes, and let syncs fail for one kind of file only."""
     for fault in fields["faults"]:
         if fault["kind"] == "kill":
             fault["after_votes"] = random.choice(["notarize", "notarize", "finalize", "finalize", "nullify"])
@@ -127,11 +127,11 @@ def aim(random: Random, fields: Fields) -> None:
 
 
 def call(handler: str, payload: Any, **more: Any) -> Fields:
-    """A call of a program's users, with further fields."""
+    """The scenario fields of one call by a program's users; ``more`` are further fields."""
     return {"handler": handler, "payload": payload, **more}
 
 
 def program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None, **more: Any) -> Fields:
-    """Users of a shipped program, with further fields."""
+    """The scenario fields of a group of users of a shipped program; ``more`` are further fields."""
     options = {"program": name, "setup": setup, "calls": calls or []}
     return {"workload": "program", "interval_ms": interval_ms, "options": options, **more}

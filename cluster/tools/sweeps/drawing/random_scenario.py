@@ -7,7 +7,7 @@ combinations occur. The scenarios keep to rules, so that a failing run is a find
 - Faults end, and the run lasts long enough after the last one (a kill that waits for votes may come later).
 - Every committee tolerates the number of validators that lose their disks, are late or byzantine.
 
-A seed must keep drawing what it drew in older versions, so each addition has a separate random source.
+A seed must give the same draws as in older versions. So each addition to this module has a separate random source.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
 TIMEOUT_S: Final = 1_200
 ED25519_EVERY: Final = 8
-"""One seed in this many has real signatures, as some corners do; the others have a fast substitute."""
+"""Every seed that is a multiple of this number has real signatures; the others have a fast substitute. Some of
+:data:`~cluster.tools.sweeps.drawing.corners.CORNERS` turn on real signatures, too."""
 FIRST_FAULT_HEIGHT: Final = 4
 LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
-"""From this height on there are snapshots to join with."""
+"""A height from which on validators have snapshots, with which another validator can join."""
 MAX_FAULTS: Final = 5
 EPOCHS: Final = 0.4
 """Share of the seeds with changing committees, among those with more validators than :data:`SMALLEST`."""
@@ -59,7 +60,7 @@ UPGRADES: Final = 0.2
 STRAINED: Final = 0.1
 """Share of the seeds with additions of :data:`STRAINS`."""
 MAX_STRAINS: Final = 4
-"""Limit per scenario."""
+"""Maximum number of :data:`STRAINS` in a scenario."""
 CUTS: Final = 0.16
 """Share of the seeds with cut links."""
 LOST_NODES: Final = 0.12
@@ -77,39 +78,43 @@ LIES: Final = (
     "understated-timeouts",
     "lock-breaker",
 )
-"""Byzantine behaviours that are drawn from a separate random source."""
+"""Byzantine behaviours that :meth:`_Drawing.lie` draws, from a separate random source."""
 FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
 FORGED_RANGES: Final = ("unproved-blocks",)
 FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
-"""Behaviours drawn from another source: false blocks, false answers to a validator that catches up, and, if two
-validators can be spared, false answers to one that joins."""
+"""Byzantine behaviours that send false snapshots to a validator that joins. They are drawn if the committee can spare
+two validators."""
 UNPROVED_VIEW: Final = "unproved-view"
-"""Behaviour of half of the validators that lie about snapshots: they also lie about their views. Drawn separately."""
+"""Byzantine behaviour: a lie about the validator's view. Half of the validators with one of :data:`FORGED_SNAPSHOTS`
+have it, too."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS, UNPROVED_VIEW)
 OLD_NULLIFICATIONS: Final = "old-nullifications"
-"""A byzantine behaviour that is drawn separately, with a partition that leaves a validator no other peer to hear."""
+"""Byzantine behaviour: sends old nullifications. It comes with a partition, in which a validator hears only the
+byzantine one (:func:`_recall_failures`)."""
 SLANDERERS: Final = 0.06
 """Share of the seeds with :data:`OLD_NULLIFICATIONS`, if a validator can be spared or is byzantine anyway."""
 FORGERS: Final = 0.15
 """Share of the seeds with one of :data:`FORGERIES`, if a validator can be spared or is byzantine anyway."""
 GREEDY: Final = "greedy-asker"
 GREED: Final = 0.4
-"""Share of the seeds with byzantine validators in which one also has the behaviour :data:`GREEDY`."""
+"""Share of the seeds in which a validator has the behaviour :data:`GREEDY`, among those with byzantine validators."""
 LIARS: Final = 0.25
 """Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
-"""Share of those seeds with the behaviour ``outsider``, if a committee leaves out a possible liar."""
+"""Share of the seeds in which the lie is ``outsider``, among those with a lie and a committee that omits a possible
+liar."""
 KEPT_BLOCKS: Final = (None, 16, 24)
-"""Numbers of blocks that small disks keep, to draw from; ``None`` keeps all."""
+"""Possible numbers of blocks that a small disk keeps (``None``: all); one is drawn."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 SLOW_NETWORKS: Final = 0.08
-"""Share of the seeds in which a message takes about as long as every timeout, or longer."""
+"""Share of the seeds in which a message takes about as long as the initial timeouts, or longer."""
 SLOW_TIMEOUT_S: Final = 4 * TIMEOUT_S
 MAX_RECOVERY_MS: Final = 3_600_000
 QUICK_REPEATS: Final = 0.5
 """Share of the seeds in which messages are repeated after about two block times."""
 HASTY: Final = 0.12
-"""Share of the seeds whose leaders do not wait, among those in which a block takes :data:`LEAST_BLOCK_MS` anyway."""
+"""Share of the seeds without a block interval, among those whose links are so slow that a block takes at least
+:data:`LEAST_BLOCK_MS` anyway."""
 LEAST_BLOCK_MS: Final = 40
 UPLINKS: Final = 0.08
 """Share of the seeds in which validators have slow uplinks."""
@@ -126,12 +131,12 @@ def check_installed() -> None:
 
 
 def random_scenario(seed: int, protocol: str) -> Scenario:
-    """The scenario of a seed."""
+    """The random scenario of a seed and a consensus protocol."""
     return Scenario.model_validate(_Drawing(seed, protocol).scenario())
 
 
 class _Drawing:
-    """Draws one scenario."""
+    """Draws the fields of one random scenario."""
 
     def __init__(self, seed: int, protocol: str) -> None:
         drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 2").digest()
@@ -276,7 +281,7 @@ class _Drawing:
         return fields
 
     def load(self) -> Fields:
-        """Usually a light load, so that many seeds can be run."""
+        """The section ``load``: usually a light load, so that many seeds can be run."""
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -287,9 +292,10 @@ class _Drawing:
         return {"users": users}
 
     def slow_down(self, random: Random, fields: Fields) -> None:
-        """Make links about as slow as the initial timeouts or slower, and slow down users by the factor of the blocks.
+        """Make links about as slow as the initial timeouts or slower, and slow users down by the same factor as blocks.
 
-        No setting determines how soon such a network recovers; the run is judged by whether it makes blocks.
+        No setting determines how soon such a network recovers. So success has practically no bounds on stalls and
+        recovery.
         """
         latency_ms = self.advance_timeout_ms * random.uniform(0.5, 1.5)
         slower = 2 * latency_ms / max(2 * self.latency_ms, self.interval_ms)
@@ -301,13 +307,16 @@ class _Drawing:
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 
     def slow_uplinks(self, random: Random, fields: Fields) -> None:
-        """Make uplinks so slow that sending a block takes about as long as a timeout; judged like slow links."""
+        """Make uplinks so slow that sending a block takes about as long as a timeout.
+
+        As with slow links, success has practically no bounds on stalls and recovery.
+        """
         fields["links"]["uplink_kbps"] = random.choice(UPLINKS_KBPS)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 
     def repeat_quickly(self, random: Random, fields: Fields) -> None:
-        """Repeat messages after about two block times, unless a behaviour needs another interval."""
+        """Set the rebroadcast interval to about two block times, unless a byzantine behaviour needs another one."""
         if not any("lock-breaker" in node.get("byzantine", ()) for node in fields["validators"].get("nodes", ())):
             block_ms = max(2 * fields["links"]["latency_ms"], self.interval_ms)
             fields["consensus"]["rebroadcast_ms"] = round(block_ms * random.uniform(0.5, 3.0)) + 1
@@ -321,7 +330,7 @@ class _Drawing:
         self.lie_to_joiners(random, fields)
 
     def lie_to_joiners(self, random: Random, fields: Fields) -> None:
-        """Add a validator that loses its disk and one that serves false snapshots, if both can be spared."""
+        """Let one validator lose its disk and another serve false snapshots, if the committee can spare both."""
         if self.not_counted_on or fault_bound(self.smallest_committee) < 2:
             return
         liar, victim = random.sample(range(self.count), 2)
@@ -335,7 +344,10 @@ class _Drawing:
     # --- byzantine validators -----------------------------------------------------------------------------------------
 
     def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
-        """Give one of :data:`LIES` to a byzantine validator, or to one more."""
+        """Give one of :data:`LIES` to a byzantine validator. If there is none, make one validator byzantine.
+
+        Do nothing if the committee cannot spare that validator.
+        """
         nodes = nodes_of(validators)
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
         if not liars:
@@ -353,16 +365,20 @@ class _Drawing:
         validators["nodes"] = nodes
 
     def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
-        """Lies of committee members. Those of one protocol need to lead, and so a committee that does not change."""
+        """The :data:`LIES` that a committee member can tell in this scenario.
+
+        A lie that belongs to one protocol needs its validator to lead, and so a committee that does not change.
+        """
         spoken = [name for name in LIES if BEHAVIOURS[name].protocol in ("", self.protocol) and name != "outsider"]
         if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
             spoken = [name for name in spoken if name != "lock-breaker"]  # it needs to lead twice in a row
         return [name for name in spoken if not (changing and BEHAVIOURS[name].protocol)]
 
     def forge(self, random: Random, fields: Fields) -> None:
-        """Give one of :data:`FORGERIES` to a byzantine validator, or to one more.
+        """Give one of :data:`FORGERIES` to a byzantine validator. If there is none, make a validator byzantine.
 
-        If it forges answers, the validator that asks it first is down for long or loses its disk, so it has to ask.
+        If the validator forges answers, its victim is the validator that asks it first. A fault makes the victim ask:
+        it is down for a long time, or loses its disk. Do nothing if the committee cannot spare the validators.
         """
         nodes = nodes_of(fields["validators"])
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
@@ -396,7 +412,7 @@ class _Drawing:
         return [self.fault(height, kinds) for height in heights]
 
     def upgrades(self) -> list[Fields]:
-        """Sometimes an upgrade."""
+        """At most one fault of the kind ``upgrade``: in a share :data:`UPGRADES` of the seeds."""
         random = Random(f"{self.seed}/{self.protocol}/upgrade")
         if random.random() >= UPGRADES:
             return []
@@ -405,7 +421,10 @@ class _Drawing:
         return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
 
     def cuts(self) -> list[Fields]:
-        """Sometimes cut links: between two sides, or all except those of a bridge between two halves."""
+        """At most one fault that cuts links, in a share :data:`CUTS` of the seeds.
+
+        It cuts one validator off from some others, or splits all validators into two halves that share one validator.
+        """
         random = Random(f"{self.seed}/{self.protocol}/cuts")
         if random.random() >= CUTS:
             return []
@@ -419,7 +438,7 @@ class _Drawing:
         return [{"at_height": height, "for_ms": for_ms, **shape}]
 
     def lose_node(self, random: Random, fields: Fields) -> None:
-        """Lose the Ray node of a validator; its disks, too, if the committee can spare that many validators."""
+        """Add the loss of a validator's Ray node. Its disks may be lost, too, if its validators can be spared."""
         section = fields["validators"]
         section["ray_nodes"] = nodes = random.randint(2, self.count)
         most = -(-self.count // nodes)
@@ -443,7 +462,7 @@ class _Drawing:
         return {"kind": kind, "at_height": height, **self.makers()[kind]()}
 
     def makers(self) -> dict[str, Callable[[], Fields]]:
-        """For each kind of fault, its fields except for the kind and the height."""
+        """Functions that draw the fields of a fault, except for its kind and height; keyed by kind."""
         return {
             "kill": lambda: {**self.outage(), "reorders": self.random.random() < 0.3},
             "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
@@ -470,7 +489,7 @@ class _Drawing:
         return {"target": self.target(), "for_ms": self.lasting_ms()}
 
     def lasting_ms(self) -> int:
-        """Longer than a view change, so that the fault takes effect."""
+        """A random duration longer than a view change, so that a fault takes effect."""
         return round(self.view_change_ms * self.random.uniform(1.5, 5.0))
 
     def target(self) -> str | list[str]:
@@ -501,7 +520,7 @@ class _Drawing:
 
 
 def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:
-    """Sometimes let leaders build without an interval, and speed up users by the factor of the blocks."""
+    """In some scenarios with slow links, set the block interval to 0, and speed users up by the blocks' factor."""
     if drawing.latency_ms < LEAST_BLOCK_MS / 2 or random.random() >= HASTY:
         return
     fields["consensus"]["block_interval_ms"] = 0
@@ -510,7 +529,7 @@ def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:
 
 
 def _recall_failures(drawing: _Drawing, random: Random, fields: Fields) -> None:
-    """Cut a validator off from all others except one, which sends it old nullifications of the others."""
+    """Cut one validator off from all others except a byzantine one, which sends it old nullifications."""
     nodes = nodes_of(fields["validators"])
     liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
     if fault_bound(drawing.smallest_committee) < max(len(liars), 1) + losing_in(fields) + int(drawing.late):

@@ -17,15 +17,20 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.primitives.params import DEFAULTS
 
 SMALL: Final = 0.75
-"""Share of the seeds with drawn chain parameters; the others keep the defaults, unless another addition sets them. The
-same share, drawn separately for each, has drawn limits of mempools, of engines and of disks.
+"""Share of the seeds with drawn chain parameters; other seeds keep the defaults, unless another addition sets them.
+
+The limits of mempools, those of engines and the sizes of disks are each drawn in the same share of the seeds. These
+three decisions are independent.
 """
 DRAWN: Final = 0.5
-"""Share of the groups, limits or sizes that such a seed draws."""
+"""Probability that a parameter group, a limit or a size is drawn, in a seed in which its category is drawn."""
 
 
 def shrink(random: Random, fields: Fields) -> None:
-    """Draw parameters, limits and sizes, in place. A group is skipped if one of its parameters is already set."""
+    """Set some chain parameters, limits and disk sizes of a scenario to random values, in place.
+
+    A group of parameters is skipped if one of its parameters is already set.
+    """
     params = fields["chain"]["params"]
     are_small = random.random() < SMALL
     for group in GROUPS:
@@ -55,7 +60,7 @@ def _pool(random: Random) -> Fields:
 
 
 def _windows(random: Random) -> Fields:
-    """Windows of engines, and limits of the blocks that a node holds."""
+    """Random windows of a consensus engine, and random limits on the blocks that a node holds."""
     return {
         "view_window": random.randint(1, 8),
         "proposal_window": random.randint(0, 3),
@@ -121,7 +126,7 @@ def _lane_price(random: Random) -> Fields:
 
 
 def _prices(random: Random) -> Fields:
-    """Basefees that move a lot and soon reach their bounds."""
+    """Random basefee parameters with which the basefee moves a lot and soon reaches its bounds."""
     initial = random.choice([8, 1_000, DEFAULTS.initial_basefee])
     bounds = {"MIN_BASEFEE": max(1, round(initial * random.choice([0.1, 0.8, 1.0])))}
     bounds["MAX_BASEFEE"] = round(initial * random.choice([1.0, 1.3, 20.0]))
@@ -157,5 +162,5 @@ GROUPS: Final[tuple[Callable[[Random], Fields], ...]] = (
     _deferred,
     _many_timers,
 )
-"""Parameters that are drawn together: each group satisfies the rules between its parameters, whatever the others
-are."""
+"""Functions that each draw one group of parameters. The parameters of a group are consistent with each other, whatever
+the other parameters are."""

@@ -1,1 +1,1 @@
-"""Mutation testing: the runs that provoke each planted bug, and the check that must catch it."""
+"""Mutation testing of the harness: plants known bugs, runs scenarios that provoke them, and shows which are caught."""

@@ -22,7 +22,7 @@ DEFAULT_SEEDS: Final = 4
 DEFAULT_MACHINE_SEEDS: Final = 20
 MAX_BUGS: Final = 10_000
 OF_MACHINE: Final = ("machine_seed", "scenarios", "least", "out")
-"""Options that mean nothing without ``--machine``."""
+"""Names of the options that are allowed only with ``--machine``."""
 MAX_SEEDS: Final = 1_000
 PLAIN_WIDTH: Final = 200
 """Columns of a table that is written to a file or a pipe."""
@@ -128,7 +128,7 @@ COMMANDS: Final = {"mutants": Mutants}
 
 
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:
-    """The kill of each mutant, with its index in ``names``."""
+    """Run each named mutant; yields its index in ``names`` and its row of the kill table."""
     from cluster.tools.sweeps.fanout import run_numbers
 
     return run_numbers(partial(_detect_numbered, names, seeds), len(names), workers, "mutant")

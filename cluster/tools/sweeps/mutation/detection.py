@@ -47,7 +47,7 @@ CRASHES = (
     ValidatorError,
     ValueError,
 )
-"""The errors that may end a broken validator. They are reported, and do not count as caught."""
+"""Errors that a planted bug may raise in a run. Such a crash is reported, but the bug does not count as caught."""
 
 
 def all_mutants() -> dict[str, AnyMutant]:
@@ -72,14 +72,14 @@ class Kill:
     seeds_tried: int = 0
     """Number of seeds tried, from seed 1 on."""
     seeds_provoked: int = 0
-    """Number of those seeds in which the mutated line ran."""
+    """Number of the seeds tried in which the mutated line ran."""
     seeds_caught: int = 0
-    """Number of those seeds in which the mutant was caught."""
+    """Number of the seeds tried in which the mutant was caught."""
     live: dict[str, int] = field(default_factory=dict)
-    """Number of those seeds in which a check fails on the data of a live run, by the check's name, for ``safety`` with
-    the rule. Empty for a mutant of the harness."""
+    """For each check that also fails on the data of a live run: the number of the seeds tried in which it fails. Keys
+    are names of checks, for ``safety`` with the rule. Empty for a mutant of the harness."""
     runs: int = 0
-    """Executions of the mutated line with :attr:`seed`, in all validators."""
+    """Number of times that the mutated line ran with :attr:`seed`, in all validators together."""
     passes_unmutated: bool = False
     detail: str = ""
     """The check's detail; for a survivor, why it was not caught."""
@@ -113,7 +113,7 @@ def detect(name: str, min_seeds: int = 1) -> Kill:
 
 
 def page(kills: Iterable[Kill]) -> dict[str, Any]:
-    """The table as JSON data."""
+    """The kill table as JSON data."""
     rows = list(kills)
     return {
         "planted": len(rows),
@@ -124,7 +124,7 @@ def page(kills: Iterable[Kill]) -> dict[str, Any]:
 
 
 def table_xml(kills: Iterable[Kill]) -> str:
-    """The table as JUnit XML: a test case per mutant, which fails for a survivor."""
+    """The kill table as JUnit XML: a test case per mutant, which fails if the mutant was not caught."""
     cases = [
         Case(kill.name, Outcome.PASS if kill.caught else Outcome.FAIL, kill.detail, kill.description, kill.seconds)
         for kill in kills
@@ -139,7 +139,7 @@ def _invariant(mutant: AnyMutant) -> str:
 
 
 def _try(mutant: Mutant, kill: Kill) -> Kill:
-    """Run a mutant of validators with one seed."""
+    """Run a mutant of the validators with one seed; returns its row of the kill table."""
     try:
         record, verdict = _run(mutant.detection, mutant.name, kill.seed)
     except CRASHES as error:
@@ -161,8 +161,11 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
-    """The checks that fail on the data of a live run. For ``safety`` these are the rules of the data that validators
-    serve, and those of certificates and votes that live runs watch."""
+    """The checks that would also fail on the live testnet, which has less data than the simulator.
+
+    For ``safety`` these are its broken rules on certificates and votes that live runs watch, and on data that
+    validators serve.
+    """
     failed = [check.name for check in verdict.checks if check.verdict is Outcome.FAIL and check.name != "safety"]
     monitor = record.monitor
     assert monitor is not None, "mutants run in the simulator"
@@ -170,7 +173,7 @@ def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
 
 
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
-    """Run a mutant of the harness with one seed: it is caught if the known answer becomes another with the bug."""
+    """Run a mutant of the harness with one seed. It is caught if the bug changes the known answer."""
     answer, counter = mutant.answer, RunCounter()
     record, verdict = _run(answer.detection, answer.mutant, kill.seed)
     right = answer.given(record, verdict)
@@ -188,7 +191,7 @@ def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
 
 
 def _confirmed_without_mutant(where: Detection, kill: Kill) -> Kill:
-    """Count the mutant as caught if the same run passes without the bug."""
+    """Mark the mutant as caught if the scenario passes without the bug, with the same seed."""
     outcome, why = _sound(where.scenario, where.protocol, kill.seed)
     if outcome is not Outcome.PASS:
         return replace(kill, detail=f"does not pass without it either: {why}")
@@ -211,5 +214,5 @@ def _run(where: Detection, mutant: str | None, seed: int) -> tuple[RunRecord, Ve
 
 
 def mutant_runs(record: RunRecord) -> int:
-    """Executions of the mutated line, in all validators."""
+    """Number of times that the mutated line ran, in all validators together."""
     return sum(validator.mutant_runs for validator in record.validators)

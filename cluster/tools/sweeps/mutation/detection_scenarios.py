@@ -55,7 +55,7 @@ def _kill(target: Any, height: int, down_ms: int, **more: Any) -> Fields:
 
 
 def _bad_links(height: int, until: int) -> Fields:
-    """Late, lost and reordered messages: views fail, and their messages arrive after that."""
+    """A fault that delays, loses and reorders messages. Views fail, and their messages arrive after that."""
     fields = {"latency_ms": 120.0, "jitter_ms": 300.0, "loss": 0.2, "reordering": 0.3}
     return {"kind": "degrade", "at_height": height, "until_height": until, **fields}
 
@@ -385,11 +385,12 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         + [_kill("leader", height, 30) for height in (*range(64, 74, 3), *range(128, 139, 3))],
     ),
 }
-"""Each scenario's sections, and which validators are byzantine, keyed by the scenario's name."""
+"""The detection scenarios, keyed by name. Each has the sections of a scenario, and may have the key ``byzantine``:
+behaviours keyed by validator index."""
 
 
 def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
-    """A detection's scenario with the mutant, or without one."""
+    """The scenario of a detection, with ``mutant`` planted in its validators (``None``: without a bug)."""
     sections = dict(DETECTION_SCENARIOS[detection.scenario])
     byzantine: Mapping[int, list[str]] = sections.pop("byzantine", {})
     nodes: list[Fields] = [{"byzantine": byzantine[i]} if i in byzantine else {} for i in range(VALIDATORS)]

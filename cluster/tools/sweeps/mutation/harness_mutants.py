@@ -33,15 +33,15 @@ Plant = Callable[[RunCounter], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """The verdict that a sound harness gives for one check of a run."""
+    """A run, and the verdict that a sound harness gives for one of its checks."""
 
     detection: Detection
     check: str
     verdict: Outcome
     mutant: str | None = None
-    """The planted bug in the validators of the run."""
+    """Name of the bug planted in the validators of the run; ``None`` for no bug."""
     rule: str = ""
-    """The rule of the check ``safety`` whose verdict it is; empty for a whole check."""
+    """The rule of the check ``safety`` that :attr:`verdict` is about; empty if it is about the whole check."""
 
     @property
     def words(self) -> str:
@@ -50,7 +50,7 @@ class KnownAnswer:
         return f"known answer: {what} {self.verdict} on {of}"
 
     def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
-        """The verdict that the harness gave for this check or rule."""
+        """The verdict that the harness gave in a run for :attr:`check` or :attr:`rule`."""
         if not self.rule:
             return verdict.check(self.check).verdict
         assert record.monitor is not None, "mutants run in the simulator"
@@ -65,7 +65,8 @@ class HarnessMutant:
     description: str
     answer: KnownAnswer
     plant: Plant
-    """Plants the bug while its context is open; the counter counts how often the mutated line runs."""
+    """Returns a context manager: the bug is planted while the context is open. The counter counts how often the mutated
+    line runs."""
 
     @property
     def area(self) -> Area:
@@ -87,7 +88,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _blind_check(original: Callable[[Books], Check]) -> Plant:
-    """Plant a check that always passes."""
+    """A plant that replaces a check of the harness by one that always passes."""
     name = original.__name__.removeprefix("check_")
 
     def plant(counter: RunCounter) -> AbstractContextManager[None]:
@@ -102,7 +103,7 @@ def _blind_check(original: Callable[[Books], Check]) -> Plant:
 
 
 def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
-    """Plant a function of the harness that always returns the same answer."""
+    """A plant that replaces the attribute ``name`` of ``owner`` by a function that always returns ``answer``."""
 
     def plant(counter: RunCounter) -> AbstractContextManager[None]:
         def blind(*_: object) -> Any:

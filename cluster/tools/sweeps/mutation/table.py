@@ -12,11 +12,12 @@ from cluster.tools.sweeps.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300
 COUNTS: Final = ("provoked", "caught in")
-"""Headings of the columns that count seeds, out of those tried."""
+"""Headings of the columns that show numbers of seeds, out of the seeds tried."""
 
 
 def live_words(kill: Kill) -> str:
-    """The checks that fail on the data of a live run, each with its number of seeds, the most frequent first."""
+    """Text for a table cell: the checks that fail on the data of a live run, each with the number of seeds in which it
+    fails. The most frequent come first."""
     seen = sorted(kill.live.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in seen) or "-"
 

@@ -1,8 +1,9 @@
-"""The best attacks in the full simulator: consensus, links, four mempools, and users that see the chain late.
+"""Confirmation of the best attacks of a search in the full simulator.
 
-The trial chain has none of these, so its results may not hold here. Each of the best candidates is shrunk on the trial
-chain, then simulated with several seeds; each run is compared with the run of the same seed without the attack. An
-attack is *confirmed* if it does at least :data:`CONFIRMED_SHARE` of its harm with every seed.
+The simulator has consensus, links, four mempools, and users that see the chain late. The trial chain has none of these,
+so its results may not hold in the simulator. Each of the best candidates is shrunk on the trial chain, then simulated
+with several seeds. Each run is compared with the run of the same seed without the attack. An attack is *confirmed* if
+it does at least :data:`CONFIRMED_SHARE` of its harm with every seed.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode
 
 CONFIRM_SEEDS: Final = 3
-"""Number of seeds of an attack in the simulator: the seed of the search and the next ones."""
+"""Number of seeds with which an attack is simulated: the seed of the search, and the seeds after it."""
 CONFIRMED_SHARE: Final = 0.5
-"""Share of the harm on the trial chain that a confirmed attack does in the simulator."""
+"""An attack is confirmed if it does at least this share of its harm on the trial chain in the simulator, too."""
 SHRINK_RUNS: Final = 80
 KEPT_SHARE: Final = 0.9
 """Share of an attack's figure that the shrunk attack must keep."""
 
 
 class Confirmed(NamedTuple):
-    """An attack on the trial chain, and in the simulator with each seed."""
+    """The effect of a shrunk attack on the trial chain and, with each seed, in the simulator."""
 
     line: Line
     """The candidate as the search found it."""
     attack: Attack
-    """The candidate, shrunk."""
+    """The shrunk attack."""
     shrinking_runs: int
     tried: Found
     """Effect of the shrunk attack on the trial chain."""
     simulated: tuple[Found, ...]
-    """Results in the simulator, in the order of :func:`confirm_seeds`."""
+    """Effects of the shrunk attack in the simulator, in the order of :func:`confirm_seeds`."""
     is_confirmed: bool
 
     @property
     def worst(self) -> Found:
-        """The simulated run in which the attack does the least harm."""
+        """The effect with the seed for which the attack does the least harm in the simulator."""
         return min(self.simulated, key=lambda found: found.fitness)
 
 
 def confirm_seeds(problem: Problem) -> range:
-    """The seeds of an attack's runs in the simulator."""
+    """The seeds with which an attack is simulated."""
     return range(problem.seed, problem.seed + CONFIRM_SEEDS)
 
 
@@ -72,7 +73,9 @@ class Confirm:
 def confirm(
     problem: Problem, lines: Sequence[Line], processes: int, interrupts: Interrupts, folder: Path
 ) -> Generator[Confirmed, None, None]:
-    """Shrink and simulate candidates: in this process for one process or candidate, else over Ray. Yields as they end.
+    """Shrink and simulate candidates; yields each result as soon as it is known.
+
+    The candidates run in this process if there is one process or one candidate, else over Ray.
 
     Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
     """
@@ -85,7 +88,7 @@ def confirm(
 
 
 def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:
-    """Shrink a candidate and simulate the result."""
+    """Shrink a candidate, simulate the shrunk attack, and decide whether it is confirmed."""
     shrinker = Shrinker(problem, line.attack, problem.evaluate(line.attack), SHRINK_RUNS, KEPT_SHARE, checkpoint)
     attack = shrinker.shrink()
     simulated = tuple(
@@ -125,6 +128,6 @@ def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None
 
 
 def fast(scenario: Scenario) -> Scenario:
-    """The scenario with cheaper signatures of votes; nothing else depends on them."""
+    """The scenario with cheaper signatures of votes. Nothing that is measured depends on these signatures."""
     section = scenario.consensus.model_copy(update={"signatures": "keyed-hash"})
     return scenario.model_copy(update={"consensus": section})

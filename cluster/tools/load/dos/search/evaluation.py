@@ -22,7 +22,7 @@ from cluster.tools.load.dos.search.trial_chain import TrialChain
 
 
 class Found(NamedTuple):
-    """The effect of an attack."""
+    """The effect of an attack: its fitness, and the measures that it is computed from."""
 
     fitness: Fitness
     measures: AttackMeasures
@@ -30,10 +30,13 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """The subject of a search: plain data, since it is sent to worker processes."""
+    """What a search is about: scenario, objective, budget, seed and length of the runs.
+
+    It is plain data, since it is sent to worker processes.
+    """
 
     scenario_json: str
-    """The scenario without attackers."""
+    """The scenario without attackers, as JSON."""
     objective_name: str
     budget: int
     """Budget of the attackers, in the smallest CBY unit."""
@@ -47,7 +50,7 @@ class Problem:
 
     @cached_property
     def honest(self) -> Scenario:
-        """The scenario that is the baseline."""
+        """The scenario of the baseline: only honest users, stopped after :attr:`blocks` blocks."""
         users = self.scenario.load.model_dump(mode="json", exclude_unset=True).get("users", [])
         return with_load(self.scenario, users, self.blocks)
 
@@ -66,11 +69,11 @@ class Problem:
 
     @cached_property
     def baseline(self) -> RunMeasures:
-        """Measures of the same chain without attackers."""
+        """Measures of a run on a trial chain without attackers."""
         return self.measure(self.honest)
 
     def measure(self, scenario: Scenario) -> RunMeasures:
-        """Run a scenario on a trial chain."""
+        """Run a scenario on a trial chain; returns the measures of the run."""
         chain = TrialChain(scenario, self.seed)
         blocks = []
         for _ in range(self.blocks):
@@ -83,7 +86,7 @@ class Problem:
         return self.space.attacked(self.scenario, attack, self.blocks)
 
     def evaluate(self, attack: Attack) -> Found:
-        """Run an attack and measure its effect."""
+        """Run an attack on a trial chain, and compare it with the baseline."""
         return self.compare(self.measure(self.attacked(attack)), self.baseline)
 
     def compare(self, attacked: RunMeasures, baseline: RunMeasures) -> Found:
@@ -92,6 +95,6 @@ class Problem:
         return Found(self.objective.fitness(measures, attacked, baseline), measures)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without cached values."""
+        """The state for pickling, without cached values."""
         fields = ("scenario_json", "objective_name", "budget", "seed", "blocks")
         return {name: self.__dict__[name] for name in fields}

@@ -26,15 +26,15 @@ GENERATION: Final = 16
 """Number of candidates in each further generation."""
 PARENTS: Final = 10
 IMMIGRANTS: Final = 0.15
-"""The share of a further generation that is drawn at random."""
+"""The share of each generation after the first that is drawn at random."""
 MIXED: Final = 0.3
-"""The share of the others that have two parents."""
+"""The share of candidates with two parents, among those that are not drawn at random."""
 REDRAWS: Final = 20
-"""Maximum number of attempts to draw a new candidate."""
+"""Maximum number of attempts to draw a candidate that differs from all earlier ones."""
 
 
 class Evolution:
-    """The candidates of one search."""
+    """The evolution of one search: it draws the generations of candidates and ranks the candidates."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self.attacks: dict[int, Attack] = {}
@@ -45,7 +45,7 @@ class Evolution:
         self._seen: set[str] = set()
 
     def generation(self) -> dict[int, Attack]:
-        """The next candidates; all earlier ones must have results."""
+        """Draw the next generation of candidates, keyed by number. All earlier candidates must have results."""
         first = len(self.attacks)
         assert len(self.results) == first, "a generation depends on all before it"
         parents = [self.attacks[number] for number in self.ranking()[:PARENTS]]
@@ -54,7 +54,7 @@ class Evolution:
         return {number: self.attacks[number] for number in numbers}
 
     def note(self, results: Mapping[int, Fitness]) -> None:
-        """Record results of candidates."""
+        """Record the fitness of candidates, keyed by number."""
         self.results |= results
 
     def ranking(self) -> list[int]:
@@ -88,5 +88,5 @@ class Evolution:
 
 
 def size_of(attack: Attack) -> int:
-    """The number of stated genes plus the number of parts."""
+    """The size of an attack: the number of its stated genes plus the number of its parts."""
     return len(attack) + sum(len(part) for part in attack)

@@ -19,26 +19,26 @@ LOG_FILE: Final = "candidates.jsonl"
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An evaluated candidate."""
+    """A line of the search log: a candidate and the result of its evaluation."""
 
     number: int
     fitness: Fitness
     figure: float | None
-    """The objective's figure (:mod:`cluster.tools.load.dos.search.objectives`); ``None`` if there is none."""
+    """The attack's figure (:mod:`cluster.tools.load.dos.search.objectives`); ``None`` if it has none."""
     spend: float
     """Spend of the attackers, in the smallest CBY unit."""
     attack: list[dict[str, int | str]]
     problem: str = ""
-    """Why it could not be evaluated, in one line."""
+    """Why the candidate could not be evaluated, in one line; empty if it was evaluated."""
 
 
 class SearchLog(LineLog):
     """The evaluated candidates of a search, on disk."""
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        """Open or create the folder's log; ``search`` identifies the search that may continue it.
+        """Open or create the log in a folder. ``search`` identifies the search; only that search may continue the log.
 
-        Raises :class:`BadInput` if it belongs to another search or cannot be read.
+        Raises :class:`BadInput` if the log belongs to another search or cannot be read.
         """
         self.lines: dict[int, Line] = {}
         self._waiting: dict[int, Line] = {}
@@ -50,7 +50,7 @@ class SearchLog(LineLog):
             raise
 
     def add(self, line: Line) -> None:
-        """Add a candidate's result; it is written once all earlier ones are."""
+        """Add a candidate's result. It is written once the results of all candidates with lower numbers are written."""
         self._waiting[line.number] = line
         while (ready := self._waiting.pop(len(self.lines), None)) is not None:
             self.lines[ready.number] = ready

@@ -1,9 +1,10 @@
 """The objectives of a search, computed from the scorecard's measures (:mod:`cluster.tools.load.dos.measures`).
 
 An attack has a *figure*, which is shown, and a *fitness*, by which attacks are ordered: the greater, the worse for the
-chain. If figures are equal or not yet comparable, further terms decide: honest timers' delay and fees, or the
-attackers' spend. The *harm* of an attack is what it adds to the run without it, which compares an attack on two
-chains; 0 is none. Everything is computed from blocks, without measured times, so that a search can be repeated.
+chain. If figures are equal or not yet comparable, further terms of the fitness decide: honest timers' delay and fees,
+or the attackers' spend. The *harm* of an attack is the effect that it adds to the run without the attack; 0 is none.
+Harm can be compared between two chains. Everything is computed from blocks, without measured times, so that a search
+can be repeated.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import msgspec
 from cluster.tools.load.dos.measures import AttackMeasures, RunMeasures
 
 MIN_DELAY: Final = 0.5
-"""Least average delay of honest timers, in blocks, from which prices of delay are compared."""
+"""Minimum average delay of honest timers, in blocks. Below it, attacks are compared by delay, not by price of delay."""
 
 
 class Fitness(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """An attack's fitness, compared from left to right: the greater, the worse for the chain."""
+    """The fitness of an attack. Fields are compared in order; a greater fitness is worse for the chain."""
 
     reached: float
     figure: float
@@ -35,7 +36,7 @@ NOTHING: Final = Fitness(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """An objective of a search."""
+    """An objective of a search: the harm that attacks are to maximize, with its figure and fitness."""
 
     name: str
     figure_name: str
@@ -51,11 +52,14 @@ class Objective:
         return self._fitness(measures, attacked, baseline) if measures.acted else NOTHING
 
     def harm(self, fitness: Fitness, measures: AttackMeasures) -> float:
-        """The harm of an attack, in units of the objective; for a price, delay per unit spent. 0 if it did nothing."""
+        """The harm of an attack, in units of the objective; 0 if it did nothing.
+
+        If the objective is a price, the harm is the delay per unit spent.
+        """
         return self._harm(measures) if fitness.reached > 0 else 0.0
 
     def keeps(self, fitness: Fitness, best: Fitness, share: float) -> bool:
-        """Whether an attack reaches at least a share of another's figure."""
+        """Whether an attack with this fitness reaches at least ``share`` of the figure of the ``best`` attack."""
         if fitness.reached < best.reached:
             return False
         # A figure below 0 is a price: it may grow by the same share.
@@ -80,7 +84,7 @@ def _cycles_added(measures: AttackMeasures) -> float:
 
 
 def _spend_ratio(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    """Fitness by price of delay once there is enough delay, before that by the delay."""
+    """Fitness by the price of delay if the delay is at least :data:`MIN_DELAY` per honest timer, else by the delay."""
     delay, price = measures.delay_blocks, measures.spend_per_block_of_delay
     if price is None or delay < MIN_DELAY * max(1, baseline.timers):
         return Fitness(0.0, delay, 0.0)
@@ -92,7 +96,10 @@ def _block_time(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMe
 
 
 def _starvation(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    """Fitness by missing fires, then by delay plus dearer fires: users who pay more have less left for later."""
+    """Fitness by the share of missing fires. If it is equal, delay and the rise of fees per fire decide.
+
+    Fees count because users who pay more for fires have less left for later ones.
+    """
     usual = fee_per_fire(baseline)
     dearer = fee_per_fire(attacked) / usual - 1.0 if usual else 0.0
     return Fitness(1.0, _starved(measures), measures.delay_blocks / max(1, baseline.timers) + dearer)

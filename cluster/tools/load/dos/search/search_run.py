@@ -1,4 +1,4 @@
-"""A search from the command line: the loop; then the best candidates are shrunk, simulated and written as scenarios."""
+"""A search from the command line: runs the search, shrinks and simulates the best candidates, and writes the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cluster.tools.sweeps.fanout import default_workers
 FOUND_FILE: Final = "found.yaml"
 MEASURED_SCENARIO: Final = Path("narrow-lanes")
 MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
-"""Budget and blocks of the search whose rate is measured."""
+"""Budget and number of blocks of the search whose speed :func:`search_candidates_per_minute` measures."""
 COIN_DIGITS: Final = 3
 """Significant digits of amounts in texts."""
 
@@ -50,7 +50,8 @@ def without_attackers(scenario: Scenario) -> Scenario:
 def load_problem(
     path: Path, changes: Sequence[Change], objective: str, budget: int, seed: int | None, blocks: int
 ) -> Problem:
-    """The problem of a scenario file with changes, by default with its seed. Raises :class:`BadInput`."""
+    """The search problem of a scenario file with changes. Without ``seed`` it has the scenario's seed. Raises
+    :class:`BadInput`."""
     scenario = without_attackers(load_scenario(path, changes))
     if scenario.simulator_problem:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
@@ -61,8 +62,10 @@ def load_problem(
 def run_search(
     problem: Problem, command: str, limits: Limits, processes: int | None, confirmed: int, out: Path | None
 ) -> int:
-    """Search, confirm the ``confirmed`` best, and write what was found; ``command`` does it again. Returns the exit
-    code."""
+    """Search for attacks, confirm the best, and write what was found. Returns the exit code.
+
+    ``confirmed`` is the number of candidates to confirm. ``command`` is the command that repeats the search.
+    """
     output, objective = console(), problem.objective
     folder = out or new_run_folder(f"search-{problem.scenario.name}", datetime.now(UTC))
     processes = processes or default_workers()
@@ -124,7 +127,7 @@ def confirm_best(
 
 
 def different(lines: list[Line], count: int) -> list[Line]:
-    """The first candidates that had an effect, one for each fitness."""
+    """The first ``count`` candidates that had an effect and differ in fitness."""
     found: dict[Any, Line] = {}
     for line in lines:
         if line.figure is not None and line.fitness.reached > 0:
@@ -133,7 +136,7 @@ def different(lines: list[Line], count: int) -> list[Line]:
 
 
 def describe(attack: Attack) -> str:
-    """An attack in one line."""
+    """Describe an attack in one line of text."""
     parts = [", ".join(f"{name} {value}" for name, value in part.items()) or "defaults" for part in attack]
     return " + ".join(parts)
 

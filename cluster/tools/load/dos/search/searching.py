@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Searched:
-    """The result of a search."""
+    """The state and results of a search, as far as it got."""
 
     evolution: Evolution
     log: SearchLog
@@ -45,7 +45,7 @@ class Searched:
 
     @property
     def best(self) -> list[Line]:
-        """The candidates with the fittest first."""
+        """The evaluated candidates, the fittest first."""
         return [self.log.lines[number] for number in self.evolution.ranking() if number in self.log.lines]
 
     @property
@@ -77,7 +77,7 @@ def search(
 ) -> Searched:
     """Search until a limit or a signal. ``show`` gets each new candidate, and whether it is the fittest so far.
 
-    Raises :class:`~cluster.common.errors.BadInput` if the folder belongs to something else.
+    Raises :class:`~cluster.common.errors.BadInput` if the folder belongs to another search or holds other files.
     """
     began = time.monotonic()
     with closing(SearchLog(folder, identity(problem, commit))) as log:

@@ -1,4 +1,4 @@
-"""Shrinking of an attack: the fewest stated genes and users that have nearly the same effect.
+"""Shrinking of an attack: the search for the fewest stated genes and users with nearly the same effect.
 
 Delta debugging (:func:`cluster.tools.rerun.reduce.ddmin`) removes groups, then single genes, so that their defaults
 apply; then the numbers of users are halved. All runs are on the trial chain.
@@ -18,16 +18,16 @@ Stated = tuple[int, str, Value]
 
 
 class _UsedUp(Exception):
-    """No more runs are allowed."""
+    """Raised to end the shrinking: no more runs are allowed."""
 
 
 class Shrinker:
-    """One reduction of an attack, of at most ``runs`` runs."""
+    """Shrinks one attack, with at most ``runs`` runs."""
 
     def __init__(
         self, problem: Problem, attack: Attack, found: Found, runs: int, share: float, checkpoint: Callable[[], None]
     ) -> None:
-        """``share`` is the part of the attack's figure that must remain."""
+        """``share`` is the share of the attack's figure that a smaller attack must reach."""
         self.attack, self.found = attack, found
         self.runs = 0
         self.is_minimal = False
@@ -40,7 +40,7 @@ class Shrinker:
         self._known: dict[str, bool] = {}
 
     def shrink(self) -> Attack:
-        """The smallest attack that was found. A signal raises :class:`KeyboardInterrupt`."""
+        """Shrink the attack; returns the smallest attack found. A signal raises :class:`KeyboardInterrupt`."""
         try:
             while True:
                 before = self.attack

@@ -27,7 +27,7 @@ from loadgen.workloads.attacks.composed.options import ComposedOptions
 Value = int | str
 Part = dict[str, Value]
 Attack = list[Part]
-"""Groups of users, each with the genes in which it differs from the defaults."""
+"""An attack: a list of parts. A part is a group of users, with the genes in which it differs from the defaults."""
 
 MAX_PARTS: Final = 3
 STATED: Final = 0.12
@@ -37,14 +37,15 @@ OFTEN_STATED: Final = {
     **dict.fromkeys(("due_blocks", "spread_blocks", "wait_blocks", "bid", "tip_milli"), 0.35),
     **dict.fromkeys(("above_backlog", "below_price_percent"), 0.05),
 }
-"""Other probabilities: for genes that most attacks need, and for genes that keep most attacks from acting at all."""
+"""Exceptions to :data:`STATED`, keyed by gene. They are higher for genes that most attacks need, and lower for genes
+that keep most attacks from acting at all."""
 LOGARITHMIC_FROM: Final = 50
 """Genes are drawn on a logarithmic scale if their maximum is at least this many times their minimum."""
 STEP: Final = 0.2
-"""Standard deviation of a small change, as a share of the range."""
+"""Standard deviation of a small change of a gene's value, as a share of the gene's range."""
 MAX_COUNT: Final = 64
 TIMEOUT_S: Final = 3_600
-"""Limit for a run in the simulator, in simulated time."""
+"""Time limit of a run in the simulator, in simulated seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Gene:
         return self._at(random.random())
 
     def near(self, value: Value, random: Random) -> Value:
-        """A random value near ``value``, or any word."""
+        """A random integer near ``value`` or, if the gene's values are words, any of them."""
         if self.words:
             return random.choice(self.words)
         assert isinstance(value, int)
@@ -75,7 +76,7 @@ class Gene:
         return self.most >= LOGARITHMIC_FROM * max(1, self.least)
 
     def _at(self, place: float) -> int:
-        """The number at a position of the range, from 0 to 1."""
+        """The integer at a position of the gene's range; positions are from 0 to 1."""
         if not self._is_logarithmic:
             return round(self.least + place * (self.most - self.least))
         first = log(self.least + 1)
@@ -91,12 +92,12 @@ class Gene:
 
 
 OF_GROUPS: Final = ("count", "share", "interval_ms", "from_height", "until_height")
-"""The genes that are not options of the workload."""
+"""Genes that are fields of a group of users, not options of its workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The genes for a scenario, and the groups of users for an attack."""
+    """The space of attacks on a scenario. It draws, changes and mixes attacks, and turns them into groups of users."""
 
     genes: tuple[Gene, ...]
     budget: int
@@ -104,7 +105,7 @@ class Space:
 
     @staticmethod
     def of(scenario: Scenario, budget: int, blocks: int) -> Space:
-        """The space for a scenario's honest users and a run of ``blocks`` blocks."""
+        """The space of attacks on a scenario's honest users in runs of ``blocks`` blocks."""
         interval = max(1, scenario.consensus.block_interval_ms)
         honest = max(1, scenario.load.user_count)
         groups = (
@@ -119,12 +120,12 @@ class Space:
     # --- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self, random: Random) -> Attack:
-        """A random attack; few parts are more likely."""
+        """A random attack. Small numbers of parts are more likely."""
         parts = min(MAX_PARTS, 1 + int(random.expovariate(1.2)))
         return [self._draw_part(random) for _ in range(parts)]
 
     def change(self, attack: Attack, random: Random) -> Attack:
-        """An attack that differs in one to three ways."""
+        """A copy of an attack with one to three random changes."""
         changed = [dict(part) for part in attack]
         for _ in range(random.choice((1, 1, 2, 3))):
             kind = random.random()
@@ -137,7 +138,7 @@ class Space:
         return changed
 
     def mix(self, one: Attack, other: Attack, random: Random) -> Attack:
-        """An attack with genes of two: those of a part of each, or parts of both."""
+        """A mix of two attacks: one part has genes of a part of each attack, or the parts come from both attacks."""
         if random.random() < 0.25:
             parts = [*one, *other]
             return [dict(part) for part in random.sample(parts, min(MAX_PARTS, max(2, len(one))))]
@@ -177,7 +178,7 @@ class Space:
     # --- scenarios ----------------------------------------------------------------------------------------------------
 
     def groups(self, attack: Attack) -> list[dict[str, Any]]:
-        """The attack as groups of ``load.users``. Each budget is a share, rounded down to whole units, at least one."""
+        """The attack as groups of ``load.users``. Each gets a share of the budget, in whole units and at least one."""
         shares = [int(part.get("share", 1)) for part in attack]
         return [
             self._group(part, self.budget * share // sum(shares)) for part, share in zip(attack, shares, strict=True)
@@ -197,7 +198,7 @@ class Space:
         }
 
     def attacked(self, scenario: Scenario, attack: Attack, blocks: int) -> Scenario:
-        """The scenario with its users and the attackers, for a run of ``blocks`` blocks."""
+        """The scenario with its users followed by the attackers, stopped after ``blocks`` blocks."""
         return with_load(scenario, [*_group_fields(scenario), *self.groups(attack)], blocks)
 
 
@@ -233,5 +234,5 @@ def _gene_of(name: str, field: FieldInfo) -> Gene:
 
 
 def _bounded(gene: Gene, honest: int) -> Gene:
-    """A gene with its final range: the target of messages must be an honest user."""
+    """A gene with its final range. The gene ``target`` is limited to the honest users; all others are unchanged."""
     return Gene(gene.name, gene.default, 0, honest - 1) if gene.name == "target" else gene

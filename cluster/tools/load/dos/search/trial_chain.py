@@ -37,7 +37,7 @@ PROPOSER: Final = Address(b"\xcc" * 20)
 
 
 class TrialChain:
-    """One run of a scenario. Equal scenarios and seeds give equal blocks."""
+    """One run of a scenario on a chain without consensus. Equal scenarios and seeds give equal blocks."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         use_installed_kernels()
@@ -61,14 +61,14 @@ class TrialChain:
         return self._store.final.height
 
     def block(self) -> Outcome:
-        """Take the users' turns until the next block is due, and make that block."""
+        """Let users take their turns until the next block is due, and execute that block."""
         self._take_turns((self.height + 1) * self._interval_ms)
         return self._build()
 
     # --- users --------------------------------------------------------------------------------------------------------
 
     def _take_turns(self, until_ms: int) -> None:
-        """Take all turns that are due before a time; times are milliseconds since the load began."""
+        """Let users take all turns that are due before ``until_ms``, in milliseconds since the load began."""
         world = World(self._store.final)
         while self._turns[0][0] < until_ms:
             now_ms, number = heapq.heappop(self._turns)

@@ -1,4 +1,4 @@
-"""Candidates in parallel: over Ray, as the seeds of a sweep, or one after the other in this process."""
+"""Evaluation of candidates: in parallel over Ray, like the seeds of a sweep, or one after the other in this process."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Evaluate:
 
 
 _problems: dict[Problem, Problem] = {}
-"""Problems that this process has evaluated, with their cached baselines."""
+"""Cache of this process. It maps each problem to the first equal object, which has the cached baseline."""
 
 
 def evaluated(problem: Problem, number: int, attack: Attack) -> Line:
-    """The line of a candidate. One whose run ends in an error counts as harmless, and the error is kept."""
+    """Evaluate a candidate; returns its line. If the run ends in an error, it counts as harmless; the line says why."""
     problem = _problems.setdefault(problem, problem)
     try:
         found = problem.evaluate(attack)
@@ -42,17 +42,17 @@ def evaluated(problem: Problem, number: int, attack: Attack) -> Line:
 
 
 class Workers:
-    """Evaluates generations, one after the other."""
+    """Evaluates generations of candidates, one after the other, in one or several processes."""
 
     def __init__(self, problem: Problem, processes: int, interrupts: Interrupts, folder: Path) -> None:
-        """With one process the candidates run in this process, without Ray."""
+        """If ``processes`` is 1, the candidates run in this process, without Ray."""
         self._problem = problem
         self._processes = processes
         self._interrupts = interrupts
         self._folder = folder
 
     def lines(self, generation: Callable[[], Mapping[int, Attack]]) -> Generator[Line, None, None]:
-        """Evaluate one generation after the other without end; yields each candidate as it ends.
+        """Evaluate generations until ``generation`` returns an empty one; yields the line of each candidate.
 
         A signal raises :class:`KeyboardInterrupt`.
         """

@@ -1,4 +1,4 @@
-"""The choice of changes: on lines that ran, spread over modules, and determined by a seed."""
+"""The choice of the code changes to try: on lines that ran, spread over modules, and determined by a seed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COMPILER: Final = "numba"
 
 
 def module_paths(prefixes: Sequence[str] = (), root: Path = ROOT) -> list[str]:
-    """The modules that can be changed, in order: those below one of the prefixes, or all.
+    """Sorted paths of the modules that can be changed: those below one of ``prefixes``, or all if there are none.
 
-    Compiled kernels and the modules that they import from are left out: numba would use its cached code in place of the
-    changed source. Raises :class:`BadInput` if a prefix has none.
+    Modules that numba compiles are left out, and so are modules that they import from: numba would use its cached code
+    in place of the changed source. Raises :class:`BadInput` if there is no module below a prefix.
     """
     every = sorted(path.relative_to(root).as_posix() for package in MUTATED for path in (root / package).rglob("*.py"))
     imported = {path: _imports((root / path).read_text(encoding="utf-8")) for path in every}
@@ -43,7 +43,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _imports(source: str) -> set[str]:
-    """The modules that a source imports from, and their top-level packages."""
+    """Names of the modules that the source text of a module imports, and of their top-level packages."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -65,8 +65,9 @@ def executed(every: Iterable[Candidate], lines: Mapping[str, Iterable[int]]) -> 
 
 
 def draw(possible: Iterable[Candidate], count: int, seed: int) -> list[Candidate]:
-    """Draw ``count`` changes, at most one per line: one of each module in turn, and in a module one of each operator in
-    turn, in an order drawn from the seed.
+    """Draw ``count`` changes (fewer if there are not as many), at most one per line of code.
+
+    The modules take turns, and in a module the operators take turns, in an order drawn from the seed.
     """
     chance = random.Random(seed)
     modules: dict[str, list[Candidate]] = {}
@@ -88,7 +89,7 @@ def draw(possible: Iterable[Candidate], count: int, seed: int) -> list[Candidate
 
 
 def _mixed(ones: Iterable[Candidate], chance: random.Random) -> deque[Candidate]:
-    """The changes of one module, one of each operator in turn."""
+    """The changes of one module in the order in which they are drawn: operators take turns, in random order."""
     kinds: dict[str, list[Candidate]] = {}
     for one in ones:
         kinds.setdefault(one.operator, []).append(one)

@@ -1,4 +1,4 @@
-"""Runs of scenarios in separate processes: without a change, and with a change until a run fails."""
+"""Runs scenarios in separate processes: with the unchanged code, or with a change of the code until a run fails."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SUBJECT: Final = "cluster.tools.sweeps.mutation.machine.subject"
 ENDLESS: Final = "endless"
 SURVIVED: Final = "survived"
 SEEN: Final = (FAIL, CRASH, IMPORT_CRASH, ENDLESS)
-"""Outcomes of a bug that was detected; a crash includes running out of memory."""
+"""The possible outcomes of a bug that was detected. Running out of memory counts as a crash."""
 TIMES_AS_LONG: Final = 20
-"""A run that takes this many times the processor time of the sound one counts as endless."""
+"""A run with a change counts as endless if it takes this many times the processor time of the run without it."""
 LEAST_LIMIT_S: Final = 20.0
 SOUND_LIMIT_S: Final = 3_600.0
-"""Limit of the processor time of a run without a change."""
+"""Maximum processor time, in seconds, of a run of the unchanged code."""
 
 
 class Run(NamedTuple):
-    """A scenario and a seed."""
+    """One run of a search: the task that determines its scenario, and a seed."""
 
     task: AnyTask
     seed: int
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 class Sound(msgspec.Struct, frozen=True, tag="sound"):
-    """The results of a group of runs without a change."""
+    """The results of a group of runs of the unchanged code."""
 
     number: int
     """Number of the group of runs."""
@@ -52,21 +52,21 @@ class Sound(msgspec.Struct, frozen=True, tag="sound"):
     cpu_s: list[float]
     """Seconds of processor time of each run."""
     lines: dict[str, list[int]]
-    """The lines that ran, by path; empty if they were not recorded."""
+    """Numbers of the code lines that ran, keyed by path; empty if they were not recorded."""
 
 
 class Bug(msgspec.Struct, frozen=True, tag="bug"):
-    """The outcome of a change."""
+    """The outcome of one change of the code: whether a run detected it."""
 
     candidate: Candidate
     outcome: str
     """One of :data:`SEEN`, or :data:`SURVIVED`."""
     run: str = ""
-    """The run that detected it."""
+    """Name of the run that detected the bug; empty if it survived."""
     reason: str = ""
-    """The reason, in one line."""
+    """The reason for the outcome, in one line."""
     runs: int = 0
-    """Number of runs, including the last one."""
+    """Number of runs that were made with the change, including the one that detected it."""
     seconds: float = 0.0
 
     @property
@@ -75,7 +75,10 @@ class Bug(msgspec.Struct, frozen=True, tag="bug"):
 
 
 def run_sound(runs: Sequence[Run], number: int, records_lines: bool, memory_mib: int) -> Sound:
-    """Run all without a change. Raises :class:`HarnessError` if the process does not complete them."""
+    """Run a group of runs in one process, without a change of the code.
+
+    Raises :class:`HarnessError` if the process does not complete them.
+    """
     request = _request(None, [(run, SOUND_LIMIT_S) for run in runs], records_lines, memory_mib)
     with tempfile.TemporaryFile() as errors, _subject(request, errors.fileno()) as process:
         answers = list(_answers(process))
@@ -92,7 +95,10 @@ def run_sound(runs: Sequence[Run], number: int, records_lines: bool, memory_mib:
 
 
 def hunt(candidate: Candidate, runs: Sequence[tuple[Run, float]], memory_mib: int) -> Bug:
-    """Run a change until a run fails. Each run is given with the processor time of the sound one, in seconds."""
+    """Run scenarios with a change of the code, in one process, until a run fails.
+
+    Each of ``runs`` comes with the processor time, in seconds, that it took without the change.
+    """
     started = time.monotonic()
     source = (ROOT / candidate.path).read_text(encoding="utf-8")
     limits = [(run, max(LEAST_LIMIT_S, TIMES_AS_LONG * sound_s)) for run, sound_s in runs]
@@ -121,7 +127,7 @@ def _request(
 
 @contextmanager
 def _subject(request: bytes, errors: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a request; leaving the context ends it. Signals of the terminal do not reach it."""
+    """Start a process and send it a request; leaving the context ends it. Signals of the terminal do not reach it."""
     process = subprocess.Popen(
         [sys.executable, "-m", SUBJECT],
         stdin=subprocess.PIPE,

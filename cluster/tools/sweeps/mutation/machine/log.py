@@ -26,7 +26,7 @@ class MachineLog(LineLog):
     def __init__(self, folder: Path, search: str, commit: str) -> None:
         """Open or create the log. Raises :class:`BadInput` if it is of another search or commit, or unreadable."""
         self.sound: dict[int, Sound] = {}
-        """Results without a change, keyed by the number of the group of runs."""
+        """Results of the runs of the unchanged code, keyed by the number of the group of runs."""
         self.bugs: dict[Candidate, Bug] = {}
         self._folder = folder
         super().__init__(folder / LOG_FILE, "search for machine-made bugs")

@@ -56,12 +56,12 @@ class Operator(StrEnum):
 
 
 class Candidate(msgspec.Struct, frozen=True, order=True):
-    """A change of one place."""
+    """A possible change of the code: it replaces the text at one place of one module."""
 
     path: str
     """Path of the module, relative to the root of the code."""
     line: int
-    """Line of the place, from 1."""
+    """Line number of the replaced text, from 1."""
     start: int
     """Offset of the replaced bytes in the UTF-8 source."""
     end: int
@@ -120,13 +120,13 @@ class _Finder(ast.NodeVisitor):
         self._visit_all(node.body)
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        """Changes only affect the error's text."""
+        """Collect no changes in a ``raise`` statement: they would only affect the error's text."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Changes only affect a text."""
+        """Collect no changes in an f-string: they would only affect a text."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """An assertion states what holds anyway."""
+        """Collect no changes in an ``assert`` statement: its condition is always true, so a change has no effect."""
 
     def visit_If(self, node: ast.If) -> None:
         if "TYPE_CHECKING" not in ast.unparse(node.test):
@@ -232,7 +232,10 @@ class _Finder(ast.NodeVisitor):
         self._add(node.lineno, start, end, operator, text)
 
     def _replace_between(self, left: ast.expr, right: ast.expr, old: str, new: str, operator: Operator) -> None:
-        """Replace a sign between two operands, if it occurs once there and no comment does."""
+        """Collect the change of an operator's text between two operands.
+
+        Nothing is collected if ``old`` does not occur exactly once between them, or if there is a comment.
+        """
         start, end = self._span(left)[1], self._span(right)[0]
         between = self._text(start, end)
         if between.count(old) != 1 or "#" in between:

@@ -1,4 +1,7 @@
-"""Planting of a change, and recording of the lines that run; both begin before any module of the code is imported."""
+"""Import of a changed module in place of the original, and recording of the lines that run.
+
+Both must begin before any module of :data:`MUTATED` is imported.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any, Final
 from cluster.common.checkout import ROOT
 
 MUTATED: Final = ("consensus", "validator")
-"""The packages whose modules are changed."""
+"""The packages whose modules can be changed."""
 
 
 class _ChangedLoader(SourceFileLoader):
@@ -29,10 +32,10 @@ class _ChangedLoader(SourceFileLoader):
 
 
 class ChangedModule(MetaPathFinder):
-    """Finds only the one module whose source it holds."""
+    """Import finder for one module: it supplies the changed source, and leaves all other modules to other finders."""
 
     def __init__(self, path: str, source: str) -> None:
-        """``path`` is that of the module, relative to the root of the code."""
+        """``path`` is the module's path relative to the root of the code. ``source`` is its changed source text."""
         self._file = str(ROOT / path)
         self._module = module_name(path)
         self._source = source
@@ -47,7 +50,7 @@ class ChangedModule(MetaPathFinder):
 
 
 def module_name(path: str) -> str:
-    """The module of a path relative to the root of the code."""
+    """The dotted name of the module at a path relative to the root of the code."""
     return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -65,13 +68,13 @@ class LineRecorder:
         self._prefixes = tuple(f"{root / package}/" for package in MUTATED)
         self._root = root
         self._tracers: dict[int, tuple[CodeType, Callable[..., Any] | None]] = {}
-        """Code and tracer of each function, keyed by the code's identity: two files may have equal code. The tracer is
-        ``None`` once all lines ran."""
+        """Code object and trace function of each function, keyed by ``id`` of the code object: code objects of two
+        files may be equal. The trace function is ``None`` once all lines ran."""
         self._ran: dict[str, set[int]] = {}
 
     @property
     def ran(self) -> dict[str, list[int]]:
-        """The lines in order, by path relative to the root of the code."""
+        """The line numbers that ran, sorted, keyed by path relative to the root of the code."""
         return {str(Path(file).relative_to(self._root)): sorted(lines) for file, lines in sorted(self._ran.items())}
 
     def start(self) -> None:

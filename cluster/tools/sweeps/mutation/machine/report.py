@@ -20,7 +20,7 @@ from cluster.tools.sweeps.mutation.machine.operators import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search and its results."""
+    """The results of a search for machine-made bugs."""
 
     title: str
     candidates: int
@@ -30,7 +30,7 @@ class Search:
     planted: Sequence[Candidate]
     """The changes that were drawn."""
     bugs: Mapping[Candidate, Bug]
-    """Their outcomes, as far as the search got."""
+    """Outcome of each change that was tried so far."""
     unsound: Sequence[str] = ()
     """Names of runs that were left out, since they fail without a change."""
     interrupted: bool = False
@@ -54,7 +54,7 @@ class Search:
         return _percent(len(self.ended) - len(self.survivors), len(self.ended))
 
     def shares(self, key: Callable[[Bug], str]) -> dict[str, tuple[int, int]]:
-        """Number of bugs that were detected, and of those that were tried, by key."""
+        """Number of detected bugs and number of tried bugs, for each group of bugs with the same ``key``."""
         counts, seen = Counter(map(key, self.ended)), Counter(key(bug) for bug in self.ended if bug.seen)
         return {name: (seen[name], count) for name, count in sorted(counts.items())}
 

@@ -1,4 +1,4 @@
-"""A search for machine-made bugs: the runs without a change, the draw, and a hunt for each bug."""
+"""A search with machine-made bugs: runs the unchanged code, draws bugs, and runs each until a run detects it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
 PROTOCOLS: Final = ("simplex", "hotstuff")
 GROUP: Final = 8
-"""Number of runs without a change per process."""
+"""Number of runs of the unchanged code that one process executes."""
 RECORDED_SEEDS: Final = 8
-"""Seeds of each protocol and scenario whose lines are recorded."""
+"""Number of seeds, for each protocol and scenario, in which the lines that run are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a search covers."""
+    """The settings of a search: which code it changes, and with which seeds and scenarios."""
 
     count: int
-    """Number of bugs."""
+    """Number of bugs to draw and try."""
     seeds: int
     """Number of seeds of each protocol and each scenario, from seed 0 on."""
     draw_seed: int = 0
@@ -47,7 +47,10 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """The runs in the order of a hunt: the protocols in turn, then the scenarios in turn."""
+        """The runs in the order in which each bug is tried: all fuzz seeds first, then all seeds of the scenarios.
+
+        For each seed, the protocols or scenarios take turns.
+        """
         fuzz: list[AnyTask] = [FuzzTask(protocol) for protocol in PROTOCOLS]
         groups: tuple[list[AnyTask], list[AnyTask]] = (fuzz, list(self.scenarios))
         return [Run(task, seed) for tasks in groups for seed in range(self.seeds) for task in tasks]
@@ -61,7 +64,9 @@ class Plan:
 
 
 def search(plan: Plan, out: Path | None, workers: int | None, say: Callable[[str], None]) -> Search:
-    """Search, continuing where the log in ``out`` ends. An interrupted search returns its results so far.
+    """Draw machine-made bugs and try each one, continuing after the last result in the log in ``out``.
+
+    An interrupted search returns its results so far.
 
     Raises :class:`~cluster.common.errors.HarnessError`.
     """
@@ -110,7 +115,10 @@ def _lines(log: MachineLog) -> dict[str, set[int]]:
 
 
 def _sound_runs(runs: Sequence[Run], log: MachineLog) -> tuple[list[tuple[Run, float]], list[str]]:
-    """The runs that do not fail without a change, with their processor seconds, and the names of those that do."""
+    """Split the runs by their result without a change of the code.
+
+    Returns the runs that do not fail, with their processor seconds, and the names of the runs that fail.
+    """
     ended = [each for number in sorted(log.sound) for each in _results(log.sound[number])]
     paired = list(zip(runs, ended, strict=True))
     sound = [(run, cpu_s) for run, (verdict, cpu_s) in paired if verdict not in (FAIL, CRASH)]

@@ -26,7 +26,7 @@ FAIL: Final = "fail"
 
 
 class Request(NamedTuple):
-    """The task of the process."""
+    """What the process is to do: the runs, and the changed module with which to make them."""
 
     changed: tuple[str, str] | None
     """Path and source of the changed module; ``None`` for no change."""
@@ -42,13 +42,13 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: str = ""
     """The run's verdict, or :data:`CRASH` or :data:`IMPORT_CRASH` if it has none."""
     reason: str = ""
-    """The reason, in one line."""
+    """The reason for the verdict, in one line."""
     cpu_s: float = 0.0
     lines: dict[str, list[int]] = {}
 
 
 def main() -> None:
-    """Answer one request. With a change, the first run that fails is the last."""
+    """Read one request, and answer its runs. With a change of the code, stop after the first run that fails."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the code prints is no answer
     request = Request(*pickle.load(sys.stdin.buffer))
@@ -74,7 +74,10 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process with its parent, which never writes again: its end of the pipe closes when it ends."""
+    """Wait until the parent process ends, then end this process.
+
+    The parent writes nothing after the request, so the read returns only when the parent's end of the pipe closes.
+    """
     os.read(0, 1)
     os._exit(1)
 
@@ -84,7 +87,7 @@ def _send(answers: BinaryIO, answer: Answer) -> None:
 
 
 def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
-    """Import all modules that runs need, then bound the memory; returns the runs."""
+    """Import all modules that the runs need, then limit the memory of the process; returns the runs."""
     from numba.core.caching import Cache
 
     import cluster.simulation.driver
@@ -100,7 +103,7 @@ def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
 
 
 def _keep_nothing(*_: object) -> None:
-    """Do not cache compiled code: it may contain the change."""
+    """Replacement for numba's cache function. It does nothing, since compiled code may contain the change."""
 
 
 def _run(task: Any, seed: int, limit_s: float, stops: bool) -> Answer:
