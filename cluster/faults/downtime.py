@@ -104,7 +104,7 @@ class Downtime:
         self.fault.record.took_effect = True
 
     def look(self) -> None:
-        """Check whether the validators have gone down meanwhile. On real machines that takes a while."""
+        """Note whether the fault has taken effect by now: on real machines validators go down a while later."""
         if not self.fault.is_over and not self.is_trap and not self._loss:
             self._note_whether_gone()
 

@@ -1,4 +1,4 @@
-"""Scenario files: reading, with inheritance, and changes from outside."""
+"""Reads scenario files with the files that they extend, and applies changes from the command line."""
 
 from __future__ import annotations
 

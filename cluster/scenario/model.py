@@ -207,7 +207,10 @@ class Scenario(Section):
                     )
 
     def _check_lost_nodes(self) -> None:
-        """Raise :class:`ValueError` if a lost node takes more disks than the other validators can make up for."""
+        """Raise :class:`ValueError` if a fault that loses nodes takes the disks of more validators than are tolerated.
+
+        Also if its target is ``f``, and every Ray node carries more than f validators.
+        """
         section = self.validators
         most = fault_bound(section.count)
         for position, fault in enumerate(self.planned_faults):

@@ -237,7 +237,10 @@ _json_batch: Final = msgspec.json.Decoder(str | list[str])
 
 
 def _body_decoder(content_type: str, what: str, prefix: str = "") -> Callable[[bytes], list[bytes]]:
-    """The decoder of a body with one item or several: MessagePack ``bin``, or JSON texts of hex after a prefix."""
+    """The decoder of a body with one item or a list: MessagePack ``bin``, or hex in JSON after an optional prefix.
+
+    ``what`` names an item in errors. Raises :class:`HTTPException` for any other content type.
+    """
     match content_type.split(";")[0].strip().lower():
         case "application/msgpack":
             return lambda body: _decoded(_messagepack_batch, body, "MessagePack bin or array of bin")

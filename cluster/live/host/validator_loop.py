@@ -102,7 +102,8 @@ class ValidatorSetup:
     watches_files: bool = False
     """Whether it notes the sizes of its files at each final block."""
     check_lease: Callable[[], None] = lambda: None
-    """Returns if the validator may go on; called before it takes an event and before it sends a message."""
+    """Called before the validator takes an event and before it sends a message. After the end of the host's lease it
+    blocks for as long as the process lives."""
 
 
 @dataclass(frozen=True, slots=True)

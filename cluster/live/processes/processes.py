@@ -45,7 +45,7 @@ class Process(NamedTuple):
 
     pid: int
     started: int
-    """Clock ticks since boot: unlike a time since the epoch, the same in every process, even if the clock is set."""
+    """When it started, in clock ticks since boot. Every reader gets the same number, even if the clock was set."""
     namespace: str = NAMESPACE
     """The namespace in which ``pid`` is its id."""
 
@@ -203,7 +203,7 @@ def _has_argument(handle: psutil.Process, text: str) -> bool:
 
 
 def _identified(handles: Iterable[psutil.Process]) -> set[Process]:
-    """The processes in the namespace of this process, without this one."""
+    """The processes of these handles, without this one, those of other namespaces, and those that have ended."""
     found = {find(handle.pid) for handle in handles if handle.pid != os.getpid() and _is_here(handle.pid)}
     return {process for process in found if process is not None}
 

@@ -242,7 +242,7 @@ def _data_of(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) ->
 
 
 def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> ir.Value:
-    """Generate a copy of an array, or of a tuple of arrays, in which no array has an owner to be counted."""
+    """Generate an array, or a tuple of arrays, with the same data, for which Numba counts no references."""
     if isinstance(kind, types.BaseTuple):
         kinds: Any = kind
         for i, each in enumerate(kinds):
