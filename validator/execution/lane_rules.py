@@ -17,14 +17,6 @@ class Offer(NamedTuple):
     clamped_from: int | None = None
 
 
-class LaneUsage(NamedTuple):
-    """The use of the timer lane in a block, from which the next block's prices follow."""
-
-    cycles: int
-    fires: Sequence[tuple[int, int]]
-    """``(tip per cycle, cycles used)`` of each fire."""
-
-
 class LaneRules(ABC):
     """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13)."""
 
@@ -47,9 +39,15 @@ class LaneRules(ABC):
         """The fee fields to store for a new timer. Raises :class:`Rejection` with the error's name."""
 
     @abstractmethod
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
-        """The timer lane's basefee in the next block. ``basefee_cycle`` is the cycle's basefee in the next block."""
+    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
+        """The timer lane's basefee in the next block, after a block that used ``used`` cycles of the lane.
+
+        ``basefee_cycle`` is the cycle's basefee in the next block.
+        """
 
     @abstractmethod
-    def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:
-        """The median tip, by which the default agent and the tiers bid in the next block (SPEC §9)."""
+    def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:
+        """The median tip, by which the default agent and the tiers bid in the next block (SPEC §9).
+
+        ``fires`` has ``(tip per cycle, cycles used)`` of each fire of this block.
+        """

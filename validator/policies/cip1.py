@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from validator.chain.records import Timer
-from validator.execution.lane_rules import LaneRules, LaneUsage, Offer
+from validator.execution.lane_rules import LaneRules, Offer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters, TieBreak
@@ -47,12 +47,12 @@ class Cip1Rules(LaneRules):
             return offer
         return Offer(max_fee, headroom, clamped_from=priority)
 
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
+    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
         target, slope = parameters.lane_timer_cycles // 2, parameters.lane_basefee_slope
-        return next_basefee(basefee_lane, usage.cycles, target, slope, parameters)
+        return next_basefee(basefee_lane, used, target, slope, parameters)
 
-    def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:
-        return median_tip(usage.fires, parameters.p50_weight)
+    def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:
+        return median_tip(fires, parameters.p50_weight)
 
 
 class Cip1Phase(TimerPhase):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from validator.chain.records import Timer
-from validator.execution.lane_rules import LaneRules, LaneUsage, Offer
+from validator.execution.lane_rules import LaneRules, Offer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.params import Parameters
 
@@ -27,10 +27,10 @@ class FifoRules(LaneRules):
     def admit(self, offer: Offer, lane_price: int) -> Offer:
         return offer
 
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, usage: LaneUsage, parameters: Parameters) -> int:
+    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
         return basefee_cycle  # an alias, until an auction begins
 
-    def next_p50_tip(self, usage: LaneUsage, parameters: Parameters) -> int:
+    def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:
         return 0
 
 

@@ -41,7 +41,6 @@ from validator.execution.bidding import BiddingRound
 from validator.execution.governance import parameters_in_force
 from validator.execution.handler_context import HandlerContext, RunResult, run_handler
 from validator.execution.jobs import Waiting
-from validator.execution.lane_rules import LaneUsage
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.execution.timer_calls import Allowance, LanePrices, SchedulingTerms, extend_any
 from validator.execution.timer_phase import TimerPhase
@@ -594,14 +593,14 @@ class Transition:
         """Set the counters and prices for the next block; returns the amount that this block burned."""
         p, chain, user, lane = self.terms.parameters, self.world.globals, self.user_lane, phase.use
         fires = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
-        rules, usage = self.terms.rules, LaneUsage(lane.cycles, fires)
+        rules = self.terms.rules
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
         basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)
         closed = chain._replace(
             basefee_cycle=basefee_cycle,
             basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
-            basefee_lane_timer=rules.next_basefee_lane(chain.basefee_lane_timer, basefee_cycle, usage, p),
-            p50_tip=rules.next_p50_tip(usage, p),
+            basefee_lane_timer=rules.next_basefee_lane(chain.basefee_lane_timer, basefee_cycle, lane.cycles, p),
+            p50_tip=rules.next_p50_tip(fires, p),
             last_block_cycle_usage=cycles,
             burned_user=chain.burned_user + user.burned,
             burned_timer_cycle=chain.burned_timer_cycle + lane.burned_cycle,

@@ -144,7 +144,7 @@ def parts_with(part: Any) -> Parts:
             return Parts(**{field.name: part})
     if issubclass(part, TimerPhase):
         return Parts(transition=type(part.__name__, (Transition,), {"phases": phases_with(part)}))
-    for holder in (Executor, Node, SnapshotJoin, Transition, TimerPhase):
+    for holder in (Executor, Node, SnapshotJoin, TimerPhase):
         for name, original in vars(holder).items():
             if name.endswith("_class") and issubclass(part, original):
                 return parts_with(type(part.__name__, (holder,), {name: part}))
