@@ -63,7 +63,7 @@ class Actor:
 
     @property
     def lane_price(self) -> int:
-        """Price of a timer's cycle in this block, on top of the basefee."""
+        """The least ``max_fee_per_cycle`` with which a timer may fire in this block."""
 
     def get(self, key: str, default: _Value = None) -> _Value:
         """What is stored under a key, or the default."""

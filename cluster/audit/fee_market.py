@@ -1,4 +1,4 @@
-"""The fee market of the timer lane, computed by an observer: basefees, median tip and fairness weights (SPEC §7-§9).
+"""The fee market of the timer lane, computed by an observer: basefees, median tip, weights (SPEC §7-§9, §13).
 
 Written from SPEC, independently of the validators' code: the chain's values are checked against it.
 """
@@ -6,7 +6,7 @@ Written from SPEC, independently of the validators' code: the chain's values are
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -16,6 +16,8 @@ from validator.primitives.params import P50Weight, Parameters
 
 USUAL_SLOPE: Final = 8
 """The constant ``A`` of SPEC §7, the slope of the basefees of cycles and cells."""
+ONE: Final = 65_536
+"""The fixed-point number 1.0 of earned weights and scores (SPEC §13, ``gba_auction``)."""
 MIN_DIVISOR: Final = 2
 """The lower bound of the fairness divisor ``D`` (SPEC §8)."""
 
@@ -46,22 +48,22 @@ class Market(NamedTuple):
         return _step(*self)
 
 
-def markets(header: Header, parameters: Parameters, is_auctioned: bool) -> tuple[Market, ...]:
-    """The markets of cycles and cells in a block, and that of the timer lane if it runs the auction (SPEC §7, §13)."""
+def markets(header: Header, parameters: Parameters, has_lane_fee: bool) -> tuple[Market, ...]:
+    """The markets of cycles and cells in a block, and that of the timer lane if it has a fee (SPEC §7, §13)."""
     before, p = Basefees.of(header), parameters
     cycles, cells = header.user_cycles + header.lane_cycles, header.user_cells + header.lane_cells
     usual = (
         Market(before.cycle, cycles, p.block_cycles_target, USUAL_SLOPE),
         Market(before.cell, cells, p.block_cells_target, USUAL_SLOPE),
     )
-    if not is_auctioned:
+    if not has_lane_fee:
         return usual
     return *usual, Market(before.lane_timer, header.lane_cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope)
 
 
-def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
+def following_basefees(header: Header, parameters: Parameters, has_lane_fee: bool) -> Basefees:
     """The basefees of the block after ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
-    cycle, cell, *lane = (_moved(*market, parameters) for market in markets(header, parameters, is_auctioned))
+    cycle, cell, *lane = (_moved(*market, parameters) for market in markets(header, parameters, has_lane_fee))
     return Basefees(cycle, cell, *lane or [cycle])
 
 
@@ -123,7 +125,7 @@ class FairnessWindow:
         self.divisor = max(MIN_DIVISOR, median_twice)
 
     def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
-        """Enter the fires of an auctioned block, counted by actor."""
+        """Enter the fires of a block, counted by actor."""
         if fires:
             self._blocks.append((height, Counter(fires)))
             self.recent.update(fires)
@@ -132,3 +134,64 @@ class FairnessWindow:
         """The score of a timer in the auction, from its actor's weight and its tip (SPEC §8)."""
         weight = 2 * self.divisor - min(2 * self.recent[actor], self.divisor)
         return (tip + parameters.priority_floor) * weight
+
+
+@dataclass(slots=True)
+class _Earned:
+    """The weight of one actor in an epoch, and the scores of its fires in it."""
+
+    epoch: int
+    weight: int
+    scores: list[int] = field(default_factory=list)
+
+
+class EarnedWeights:
+    """The weights that actors earn by their fires, epoch by epoch (``gba_auction``)."""
+
+    def __init__(self) -> None:
+        self._of: dict[bytes, _Earned] = {}
+
+    def enter(self, fires: Iterable[FireReceipt], height: int, p50_tip: int, p: Parameters) -> None:
+        """Enter a block's fires. ``p50_tip``: the median tip in force in it."""
+        for fire in fires:
+            earned = self._of.get(fire.actor)
+            if earned is None:
+                self._of[fire.actor] = earned = _Earned(height // p.epoch_length, _bound(p.weight_min_milli))
+            _move(earned, height // p.epoch_length, p)
+            earned.scores.append(_score(fire, height - fire.trigger_height, p50_tip, p))
+
+    def weight(self, actor: bytes, waited: int, height: int, p: Parameters) -> int:
+        """The weight of an actor's timer that is ``waited`` blocks late at a height."""
+        earned = self._of.get(actor)
+        weight = _bound(p.weight_min_milli)
+        if earned is not None:
+            _move(earned, height // p.epoch_length, p)
+            weight = earned.weight
+        return max(weight, _bound(p.starvation_floor_milli)) if waited >= p.starvation_blocks else weight
+
+
+def _bound(milli: int) -> int:
+    return ONE * milli // 1_000
+
+
+def _move(earned: _Earned, epoch: int, p: Parameters) -> None:
+    """Move an actor's weight on to an epoch: towards the mean score of each epoch's fires, or towards 0."""
+    while earned.epoch < epoch:
+        mean = sum(earned.scores) // len(earned.scores) if earned.scores else 0
+        moved = ((1_000 - p.weight_lambda_milli) * earned.weight + p.weight_lambda_milli * mean) // 1_000
+        moved = min(max(moved, _bound(p.weight_min_milli)), _bound(p.weight_max_milli))
+        is_settled = moved == earned.weight and not earned.scores
+        earned.epoch = epoch if is_settled else earned.epoch + 1
+        earned.weight, earned.scores = moved, []
+
+
+def _score(fire: FireReceipt, late: int, p50_tip: int, p: Parameters) -> int:
+    """The mean of four figures from 0 to 1: tip, outcome, lateness, and what was left of the lane."""
+    both = fire.tip_per_cycle + p50_tip
+    figures = (
+        ONE * fire.tip_per_cycle // both if both else ONE // 2,
+        ONE if fire.ok else 0,
+        ONE * late // (late + p.starvation_blocks),
+        ONE - ONE * fire.cycles // p.lane_timer_cycles,
+    )
+    return sum(figures) // len(figures)

@@ -127,6 +127,7 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.other = random.Random(f"policies of {seed}")
         self.genesis = self.make_genesis()
         self.chain = Chain(self.genesis)
         self.blocks: list[dict[str, Any]] = []
@@ -143,6 +144,9 @@ class Maker:
         policy = rng.choice(["cip1"] * 8 + ["fifo"])
         if policy == "cip1" and rng.random() < 0.2:
             params["ACTIVATION_HEIGHT"] = rng.randint(0, 12)
+        if policy == "cip1" and self.other.random() < 0.35:
+            policy = "gba_auction"
+            params |= self.weight_params()
         rich = 10 ** rng.choice([9, 10, 12, 18]) * basefee
 
         def purse() -> int:
@@ -175,6 +179,20 @@ class Maker:
         if rng.random() < 0.1:
             genesis["params"] = {k: str(v) if isinstance(v, int) else v for k, v in params.items()}
         return genesis
+
+    def weight_params(self) -> dict[str, Any]:
+        """Parameters of ``gba_auction``."""
+        pick = self.other.choice
+        least = pick([1, 1, 100, 400])
+        floor = pick([least, least, 500, 900])
+        return {
+            "WEIGHT_LAMBDA_MILLI": pick([1, 200, 700, 1_000, 1_000, 1_000]),
+            "WEIGHT_MIN_MILLI": least,
+            "WEIGHT_MAX_MILLI": pick([floor, 1_000, 1_000]),
+            "STARVATION_BLOCKS": pick([1, 2, 4, 64]),
+            "STARVATION_FLOOR_MILLI": floor,
+            "BUDGET_SLICES": pick([1, 1, 2, 4, 30]),
+        }
 
     def make_params(self) -> dict[str, Any]:
         """Small figures. Each parameter is kind to the case most of the time; how often it is harsh differs by case."""
@@ -257,6 +275,8 @@ class Maker:
 
     def lane_price(self) -> int:
         """The lane price of the block in the making, near enough."""
+        if self.chain.policy == "gba_auction":
+            return self.chain.basefee_cycle
         return int(self.chain.basefee_lane * self.param("LANE_FEE_MULTIPLIER_MILLI") // 1000)
 
     def actor(self) -> str:

@@ -75,6 +75,12 @@ DEFAULTS: dict[str, Any] = {
     "SCAN_LIMIT": 4_096,
     "PRIORITY_FLOOR": 0,
     "DEFAULT_TIP_CAP": 0,
+    "WEIGHT_LAMBDA_MILLI": 200,
+    "WEIGHT_MIN_MILLI": 100,
+    "WEIGHT_MAX_MILLI": 1_000,
+    "STARVATION_BLOCKS": 64,
+    "STARVATION_FLOOR_MILLI": 500,
+    "BUDGET_SLICES": 4,
 }
 HARDENED = {"PRIORITY_FLOOR": 1, "TIE_BREAK": "aged", "P50_WEIGHT": "cycles", "DEFAULT_TIP_CAP": 8}
 TIERS = ("economy", "standard", "fast", "urgent")
@@ -415,6 +421,8 @@ class Chain:
         self.p50 = 0
         self.burned = 0
         self.fires_by_block: dict[int, list[str]] = {}
+        self.weight: dict[str, int] = {}
+        self.scores: dict[tuple[str, int], list[int]] = {}
         self.good_answer: dict[str, tuple[int, int]] = {}
         self.last_queried: dict[str, int] = {}
         self.unpaid_at: dict[str, int] = {}
@@ -437,10 +445,15 @@ class Chain:
     def block(self, proposer: str, txs: list[dict[str, Any]]) -> dict[str, Any]:
         """Run the next block and return its report."""
         self.height += 1
-        self.auction = self.policy == "cip1" and self.height > self.params["ACTIVATION_HEIGHT"]
-        if not self.auction or self.height == self.params["ACTIVATION_HEIGHT"] + 1:
+        self.auction = self.policy != "fifo" and self.height > self.params["ACTIVATION_HEIGHT"]
+        self.timers_first = self.auction and self.policy == "gba_auction"
+        self.has_lane_fee = self.auction and self.policy == "cip1"
+        if not self.has_lane_fee or self.height == self.params["ACTIVATION_HEIGHT"] + 1:
             self.basefee_lane = self.basefee_cycle
-        self.lane_price = self.basefee_lane * self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1000 if self.auction else 0
+        self.lane_price = (
+            self.basefee_lane * self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1000 if self.has_lane_fee else 0
+        )
+        self.floor = self.basefee_cycle if self.timers_first else self.lane_price
         self.cap = self.params["MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction else "MAX_CYCLES_PER_FIRE"]
         window_start = self.height - self.params["FAIRNESS_WINDOW_BLOCKS"]
         self.fires_by_block = {h: fires for h, fires in self.fires_by_block.items() if h >= window_start}
@@ -448,15 +461,14 @@ class Chain:
         self.block_burned = self.block_tips = self.cycles = self.cells = 0
         self.used = {"user": 0, "system": 0, "cells": 0}
 
-        receipts = []
-        tips = 0
-        for tx in txs:
-            receipt, tip = self.transaction(tx)
-            receipts.append(receipt)
-            tips += tip
-        self.pay_proposer(proposer, tips)
-        self.timer_phase()
-        self.pay_proposer(proposer, sum(fire["cycles"] * fire["tip"] for fire in self.fires))
+        if self.timers_first:
+            self.timer_phase(proposer)
+            receipts, tips = self.transactions(txs)
+            self.pay_proposer(proposer, tips)
+        else:
+            receipts, tips = self.transactions(txs)
+            self.pay_proposer(proposer, tips)
+            self.timer_phase(proposer)
         messages = self.message_phase()
         report = {
             "height": self.height,
@@ -482,6 +494,14 @@ class Chain:
         self.end_of_block()
         return report
 
+    def transactions(self, txs: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+        receipts, tips = [], 0
+        for tx in txs:
+            receipt, tip = self.transaction(tx)
+            receipts.append(receipt)
+            tips += tip
+        return receipts, tips
+
     def pay_proposer(self, proposer: str, tips: int) -> None:
         self.state.credit(proposer, tips)
         self.block_tips += tips
@@ -493,8 +513,11 @@ class Chain:
     def end_of_block(self) -> None:
         params = self.params
         if self.auction:
-            self.fires_by_block[self.height] = self.fired_actors
             self.p50 = self.median_tip()
+        if self.timers_first:
+            self.earn()
+        elif self.has_lane_fee:
+            self.fires_by_block[self.height] = self.fired_actors
             lane_target = params["LANE_TIMER_CYCLES"] // 2
             self.basefee_lane = next_basefee(
                 self.basefee_lane, lane_target, self.lane_used, params["LANE_BASEFEE_SLOPE"], params
@@ -791,14 +814,14 @@ class Chain:
         expires_at = min(options.get("expires_at", latest), latest)
         if expires_at < height:
             raise Rejection("TimerExpiryInvalid")
-        if self.auction and max_fee is not None and max_fee < self.lane_price:
+        if self.auction and max_fee is not None and max_fee < self.floor:
             raise Rejection("TimerRejectedBelowBasefee")
 
         nonce = state.schedule_nonce.get(actor, 0)
         preimage = bytes.fromhex(actor[2:]) + height.to_bytes(8, "big") + payload + nonce.to_bytes(8, "big")
         timer_id = keccak.new(digest_bits=256, data=preimage).hexdigest()
-        if self.auction and max_fee is not None and priority is not None and priority > max_fee - self.lane_price:
-            stated, priority = priority, max_fee - self.lane_price
+        if self.auction and max_fee is not None and priority is not None and priority > max_fee - self.floor:
+            stated, priority = priority, max_fee - self.floor
             self.event("TimerPriorityClampedAtSchedule", actor, timer_id=timer_id, stated=stated, clamped=priority)
         state.schedule_nonce[actor] = nonce + 1
         if payer != actor:
@@ -848,7 +871,7 @@ class Chain:
 
     # --- timer phase ------------------------------------------------------------------------------------------------
 
-    def timer_phase(self) -> None:
+    def timer_phase(self, proposer: str) -> None:
         self.lane_used = self.lane_cells = self.gc_used = 0
         self.fires: list[dict[str, Any]] = []
         self.fired_actors: list[str] = []
@@ -859,11 +882,20 @@ class Chain:
         due = self.destroy_expired(due)
         tips = self.gate(due, self.prices(due)) if self.auction else self.gate_by_cap(due)
         order = [timer for timer in due if timer.timer_id in tips]
-        if self.auction:
-            weight = self.weights()
-            floor, aged = self.params["PRIORITY_FLOOR"], self.params["TIE_BREAK"] == "aged"
-            order.sort(key=lambda t: (-(tips[t.timer_id] + floor) * weight(t.actor), t.age if aged else (t.timer_id,)))
-        self.scan([timer.timer_id for timer in order], tips)
+        floor, aged = self.params["PRIORITY_FLOOR"], self.params["TIE_BREAK"] == "aged"
+
+        def tie(t: Timer) -> tuple[Any, ...]:
+            return t.age if aged else (t.timer_id,)
+
+        if self.timers_first:
+            order.sort(key=lambda t: (-tips[t.timer_id], -self.earned(t), tie(t)))
+            self.scan_in_slices(order, tips)
+        else:
+            if self.auction:
+                weight = self.weights()
+                order.sort(key=lambda t: (-(tips[t.timer_id] + floor) * weight(t.actor), tie(t)))
+            self.scan([timer.timer_id for timer in order], tips)
+        self.pay_proposer(proposer, sum(fire["cycles"] * fire["tip"] for fire in self.fires))
         self.deferred = {timer_id: why for timer_id, why in self.carried.items() if timer_id in self.state.timers}
 
     def destroy_expired(self, due: list[Timer]) -> list[Timer]:
@@ -892,12 +924,12 @@ class Chain:
         tips = {}
         for timer in due:
             max_fee, priority = prices[timer.timer_id]
-            if max_fee < self.lane_price:
+            if max_fee < self.floor:
                 self.carried[timer.timer_id] = "below_basefee"
             elif self.over_cap(timer):
                 self.carried[timer.timer_id] = "over_cap"
             else:
-                tips[timer.timer_id] = min(priority, max_fee - self.lane_price)
+                tips[timer.timer_id] = min(priority, max_fee - self.floor)
         return tips
 
     def gate_by_cap(self, due: list[Timer]) -> dict[str, int]:
@@ -914,6 +946,39 @@ class Chain:
         middle = x[(len(x) - 1) // 2] + x[len(x) // 2] if x else 0
         divisor = max(2, middle)
         return lambda actor: 2 * divisor - min(2 * recent.get(actor, 0), divisor)
+
+    # --- weights of gba_auction ---------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.height // self.params["EPOCH_LENGTH"]
+
+    def score(self, timer: Timer, error: str | None, cycles: int, tip: int) -> int:
+        late, one = self.height - timer.height, 2**16
+        by_tip = one * tip // (tip + self.p50) if tip + self.p50 else one // 2
+        by_wait = one * late // (late + self.params["STARVATION_BLOCKS"])
+        by_use = one - one * cycles // self.params["LANE_TIMER_CYCLES"]
+        return (by_tip + (0 if error else one) + by_wait + by_use) // 4
+
+    def earn(self) -> None:
+        """At the end of an epoch, every weight moves towards the mean score of its actor's fires, or towards 0."""
+        if (self.height + 1) // self.params["EPOCH_LENGTH"] == self.epoch:
+            return
+        for actor in self.actors:
+            scores = self.scores.pop((actor, self.epoch), [])
+            mean = sum(scores) // len(scores) if scores else 0
+            decay, before = self.params["WEIGHT_LAMBDA_MILLI"], self.weight.get(actor, self.bound("WEIGHT_MIN_MILLI"))
+            after = ((1_000 - decay) * before + decay * mean) // 1_000
+            self.weight[actor] = min(self.bound("WEIGHT_MAX_MILLI"), max(self.bound("WEIGHT_MIN_MILLI"), after))
+
+    def bound(self, name: str) -> int:
+        return 2**16 * int(self.params[name]) // 1_000
+
+    def earned(self, timer: Timer) -> int:
+        weight = self.weight.get(timer.actor, self.bound("WEIGHT_MIN_MILLI"))
+        if self.height - timer.height >= self.params["STARVATION_BLOCKS"]:
+            return max(weight, self.bound("STARVATION_FLOOR_MILLI"))
+        return weight
 
     # --- gas bidding agents -----------------------------------------------------------------------------------------
 
@@ -936,11 +1001,11 @@ class Chain:
         if priority is None:
             priority = self.p50
             if self.params["DEFAULT_TIP_CAP"] > 0:
-                priority = min(priority, self.lane_price // self.params["DEFAULT_TIP_CAP"])
+                priority = min(priority, self.floor // self.params["DEFAULT_TIP_CAP"])
         if max_fee is None:
             max_fee = timer.default_max_fee
             if max_fee is None:
-                max_fee = 2 * self.lane_price
+                max_fee = 2 * self.floor
                 max_fee = min(max_fee, FEE_LIMIT - 1)
                 self.state.timers[timer.timer_id] = replace(timer, default_max_fee=max_fee)
         return max_fee, priority
@@ -949,7 +1014,7 @@ class Chain:
         ranks: dict[str, int] = {}
         found = []
         for timer in due:
-            hopeless = timer.max_fee is not None and timer.max_fee < self.lane_price
+            hopeless = timer.max_fee is not None and timer.max_fee < self.floor
             is_open = timer.max_fee is None or timer.priority is None
             if timer.actor not in self.gbas or not is_open or hopeless or self.over_cap(timer):
                 continue
@@ -988,9 +1053,31 @@ class Chain:
 
     # --- fires ------------------------------------------------------------------------------------------------------
 
-    def scan(self, order: list[str], tips: dict[str, int]) -> None:
+    def scan_in_slices(self, order: list[Timer], tips: dict[str, int]) -> None:
+        """Both passes over the lane, the second over what the first one set aside (``gba_auction``)."""
+        self.cycles_by: dict[str, int] = {}
+        self.aside: list[str] = []
+        ids = [timer.timer_id for timer in order]
+        self.slices = {
+            timer.timer_id: (timer.actor, self.params["LANE_TIMER_CYCLES"] * self.earned(timer)) for timer in order
+        }
+        self.scan(ids, tips, first_pass=True)
+        self.scan(list(self.aside), tips)
+
+    def has_used_its_slice(self, timer_id: str) -> bool:
+        actor, share = self.slices[timer_id]
+        return self.cycles_by.get(actor, 0) >= share // (2**16 * self.params["BUDGET_SLICES"])
+
+    def scan(self, order: list[str], tips: dict[str, int], first_pass: bool = False) -> None:
         params, looked = self.params, 0
         for position, timer_id in enumerate(order):
+            if first_pass and timer_id in self.state.timers and self.has_used_its_slice(timer_id):
+                if len(self.aside) == params["SCAN_LIMIT"]:
+                    self.carried.update(dict.fromkeys(order[position:], "lane_full"))
+                    return
+                self.aside.append(timer_id)
+                self.carried[timer_id] = "lane_full"
+                continue
             full = self.lane_used + params["MIN_GAS_LIMIT_PER_TIMER"] > params["LANE_TIMER_CYCLES"]
             if full or self.lane_cells >= params["LANE_TIMER_CELLS"] or looked >= params["SCAN_LIMIT"]:
                 self.carried.update(dict.fromkeys(order[position:], "lane_full"))
@@ -1018,6 +1105,9 @@ class Chain:
                 looked += 1
 
     def destroy_insolvent(self, timer: Timer, needed: int, available: int) -> bool:
+        if self.timers_first:
+            self.carried[timer.timer_id] = "insufficient_funds"
+            return False
         cost = self.params["GC_CYCLES_PER_REMOVAL"]
         if self.gc_used + cost > self.params["TIMER_GC_CYCLES"]:
             self.carried[timer.timer_id] = "gc_budget"
@@ -1053,6 +1143,9 @@ class Chain:
         self.cycles += meter.cycles
         self.cells += meter.cells
         self.fired_actors.append(timer.actor)
+        if self.timers_first:
+            self.cycles_by[timer.actor] = self.cycles_by.get(timer.actor, 0) + meter.cycles
+            self.scores.setdefault((timer.actor, self.epoch), []).append(self.score(timer, error, meter.cycles, tip))
         self.fires.append({"timer_id": timer.timer_id} | self.outcome(error, meter) | {"fee": fee, "tip": tip})
 
     # --- messages ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.conformance.generate import case, corpus_case
 from tests.conformance.mutants import MUTANTS, mutated
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
-from validator.policies import cip1
+from validator.policies import auction
 from validator.policies.cip1 import Cip1Phase
 from validator.primitives.params import TieBreak
 from validator.scheduler.fairness import FireCounts
@@ -160,7 +160,7 @@ def no_fee_gate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def median_not_wired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cip1, "median_tip", lambda _fires, _weight: 0)
+    monkeypatch.setattr(auction, "median_tip", lambda _fires, _weight: 0)
 
 
 def carried_timers_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ AUDITOR = (
 SHARED_WITH_THE_AUDITOR = (
     # what a chain is: its genesis, parameters, kinds of quantities
     "validator.chain.genesis.Genesis",
+    "validator.chain.genesis.Policy",
     "validator.primitives.params",
     "validator.primitives.types",
     # costs of queries

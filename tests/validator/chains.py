@@ -244,4 +244,5 @@ def index_contents(index: SchedulerIndex) -> tuple[Any, ...]:
     actors = [index.parties.numbers.address(int(number)) for number in rows["actor"]]
     rows["actor"] = 0
     fires, standing = index.parties.fires.by_actor, index.supplies.standing
-    return rows.tobytes(), actors, sorted(fires.items()), sorted(standing.items()), index.fire_heights_below(2**63)
+    figures = (fires, standing, index.parties.weights)
+    return rows.tobytes(), actors, *(sorted(each.items()) for each in figures), index.fire_heights_below(2**63)

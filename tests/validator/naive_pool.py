@@ -66,6 +66,8 @@ class Party:
 
     recent: int
     bid: tuple[int, int] | None
+    earned: tuple[int, int, int, int] | None = None
+    """Epoch, weight in it, scores and fires in it (``gba_auction``)."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ class Terms:
     divisor: int
     by_id: bool
     parties: tuple[Party, ...]
+    weights: tuple[int, int, int, int, int, int] | None = None
+    """Where weights only break ties: epoch, decay in thousandths, least and greatest weight, blocks after which a timer
+    starves, and the weight that it has then."""
 
     def prices(self) -> npt.NDArray[np.void]:
         """For the kernels. The bounds of the bids are upper ones, not always the least."""
@@ -95,7 +100,28 @@ class Terms:
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
         for name in ("height", "floor", "cap", "divisor", "by_id"):
             prices[name] = int(getattr(self, name))
+        if self.weights is not None:
+            prices["formula"] = order.Formula.TIP_FIRST
+            names = ("epoch", "decay", "least_weight", "most_weight", "starvation_blocks", "starvation_weight")
+            for name, value in zip(names, self.weights, strict=True):
+                prices[name] = value
         return prices
+
+    def score(self, row: Waiting, tip: int) -> int:
+        party = self.parties[row.actor]
+        if self.weights is None:
+            return (tip + self.floor) * (2 * self.divisor - min(2 * party.recent, self.divisor))
+        now, decay, least, most, starving_after, starving = self.weights
+        weight = least
+        if party.earned is not None:
+            epoch, weight, scores, fires = party.earned
+            for _ in range(epoch, now):
+                mean = scores // fires if scores else 0
+                weight = min(most, max(least, ((1_000 - decay) * weight + decay * mean) // 1_000))
+                scores = 0
+        if self.height - row.trigger >= starving_after:
+            weight = max(weight, starving)
+        return tip * 2**32 + weight
 
     def actors(self) -> npt.NDArray[np.void]:
         table = np.zeros(len(self.parties), order.ACTOR)
@@ -105,6 +131,9 @@ class Terms:
             row["has_bid"] = 0 if party.bid is None else order.BIDS_MAX | order.BIDS_PRIORITY
             row["max_low"], row["max_high"] = max_fee & WORD_MASK, max_fee >> WORD_BITS
             row["priority_low"], row["priority_high"] = priority & WORD_MASK, priority >> WORD_BITS
+            names = ("weight_epoch", "weight", "weight_scores", "weight_fires")
+            for name, value in zip(names, party.earned or (0, 0, 0, 0), strict=True):
+                row[name] = value
         return table
 
     def answered(self) -> npt.NDArray[np.bool_]:
@@ -170,8 +199,7 @@ class NaivePool:
             if max_fee is None or max_fee < terms.price:
                 continue
             tip = min(priority, max_fee - terms.price)
-            weight = 2 * terms.divisor - min(2 * party.recent, terms.divisor)
-            score = (tip + terms.floor) * weight
+            score = terms.score(row, tip)
             tie: Any = row.timer_id if terms.by_id else row.place
             found.append((-score, tie, row.place, tip))
         return [(place, tip, -score) for score, _, place, tip in sorted(found)]
@@ -195,6 +223,7 @@ def draw_terms(random: Random, parties: int, cap: int) -> Terms:
         Party(
             random.choice((0, 0, 1, 2, divisor // 2, divisor, 3 * divisor)),
             None if random.random() < 0.5 else (draw_fee(random), draw_fee(random)),
+            None if random.random() < 0.3 else draw_earned(random),
         )
         for _ in range(parties)
     ]
@@ -207,7 +236,18 @@ def draw_terms(random: Random, parties: int, cap: int) -> Terms:
         divisor=divisor,
         by_id=random.random() < 0.5,
         parties=tuple(people),
+        weights=None if random.random() < 0.5 else draw_weights(random),
     )
+
+
+def draw_earned(random: Random) -> tuple[int, int, int, int]:
+    fires = random.choice((1, 1, 3, 2_000))
+    return random.choice((0, 3, 8, 9)), random.randint(6_553, 2**16), random.randint(0, 2**16) * fires, fires
+
+
+def draw_weights(random: Random) -> tuple[int, int, int, int, int, int]:
+    starving = random.choice((6_553, 2**15, 2**16))
+    return 9, random.choice((1, 200, 1_000)), 6_553, 2**16, random.choice((1, 5, 64)), starving
 
 
 def draw_row(random: Random, trigger: int, sequence: int, parties: int) -> Waiting:

@@ -14,11 +14,14 @@ from validator.primitives.types import Address
 
 
 class Policy(StrEnum):
-    """The chain's scheduling policy (SPEC §13)."""
+    """The chain's scheduling policy (SPEC §13). Blocks up to ``ACTIVATION_HEIGHT`` run as ``fifo`` under any."""
 
     CIP1 = "cip1"
-    """The auction of SPEC. With ``ACTIVATION_HEIGHT = h > 0``, blocks up to ``h`` still run as ``fifo``."""
+    """The auction of SPEC, by tips and by the fires of a sliding window."""
     FIFO = "fifo"
+    """First in, first out, at the price of a cycle alone."""
+    GBA_AUCTION = "gba_auction"
+    """An auction before the transactions, by tips and by weights that actors earn (seed design 000)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,9 @@ class Genesis:
     """Name of the preset that the parameters came from, for readers; ``parameters`` holds all values."""
 
     def policy_at(self, height: int) -> Policy:
-        """The scheduling policy of the block at a height. It is ``fifo`` until ``cip1`` is activated (SPEC §13)."""
-        is_before = self.policy is Policy.CIP1 and height <= self.parameters.activation_height
-        return Policy.FIFO if is_before else self.policy
+        """The scheduling policy of the block at a height. It is ``fifo`` up to ``ACTIVATION_HEIGHT`` (SPEC §13)."""
+        return Policy.FIFO if height <= self.parameters.activation_height else self.policy
 
     def runs_auction(self, height: int) -> bool:
-        """Whether the block at a height runs SPEC's auction. Otherwise its timers fire first in, first out."""
-        return self.policy_at(height) is Policy.CIP1
+        """Whether the block at a height runs an auction. Otherwise its timers fire first in, first out."""
+        return self.policy_at(height) is not Policy.FIFO

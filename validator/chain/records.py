@@ -12,6 +12,7 @@ key                                        record
 ``T`` ‖ timer id[32]                       its payload, if that is long
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor whose gas bidding agent was asked
 ``B`` ‖ address[20] ‖ agent[20]            :class:`KeptAnswer` that a contract gave for an actor's timers
+``W`` ‖ address[20]                        :class:`ActorWeight` of an actor whose timers fired under ``gba_auction``
 ``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
 ``m`` ‖ number[8]                          :class:`QueuedMessage`, in the order of sending
 ``p`` ‖ height[8]                          the ``max_fee`` that the default agent supplied to timers first due in that
@@ -53,6 +54,7 @@ TIMER: Final = b"t"
 TIMER_PAYLOAD: Final = b"T"
 BID_MEMORY: Final = b"b"
 KEPT_ANSWER: Final = b"B"
+ACTOR_WEIGHT: Final = b"W"
 CODE: Final = b"P"
 MESSAGE: Final = b"m"
 SUPPLY: Final = b"p"
@@ -163,6 +165,22 @@ class BidMemory(NamedTuple):
             answer.max_fee_per_cycle,
             answer.max_priority_fee_per_cycle,
         )
+
+
+class ActorWeight(NamedTuple):
+    """The priority weight of an actor under ``gba_auction``, and its fires in the newest epoch with any (SPEC §13).
+
+    Weights and scores are fixed-point numbers, in units of 1 / 65,536.
+    """
+
+    epoch: int
+    """Number of the newest epoch in which a timer of the actor fired."""
+    weight: int
+    """The weight in that epoch."""
+    scores: int
+    """Sum of the scores of that epoch's fires."""
+    fires: int
+    """Number of that epoch's fires."""
 
 
 class QueuedMessage(NamedTuple):
@@ -360,6 +378,10 @@ def kept_answer_parties(key: bytes) -> tuple[Address, Address]:
     return Address(key[1 : 1 + ADDRESS_BYTES]), Address(key[1 + ADDRESS_BYTES :])
 
 
+def actor_weight_key(address: bytes) -> bytes:
+    return ACTOR_WEIGHT + address
+
+
 def supply_key(height: int) -> bytes:
     return SUPPLY + height.to_bytes(8, "big")
 
@@ -545,6 +567,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     TIMER_PAYLOAD: (_identity, _identity),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
     KEPT_ANSWER: (_encode_kept_answer, _decode_kept_answer),
+    ACTOR_WEIGHT: (encode, _decoder(ActorWeight)),
     CODE: (str.encode, bytes.decode),
     MESSAGE: (_encode_message, _decode_message),
     SUPPLY: (pack_uint, _unpack),

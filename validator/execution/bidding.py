@@ -166,7 +166,7 @@ class BiddingRound:
             if row["expires_at"] < self.terms.height or row["gas_limit"] > self.terms.cap:
                 continue
             max_fee = int(row["max_high"]) << WORD_BITS | int(row["max_low"])
-            if not int(row["flags"]) & OPEN_MAX and max_fee < self.terms.lane_price:
+            if not int(row["flags"]) & OPEN_MAX and max_fee < self.terms.fee_floor:
                 continue
             if not self.world.is_removed(timer_key(timer_id)):
                 yield timer_id
@@ -236,7 +236,7 @@ class BiddingRound:
             "current_block_height": self.terms.height,
             "basefee_cycle": self.prices.basefee_cycle,
             "basefee_cell": self.prices.basefee_cell,
-            "basefee_lane_timer": self.terms.lane_price,
+            "basefee_lane_timer": self.terms.fee_floor,
             "last_block_cycle_usage": chain.last_block_cycle_usage,
             "previous_block_p50_priority_tip_per_cycle": self.terms.p50_tip,
             "owner_actor_balance": self._balances[timer.actor],

@@ -23,8 +23,8 @@ class LaneRules(ABC):
     __slots__ = ()
     takes_bids: ClassVar[bool]
     """Whether a legacy ``bid`` in a request is an error. If not, it is ignored, and an event says so."""
-    counts_fires: ClassVar[bool]
-    """Whether fires count for the fairness window."""
+    timers_first: ClassVar[bool]
+    """Whether a block's timers fire before its transactions run."""
 
     @abstractmethod
     def fire_cap(self, parameters: Parameters) -> int:
@@ -35,7 +35,11 @@ class LaneRules(ABC):
         """The price of a cycle in the timer lane, in addition to the cycle's basefee (SPEC §7)."""
 
     @abstractmethod
-    def admit(self, offer: Offer, lane_price: int) -> Offer:
+    def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
+        """The least ``max_fee_per_cycle`` with which a timer may fire."""
+
+    @abstractmethod
+    def admit(self, offer: Offer, fee_floor: int) -> Offer:
         """The fee fields to store for a new timer. Raises :class:`Rejection` with the error's name."""
 
     @abstractmethod

@@ -25,7 +25,9 @@ class LanePrices:
 
     basefee_cycle: int
     basefee_cell: int
+    basefee_lane: int
     lane_price: int
+    """What a fire pays per cycle on top of ``basefee_cycle``, without its tip."""
     p50_tip: int
 
 
@@ -34,7 +36,8 @@ class SchedulingTerms:
     """The limits and prices that a block checks every schedule against."""
 
     height: int
-    lane_price: int
+    fee_floor: int
+    """The least ``max_fee_per_cycle`` with which a timer may fire in this block."""
     p50_tip: int
     parameters: Parameters
     rules: LaneRules
@@ -85,7 +88,7 @@ def schedule(
     fee_payer, payer_cap = _fee_payer(actor, request, allowance)
     _check_gas_limit(request.gas_limit, terms)
     expires_at = _expiry(request, terms)
-    offer = terms.rules.admit(Offer(request.max_fee_per_cycle, priority), terms.lane_price)
+    offer = terms.rules.admit(Offer(request.max_fee_per_cycle, priority), terms.fee_floor)
     if request.bidding_agent is not None:
         _require_agent(world, request.bidding_agent)
 

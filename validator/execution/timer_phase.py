@@ -107,6 +107,10 @@ class TimerPhase(ABC):
     def is_priced_out(self, timer: Timer) -> bool:
         """Whether the timer takes no part because the fees that it offers are too low."""
 
+    @abstractmethod
+    def count_fires(self) -> None:
+        """Record in state what later blocks need to know of this block's fires. Called at the block's end."""
+
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
     def expire(self) -> None:
@@ -150,7 +154,7 @@ class TimerPhase(ABC):
 
         Returns whether it was destroyed. A destroyed timer does not count towards the scan limit.
         """
-        timer, p = self._timer(candidate.timer_id), self.terms.parameters
+        timer = self._timer(candidate.timer_id)
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
         if timer.payer_cap is not None:
@@ -158,6 +162,14 @@ class TimerPhase(ABC):
         if balance >= needed:
             self.fire(timer, candidate, needed)
             return False
+        return self.turn_away(timer, needed, balance)
+
+    def turn_away(self, timer: Timer, needed: int, balance: int) -> bool:
+        """Destroy a timer whose payer has ``balance`` of the ``needed`` amount. Returns whether it was destroyed.
+
+        It is carried over if the garbage collection budget is used up.
+        """
+        p = self.terms.parameters
         if self.use.gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
             self._unpaid_removals.add(timer.timer_id)
             return False

@@ -16,7 +16,7 @@ class FifoRules(LaneRules):
 
     __slots__ = ()
     takes_bids: ClassVar[bool] = False
-    counts_fires: ClassVar[bool] = False
+    timers_first: ClassVar[bool] = False
 
     def fire_cap(self, parameters: Parameters) -> int:
         return parameters.max_cycles_per_fire
@@ -24,7 +24,10 @@ class FifoRules(LaneRules):
     def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
         return 0
 
-    def admit(self, offer: Offer, lane_price: int) -> Offer:
+    def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
+        return 0
+
+    def admit(self, offer: Offer, fee_floor: int) -> Offer:
         return offer
 
     def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
@@ -48,3 +51,6 @@ class FifoPhase(TimerPhase):
 
     def is_priced_out(self, timer: Timer) -> bool:
         return False
+
+    def count_fires(self) -> None:
+        """Fires do not count for anything."""

@@ -9,19 +9,25 @@ from validator.chain.genesis import Policy
 from validator.execution.timer_phase import TimerPhase
 from validator.policies.cip1 import Cip1Phase
 from validator.policies.fifo import FifoPhase
+from validator.policies.gba_auction import GbaAuctionPhase
 
 Phases = Mapping[Policy, type[TimerPhase]]
 
-PHASES: Final[Phases] = {Policy.CIP1: Cip1Phase, Policy.FIFO: FifoPhase}
+PHASES: Final[Phases] = {
+    Policy.CIP1: Cip1Phase,
+    Policy.FIFO: FifoPhase,
+    Policy.GBA_AUCTION: GbaAuctionPhase,
+}
 
 
 def phases_with(part: type[Any], phases: Phases = PHASES) -> Phases:
     """The timer phase of each policy, with the class ``part`` mixed in.
 
-    If ``part`` is derived from a policy's phase, it is mixed into that phase alone, else into all phases.
+    It is mixed into the phases that share its base: all, those of auctions, or one policy's.
     """
-    own = {policy for policy, phase in PHASES.items() if issubclass(part, phase)}
+    bases = {base for phase in PHASES.values() for base in phase.__mro__}
+    shared = next(base for base in part.__mro__ if base in bases)
     return {
-        policy: type(part.__name__, (part, phase), {}) if policy in own or not own else phase
+        policy: type(part.__name__, (part, phase), {}) if issubclass(phase, shared) else phase
         for policy, phase in phases.items()
     }

@@ -95,6 +95,12 @@ class Parameters:
     scan_limit: int = 4_096
     priority_floor: int = 0
     default_tip_cap: int = 0
+    weight_lambda_milli: int = 200
+    weight_min_milli: int = 100
+    weight_max_milli: int = 1_000
+    starvation_blocks: int = 64
+    starvation_floor_milli: int = 500
+    budget_slices: int = 4
 
     def __post_init__(self) -> None:
         _check_relations(self)
@@ -158,6 +164,10 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "INITIAL_BASEFEE": (1, PRICE_LIMIT - 1),
     "MIN_BASEFEE": (1, PRICE_LIMIT - 1),
     "MAX_BASEFEE": (1, PRICE_LIMIT - 1),
+    "WEIGHT_LAMBDA_MILLI": (1, 1_000),
+    "WEIGHT_MIN_MILLI": (1, 1_000),
+    "WEIGHT_MAX_MILLI": (1, 1_000),
+    "STARVATION_FLOOR_MILLI": (1, 1_000),
 }
 """The least and the greatest value of each integer parameter whose range is not ``1 … 10**9``."""
 
@@ -233,6 +243,10 @@ def _check_relations(p: Parameters) -> None:
     if p.lane_deferred_cycles < p.message_cycles:
         raise ParameterError(
             f"LANE_DEFERRED_CYCLES: {p.lane_deferred_cycles} is below MESSAGE_CYCLES ({p.message_cycles})"
+        )
+    if not p.weight_min_milli <= p.starvation_floor_milli <= p.weight_max_milli:
+        raise ParameterError(
+            "STARVATION_FLOOR_MILLI: expected WEIGHT_MIN_MILLI <= STARVATION_FLOOR_MILLI <= WEIGHT_MAX_MILLI"
         )
     if not 1 <= p.min_basefee <= p.initial_basefee <= p.max_basefee < PRICE_LIMIT:
         raise ParameterError("INITIAL_BASEFEE: expected 1 <= MIN_BASEFEE <= INITIAL_BASEFEE <= MAX_BASEFEE < 2**96")

@@ -24,6 +24,7 @@ import numpy as np
 from validator.chain.genesis import Genesis
 from validator.chain.records import (
     ACTOR,
+    ACTOR_WEIGHT,
     BID_MEMORY,
     FIRES,
     KEPT_ANSWER,
@@ -80,7 +81,7 @@ class SchedulerIndex:
         index = cls(genesis)
         index._height = view.height
         index.calendar.start_at(view.height)
-        for prefix in (ACTOR, BID_MEMORY, KEPT_ANSWER, SUPPLY, FIRES):
+        for prefix in (ACTOR, BID_MEMORY, KEPT_ANSWER, ACTOR_WEIGHT, SUPPLY, FIRES):
             index._take(Change(key, None, decode_record(key, value)) for key, value in view.scan(prefix))
         timers: list[Timer] = [decode_record(key, value) for key, value in view.scan(TIMER)]
         timers.sort(key=lambda timer: (timer.trigger_height, timer.sequence))
@@ -237,6 +238,8 @@ class SchedulerIndex:
                     self.parties.keep(Address(key[1:]), OWN, None if after is None else after.kept)
                 case b"B":
                     self.parties.keep(*kept_answer_parties(key), after)
+                case b"W":
+                    self.parties.weigh(Address(key[1:]), after)
                 case b"c":
                     self._change_actor(Address(key[1:]), after)
                 case _:

@@ -9,11 +9,13 @@ Numba converts mixed signed and unsigned words to floats, so every constant used
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 from numba import njit
 
+from validator.scheduler.fairness import weight_at
 from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, OPEN_PRIORITY, SUPPLIED
 
 CHUNK: Final = 512
@@ -47,6 +49,13 @@ PRICES: Final = np.dtype(
         ("cap", "<u8"),
         ("divisor", "<u8"),
         ("by_id", "<u8"),
+        ("formula", "<u8"),
+        ("epoch", "<i8"),
+        ("decay", "<i8"),
+        ("least_weight", "<i8"),
+        ("most_weight", "<i8"),
+        ("starvation_weight", "<i8"),
+        ("starvation_blocks", "<u8"),
         ("bid_max_low", "<u8"),
         ("bid_max_high", "<u8"),
         ("bid_priority_low", "<u8"),
@@ -54,7 +63,18 @@ PRICES: Final = np.dtype(
     ]
 )
 """Height and prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1
-for ids, 0 for age), and the greatest values of the agents' bids."""
+for ids, 0 for age), the greatest values of the agents' bids, and the score's formula (:class:`Formula`). For
+:attr:`Formula.TIP_FIRST` also the epoch, and the rules of its weights (:class:`validator.scheduler.fairness.Decay`)."""
+
+
+class Formula(IntEnum):
+    """How a score is computed from a tip and a weight."""
+
+    PRODUCT = 0
+    """The tip, with its floor, times the fairness weight (SPEC §8)."""
+    TIP_FIRST = 1
+    """The tip, with ties broken by the weight that the actor earned (SPEC §13, ``gba_auction``)."""
+
 
 ACTOR: Final = np.dtype(
     [
@@ -64,10 +84,15 @@ ACTOR: Final = np.dtype(
         ("priority_low", "<u8"),
         ("priority_high", "<u8"),
         ("has_bid", "<u8"),
+        ("weight_epoch", "<i8"),
+        ("weight", "<i8"),
+        ("weight_scores", "<i8"),
+        ("weight_fires", "<i8"),
     ]
 )
-"""A party in one block: its actor's fires in the fairness window, its agent's last valid bid, and which of the two
-values the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`)."""
+"""A party in one block: its actor's fires in the fairness window, its agent's last valid bid, which of the two values
+the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`), and its actor's :class:`~validator.chain.records.ActorWeight`,
+whose fires are 0 if there is none."""
 BIDS_MAX: Final = 1
 BIDS_PRIORITY: Final = 2
 
@@ -79,6 +104,7 @@ _U0: Final = np.uint64(0)
 _U1: Final = np.uint64(1)
 _U2: Final = np.uint64(2)
 _U32: Final = np.uint64(32)
+_TIP_FIRST: Final = np.uint64(Formula.TIP_FIRST)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _DEAD: Final = np.uint32(DEAD)
 _OPEN_MAX: Final = np.uint32(OPEN_MAX)
@@ -223,10 +249,40 @@ def price(row: Any, actors: Any, prices: Any) -> Any:
 
 
 @_compiled
-def _score(tip_high: Any, tip_low: Any, recent: Any, prices: Any) -> Any:
+def _earned(row: Any, actor: Any, prices: Any) -> Any:
+    """The weight of a row under :attr:`Formula.TIP_FIRST`: its actor's, but no less than a starving timer has."""
+    weight = prices.least_weight
+    if actor.weight_fires > 0:
+        weight = weight_at(
+            prices.epoch,
+            actor.weight_epoch,
+            actor.weight,
+            actor.weight_scores,
+            actor.weight_fires,
+            prices.decay,
+            prices.least_weight,
+            prices.most_weight,
+        )
+    if row.trigger + prices.starvation_blocks <= prices.height:
+        weight = max(weight, prices.starvation_weight)
+    return weight
+
+
+@_compiled
+def _with(tip_high: Any, tip_low: Any, weight: Any, prices: Any) -> Any:
+    """The score, as two words, of a tip and a weight."""
+    if prices.formula == _TIP_FIRST:
+        return (tip_high << _U32) | (tip_low >> _U32), (tip_low << _U32) | weight
     low = tip_low + prices.floor
     high = tip_high + (_U1 if low < tip_low else _U0)
-    return _times(high, low, _weight(recent, prices.divisor))
+    return _times(high, low, weight)
+
+
+@_compiled
+def _score(tip_high: Any, tip_low: Any, row: Any, actor: Any, prices: Any) -> Any:
+    if prices.formula == _TIP_FIRST:
+        return _with(tip_high, tip_low, np.uint64(_earned(row, actor, prices)), prices)
+    return _with(tip_high, tip_low, _weight(actor.recent, prices.divisor), prices)
 
 
 @_compiled
@@ -312,8 +368,8 @@ def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, 
 def _bound(chunk: Any, prices: Any) -> Any:
     """``(possible, high, low)``: whether a row of a chunk may pass the gate, and an upper bound of its rows' scores.
 
-    ``chunk`` is the chunk's summary. The bound is reached if one row has all greatest values and its actor has no fires
-    in the fairness window.
+    ``chunk`` is the chunk's summary. The bound is reached if one row has all greatest values and its actor the greatest
+    weight.
     """
     if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
         return False, _U0, _U0
@@ -330,7 +386,8 @@ def _bound(chunk: Any, prices: Any) -> Any:
     room_high, room_low = _minus(max_high, max_low, prices.price_high, prices.price_low)
     if _is_less(room_high, room_low, tip_high, tip_low):
         tip_high, tip_low = room_high, room_low
-    high, low = _score(tip_high, tip_low, _U0, prices)
+    weight = np.uint64(prices.most_weight) if prices.formula == _TIP_FIRST else _weight(_U0, prices.divisor)
+    high, low = _with(tip_high, tip_low, weight, prices)
     return True, high, low
 
 
@@ -386,7 +443,7 @@ def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: A
             cleared, tip_high, tip_low = price(row, actors, prices)
             if not cleared:
                 continue
-            high, low = _score(tip_high, tip_low, actors[row.actor].recent, prices)
+            high, low = _score(tip_high, tip_low, row, actors[row.actor], prices)
             if after[0].position >= 0 and not _comes_before(
                 rows, by_id, after[0].score_high, after[0].score_low, after[0].position, high, low, i
             ):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from validator.chain.records import Actor, Fires, KeptAnswer
+from validator.chain.records import Actor, ActorWeight, Fires, KeptAnswer
 from validator.primitives.types import Address
 from validator.scheduler import order
 from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of
@@ -41,6 +41,8 @@ class Parties:
         their :class:`~validator.chain.records.Naming` does not record it yet."""
         self.bidders: dict[Address, Actor] = {}
         """Actors that have a bidding agent or may get one."""
+        self.weights: dict[Address, ActorWeight] = {}
+        """The weights that actors earned, by actor."""
         self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
         """Kept answers by actor and agent."""
         self._expected: list[Party] = []
@@ -71,6 +73,7 @@ class Parties:
             self.table = np.concatenate([self.table, np.zeros(len(self.table), order.ACTOR)])
         if number == known:
             self.table[number]["recent"] = self.fires.by_actor.get(party.actor, 0)
+            self._set_weight(number, self.weights.get(party.actor))
             self._set_bid(party, self.kept_for(party))
         return number
 
@@ -81,6 +84,12 @@ class Parties:
         self.fires.count(fires, sign)
         for actor, _ in fires.counts:
             self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
+
+    def weigh(self, actor: Address, record: ActorWeight | None) -> None:
+        """Record the weight that an actor earned; ``None`` removes it."""
+        set_or_drop(self.weights, actor, record)
+        for number in self.numbers.of(actor):
+            self._set_weight(number, record)
 
     def keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
         """Record the last valid answer of an actor's agent; ``None`` removes it."""
@@ -125,6 +134,11 @@ class Parties:
             and is_changed(record.naming.answered_since, self.kept_for(Party(actor)))
         )
         (self.unsettled.add if is_unsettled else self.unsettled.discard)(actor)
+
+    def _set_weight(self, number: int, record: ActorWeight | None) -> None:
+        row = self.table[number]
+        epoch, weight, scores, fires = (0, 0, 0, 0) if record is None else record
+        row["weight_epoch"], row["weight"], row["weight_scores"], row["weight_fires"] = epoch, weight, scores, fires
 
     def _set_bid(self, party: Party, answer: KeptAnswer) -> None:
         row = self.table[self.number(party)]

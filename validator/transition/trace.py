@@ -227,9 +227,9 @@ class _TracedTransition(Transition):
 
     recorder: ClassVar[StepRecorder]
 
-    def start(self) -> None:
+    def freeze(self) -> None:
         self.recorder.watch(self.world)
-        super().start()
+        super().freeze()
         self.recorder.step(StepKind.START)
 
     def execute(self, prepared: PreparedTransaction) -> None:
@@ -243,8 +243,12 @@ class _TracedTransition(Transition):
         self.recorder.rest(StepKind.TRANSACTION_TIPS)
         return super().timer_phase()
 
-    def run_callbacks(self) -> None:
+    def run_timers(self) -> None:
+        super().run_timers()
         self.recorder.rest(StepKind.FIRE_TIPS)
+
+    def run_callbacks(self) -> None:
+        self.recorder.rest(StepKind.TRANSACTION_TIPS)
         super().run_callbacks()
         self.recorder.rest(StepKind.CALLBACK)
 
@@ -261,10 +265,6 @@ class _TracedTransition(Transition):
         used = super().run_message(message)
         self.recorder.step(StepKind.MESSAGE, message.to, self.messages[-1:])
         return used
-
-    def count_fires(self, phase: TimerPhase) -> None:
-        super().count_fires(phase)
-        self.recorder.rest(StepKind.FAIRNESS)
 
     def keep_calendar(self) -> list[Timer]:
         self.recorder.rest(StepKind.JOB_ENDS)
@@ -312,6 +312,10 @@ class _TracedPhase(TimerPhase):
         if ended:
             kind = StepKind.EXPIRY if reason == EXPIRED else StepKind.DESTRUCTION
             self.recorder.step(kind, ended[0].timer_id if len(ended) == 1 else b"", ended)
+
+    def count_fires(self) -> None:
+        super().count_fires()  # type: ignore[safe-super]
+        self.recorder.rest(StepKind.FAIRNESS)
 
 
 class _TracedBidding(BiddingRound):

@@ -191,7 +191,8 @@ class Transition:
     """Scheduling terms with the parameters at the block's beginning."""
     prices: LanePrices = field(init=False)
     fairness: FairnessWeights = field(init=False)
-    basefee_lane: int = field(init=False)
+    phase: TimerPhase = field(init=False)
+    """The block's timer phase, once it began."""
     user_lane: UserLane = field(init=False)
     deferred_lane: DeferredLane = field(init=False)
     receipts: list[TransactionReceipt] = field(init=False)
@@ -253,15 +254,21 @@ class Transition:
     # --- step 1 -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Begin the block. The timers fire now if the policy has them before the transactions."""
+        self.freeze()
+        if self.terms.rules.timers_first:
+            self.run_timers()
+
+    def freeze(self) -> None:
         """Freeze the basefees, the fairness window and the parameters for the block."""
         height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
         parameters = parameters_in_force(self.world, genesis.parameters)
         self.deferred_lane = DeferredLane(parameters.lane_deferred_cycles)
         rules = self.policy_phase.rules
-        self.basefee_lane = chain.basefee_lane_timer
-        price = rules.lane_price(chain.basefee_lane_timer, parameters)
-        self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
-        self.terms = SchedulingTerms(height, price, chain.p50_tip, parameters, rules)
+        basefee_lane = chain.basefee_lane_timer
+        price, floor = rules.lane_price(basefee_lane, parameters), rules.fee_floor(basefee_lane, parameters)
+        self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, basefee_lane, price, chain.p50_tip)
+        self.terms = SchedulingTerms(height, floor, chain.p50_tip, parameters, rules)
         self.index.begin(height, self._drop_old_fires())
         self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
@@ -432,18 +439,24 @@ class Transition:
     def finish(self) -> Outcome:
         """Perform all steps after the last transaction. Returns the block's outcome."""
         self.world.credit(self.context.proposer, self.user_lane.tips)
-        phase = self.timer_phase()
-        phase.run()
-        self.events.extend(phase.events)
-        self.world.credit(self.context.proposer, phase.use.tips)
+        if not self.terms.rules.timers_first:
+            self.run_timers()
+        phase = self.phase
         self.run_callbacks()
         self.run_messages()
-        self.count_fires(phase)
+        phase.count_fires()
         jobs.end_jobs(self.world, self.context.height)
         ended = self.keep_calendar()
         self.keep_supplies(phase, ended)
         burned = self.close(phase)
         return self.outcome(phase, burned, len(ended))
+
+    def run_timers(self) -> None:
+        """Run the timer phase, and pay its tips to the proposer."""
+        self.phase = self.timer_phase()
+        self.phase.run()
+        self.events.extend(self.phase.events)
+        self.world.credit(self.context.proposer, self.phase.use.tips)
 
     def timer_phase(self) -> TimerPhase:
         return self.policy_phase(
@@ -554,15 +567,6 @@ class Transition:
 
     # --- step 6 -------------------------------------------------------------------------------------------------------
 
-    def count_fires(self, phase: TimerPhase) -> None:
-        """Count this block's fires for the fairness window."""
-        counts: dict[Address, int] = {}
-        for fire in phase.fires:
-            actor = Address(fire.actor)
-            counts[actor] = counts.get(actor, 0) + 1
-        if counts and self.terms.rules.counts_fires:
-            self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
-
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
         """Record the default agent's supply of this block, and drop supplies that no live timer uses."""
         standing = dict(self.index.supplies.standing)
@@ -631,7 +635,7 @@ class Transition:
             receipts=receipts,
             receipts_root=receipts_root(receipts),
             prices=self.prices,
-            basefee_lane_timer=self.basefee_lane,
+            basefee_lane_timer=self.prices.basefee_lane,
             lane_cycles=phase.use.cycles,
             lane_cells=phase.use.cells,
             user_cycles=self.user_lane.cycles,

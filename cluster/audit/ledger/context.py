@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
 from cluster.audit.fee_market import Basefees
 from cluster.record.rules import Mechanism
+from validator.chain.genesis import Policy
 from validator.primitives.params import Parameters
 
 CHAIN: Final = "chain"
@@ -23,6 +25,24 @@ MAX_HEIGHTS_REACHED: Final = 1_000
 
 Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
+
+
+class PolicyRules(NamedTuple):
+    """What tells a policy's blocks from those of other policies."""
+
+    is_auctioned: bool
+    """Whether timers bid, and go by score; else they go first in, first out."""
+    has_lane_fee: bool = False
+    """Whether a fire pays a price of the lane on top of the cycle's basefee (SPEC §7)."""
+    timers_first: bool = False
+    """Whether timers fire before the transactions, in slices of the lane, and wait if their payer cannot pay."""
+
+
+POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {
+    Policy.CIP1: PolicyRules(is_auctioned=True, has_lane_fee=True),
+    Policy.FIFO: PolicyRules(is_auctioned=False),
+    Policy.GBA_AUCTION: PolicyRules(is_auctioned=True, timers_first=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +77,8 @@ class BlockContext:
     receipts: BlockReceipts
     parameters: Parameters
     """The parameters in force in this block."""
-    is_auctioned: bool
-    """Whether the timer lane runs the auction (SPEC §13)."""
+    policy: PolicyRules
+    """What the policy in force makes of a block (SPEC §13)."""
     log: AuditLog
     header: Header | None = None
     bodies: Bodies = ()
@@ -72,10 +92,21 @@ class BlockContext:
         """The basefees that the header states; zeros if the header is unknown."""
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
+    @property
+    def is_auctioned(self) -> bool:
+        """Whether timers bid, and go by score."""
+        return self.policy.is_auctioned
+
     @cached_property
     def lane_price(self) -> int:
-        """The price per lane cycle, on top of the cycle basefee (SPEC §7); 0 without an auction or a header."""
-        return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
+        """The price per lane cycle, on top of the cycle basefee (SPEC §7); 0 where a policy has none, or no header."""
+        has_one = self.policy.has_lane_fee
+        return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if has_one else 0
+
+    @cached_property
+    def fee_floor(self) -> int:
+        """The least ``max_fee_per_cycle`` of a timer that may fire; 0 without an auction or a header."""
+        return self.basefees.cycle if self.policy.timers_first else self.lane_price
 
     @property
     def fire_cap(self) -> int:

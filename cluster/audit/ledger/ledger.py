@@ -36,7 +36,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, POLICY_RULES, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
@@ -124,19 +124,19 @@ class Ledger:
         self.broken = True
 
     def _context(self, outcome: BlockReceipts, block: Block | None) -> BlockContext:
-        parameters, is_auctioned = self.instructions.following, self.genesis.runs_auction(outcome.height)
+        parameters, policy = self.instructions.following, POLICY_RULES[self.genesis.policy_at(outcome.height)]
         if block is None:
-            return BlockContext(outcome, parameters, is_auctioned, self.log)
+            return BlockContext(outcome, parameters, policy, self.log)
         bodies = tuple(read_transaction(wire) for wire in block.transactions)
-        return BlockContext(outcome, parameters, is_auctioned, self.log, block.header, bodies)
+        return BlockContext(outcome, parameters, policy, self.log, block.header, bodies)
 
     # --- a block ----------------------------------------------------------------------------------------------------
 
     def _enter(self, context: BlockContext) -> None:
         """Check and enter all parts of a block, in their order of execution.
 
-        The order is: transactions and their tips, expired timers, queries, fires and timers that could not pay, the
-        fires' tips, callbacks, messages.
+        The order is: transactions and their tips, the timer phase, callbacks, messages. Some policies have the timer
+        phase first.
         """
         outcome = context.receipts
         self.height = context.height
@@ -144,23 +144,12 @@ class Ledger:
         self.jobs.begin_block(context.height)
         self._phase.check(context)
         check_lanes(context)
-        paired = len(context.bodies) == len(outcome.transactions)
-        for position, receipt in enumerate(outcome.transactions):
-            self._enter_transaction(
-                context, receipt, context.bodies[position][1] if paired and context.bodies else None
-            )
-        self.accounts.credit_tips(context, outcome.transactions)
-        for destroyed in outcome.destroyed:
-            if destroyed.reason != INSUFFICIENT_FUNDS:
-                self._phase.destroy(context, destroyed)
-        self._phase.begin(context)
-        for turn in self._phase.turns(context):
-            if isinstance(turn, FireReceipt):
-                self._enter_fire(context, turn)
-            else:
-                self._phase.destroy(context, turn)
-        self.accounts.credit_tips(context, outcome.fires)
-        self._phase.end(context)
+        if context.policy.timers_first:
+            self._enter_timer_phase(context)
+            self._enter_transactions(context)
+        else:
+            self._enter_transactions(context)
+            self._enter_timer_phase(context)
         self._mailboxes.begin_deferred()
         for callback in outcome.callbacks:
             self._enter_callback(context, callback)
@@ -173,6 +162,30 @@ class Ledger:
             context.found(CHAIN, what)
         self.timers.end_block(context)
         self._note_metrics(context)
+
+    def _enter_transactions(self, context: BlockContext) -> None:
+        receipts = context.receipts.transactions
+        paired = len(context.bodies) == len(receipts)
+        for position, receipt in enumerate(receipts):
+            self._enter_transaction(
+                context, receipt, context.bodies[position][1] if paired and context.bodies else None
+            )
+        self.accounts.credit_tips(context, receipts)
+
+    def _enter_timer_phase(self, context: BlockContext) -> None:
+        """Check and enter expired timers, queries, fires and timers that could not pay, and the fires' tips."""
+        outcome = context.receipts
+        for destroyed in outcome.destroyed:
+            if destroyed.reason != INSUFFICIENT_FUNDS:
+                self._phase.destroy(context, destroyed)
+        self._phase.begin(context)
+        for turn in self._phase.turns(context):
+            if isinstance(turn, FireReceipt):
+                self._enter_fire(context, turn)
+            else:
+                self._phase.destroy(context, turn)
+        self.accounts.credit_tips(context, outcome.fires)
+        self._phase.end(context)
 
     def _note_metrics(self, context: BlockContext) -> None:
         header, outcome = context.header, context.receipts

@@ -163,7 +163,7 @@ def _prices(context: BlockContext) -> Iterator[Mechanism]:
     if context.header is None:
         return
     p = context.parameters
-    for market in markets(context.header, p, context.is_auctioned):
+    for market in markets(context.header, p, context.policy.has_lane_fee):
         if market.used < market.target and market.basefee - market.step < p.min_basefee:
             yield Mechanism.BASEFEE_AT_FLOOR
         elif market.used > market.target and market.basefee + max(market.step, 1) > p.max_basefee:

@@ -7,6 +7,8 @@ eligible timer that would have fitted is passed over (:mod:`cluster.audit.ledger
 
 from __future__ import annotations
 
+from collections import Counter
+
 from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt
 from cluster.audit.fee_market import Basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
@@ -33,7 +35,7 @@ class PhaseRules:
         self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
         """The basefees that the next block must state."""
         self._at_begin: dict[bytes, int] = {}
-        """Balances by account when the phase began; empty unless this block uses up the budget for removals."""
+        """Balances by account when the phase began; empty unless a timer may wait because its payer cannot pay."""
         self.paid_waits = PaidWaits()
 
     # --- the whole phase --------------------------------------------------------------------------------------------
@@ -85,7 +87,8 @@ class PhaseRules:
         self._turns.price()
         p = context.parameters
         is_used_up = context.receipts.gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles
-        self._at_begin = dict(self._accounts.balances) if is_used_up else {}
+        needs_balances = is_used_up or context.policy.timers_first
+        self._at_begin = dict(self._accounts.balances) if needs_balances else {}
 
     def turns(self, context: BlockContext) -> list[FireReceipt | DestroyedReceipt]:
         """A block's fires, and its timers destroyed because they could not pay, in the order of their turns."""
@@ -98,19 +101,22 @@ class PhaseRules:
         self.check_paid_waits(context)
         self._turns.end_phase(context.receipts.fires)
         if context.header is not None:
-            self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
+            self._basefees = following_basefees(context.header, context.parameters, context.policy.has_lane_fee)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
         """Check that no eligible timer that would have fitted still waits."""
         fires = context.receipts.fires
-        spenders = {fire.fee_payer for fire in fires}
-        spenders.update(movement.source for fire in fires for movement in fire.effects.movements)
+        spent: Counter[bytes] = Counter()
+        for fire in fires:
+            spent[fire.fee_payer] += fire.burned + fire.tip
+            for movement in fire.effects.movements:
+                spent[movement.source] += movement.amount
 
         def can_surely_pay(offer: Offer) -> bool:
-            """Whether a payer had enough when the phase began, and spent nothing in it."""
+            """Whether a payer had enough when the phase began, whatever it spent in it."""
             payer, cap = offer.terms.fee_payer, offer.terms.payer_cap
-            had = self._at_begin.get(payer, 0)
-            return payer not in spenders and (had if cap is None else min(had, cap)) >= offer.max_cost
+            left = self._at_begin.get(payer, 0) - spent[payer]
+            return (left if cap is None else min(left, cap)) >= offer.max_cost
 
         judged, problems = self._turns.judge(context.receipts.gc_cycles, can_surely_pay)
         context.evaluate(LedgerRule.PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
@@ -120,7 +126,7 @@ class PhaseRules:
     def check_paid_waits(self, context: BlockContext) -> None:
         """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
         phase = self._turns.phase
-        if phase is None or context.header is None or not context.is_auctioned:
+        if phase is None or context.header is None or not context.policy.has_lane_fee:
             return
         p, fees, waits = context.parameters, context.basefees, []
         for life, offer in phase.waiting:
@@ -196,6 +202,8 @@ class PhaseRules:
     def _check_insolvency(self, part: Part, destroyed: DestroyedReceipt, offer: Offer) -> None:
         """Check a timer destroyed for insufficient funds: it was next, and its payer could not pay in full."""
         part.found(TIMERS, *self._turns.take_turn(offer))
+        if part.context.policy.timers_first:
+            part.found(TIMERS, "was destroyed for insufficient funds, where the policy carries it over")
         available = self._available(offer)
         if available >= offer.max_cost:
             had = f"its payer had {available} of {offer.max_cost}"

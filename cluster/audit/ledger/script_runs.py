@@ -249,7 +249,7 @@ def _terms(context: BlockContext) -> Terms:
         parameters=context.parameters,
         is_auctioned=context.is_auctioned,
         fire_cap=context.fire_cap,
-        lane_price=None if context.header is None else context.lane_price,
+        fee_floor=None if context.header is None else context.fee_floor,
         p50_tip=context.receipts.p50_tip,
     )
 

@@ -20,11 +20,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
-from cluster.audit.fee_market import FairnessWindow, median_tip
+from cluster.audit.fee_market import ONE, EarnedWeights, FairnessWindow, median_tip
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import BlockContext
 from cluster.record.rules import Mechanism
@@ -33,7 +33,9 @@ from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
-"""The default agent's maximum fee, as a multiple of the lane price when it first prices a timer (SPEC §9)."""
+"""The default agent's maximum fee, as a multiple of the fee floor when it first prices a timer (SPEC §9)."""
+WEIGHT_BITS: Final = 32
+"""Number of low bits of a score that hold the weight, where it only breaks ties."""
 MAX_JUDGED: Final = 4_096
 """The most waiting timers judged per block: the oldest ones in odd blocks, the newest ones in even blocks."""
 
@@ -81,13 +83,14 @@ class TimerLife:
 
     def may_fire_in(self, context: BlockContext) -> bool:
         """Whether the gas limit and the maximum fee, where given, allow a fire in this block."""
-        may_pay = self.terms.max_fee_per_cycle is None or self.terms.max_fee_per_cycle >= context.lane_price
+        may_pay = self.terms.max_fee_per_cycle is None or self.terms.max_fee_per_cycle >= context.fee_floor
         return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
 
 
 class Offer(NamedTuple):
     """A due timer as it competes in a block: its limits and prices, and its place in the order of turns."""
 
+    actor: bytes
     terms: Scheduled
     gas_limit: int
     max_fee: int
@@ -96,7 +99,9 @@ class Offer(NamedTuple):
     max_cost: int
     """The maximum cost of the fire, which the payer must have before the fire runs (SPEC §6, step 6b)."""
     passes: bool
-    """Whether the timer passes the gate (SPEC §6, step 4): it pays the lane price, within the cap of gas limits."""
+    """Whether the timer passes the gate (SPEC §6, step 4): it pays the least fee, within the cap of gas limits."""
+    share: int | None = None
+    """The cycles of the lane after which its actor waits for the others; ``None`` if the policy has no slices."""
 
 
 class Use(NamedTuple):
@@ -107,6 +112,52 @@ class Use(NamedTuple):
 
 
 NOTHING_USED: Final = Use(0, 0)
+
+
+@dataclass(slots=True)
+class LanePass:
+    """A pass over the lane: its fires with known offers, in their order."""
+
+    turns: list[Order] = field(default_factory=list)
+    """The sort keys of the fires."""
+    uses: list[Use] = field(default_factory=list)
+    """The use of the lane before each of them."""
+    fired: list[tuple[bytes, int]] = field(default_factory=list)
+    """Actor and cycles of each of them."""
+
+
+class PassAnswers:
+    """Answers what was used when a timer had its turn in a pass that is over."""
+
+    def __init__(self, lane_pass: LanePass, end: Use) -> None:
+        """``end``: the use of the lane after the pass."""
+        self._turns = lane_pass.turns
+        self._uses = [*lane_pass.uses, end]
+        self._is_sorted = all(a <= b for a, b in pairwise(self._turns))
+        self._positions: dict[bytes, list[int]] = {}
+        """The positions of each actor's fires, ascending."""
+        self._totals: dict[bytes, list[int]] = {}
+        """The cycles that an actor used before each of its fires, and in all."""
+        for position, (actor, cycles) in enumerate(lane_pass.fired):
+            self._positions.setdefault(actor, []).append(position)
+            totals = self._totals.setdefault(actor, [0])
+            totals.append(totals[-1] + cycles)
+
+    def position(self, order: Order) -> int:
+        """The number of turns before that of a timer with this sort key. All, if the turns are out of order."""
+        return bisect_left(self._turns, order) if self._is_sorted else len(self._turns)
+
+    def is_behind(self, order: Order) -> bool:
+        """Whether every turn of the pass came before that of a timer with this sort key."""
+        return self.position(order) == len(self._turns)
+
+    def use(self, order: Order) -> Use:
+        return self._uses[self.position(order)]
+
+    def cycles_of(self, actor: bytes, order: Order) -> int:
+        """The cycles that the fires of an actor had used in the pass."""
+        number = bisect_left(self._positions.get(actor, []), self.position(order))
+        return self._totals.get(actor, [0])[number]
 
 
 @dataclass(slots=True)
@@ -121,12 +172,28 @@ class Phase:
     """The latest sort key of the turns so far."""
     gone: int = 0
     """Due timers that fired, were destroyed or were cancelled since the phase began."""
-    turns: list[Order] = field(default_factory=list)
-    """The sort keys of the fires with known offers, in the order of the fires."""
-    uses: list[Use] = field(default_factory=list)
-    """The use of the lane before each of the fires in ``turns``."""
+    passes: list[LanePass] = field(default_factory=lambda: [LanePass()])
+    """The passes over the lane that began: one, or two where actors have slices."""
+    cycles_of: Counter[bytes] = field(default_factory=Counter)
+    """The cycles of the lane that fires have used, by actor."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
+
+    def find_pass(self, offer: Offer) -> Iterator[str]:
+        """Begin the second pass if this turn belongs to it; yields a problem if it belongs to the first one instead."""
+        if offer.share is None:
+            return
+        is_aside = self.cycles_of[offer.actor] >= offer.share
+        if is_aside and len(self.passes) == 1:
+            self.passes.append(LanePass())
+            self.last = None
+        elif not is_aside and len(self.passes) > 1:
+            yield "came after timers whose actors had used their slices, though its own actor had not"
+
+    def answers(self) -> list[PassAnswers]:
+        """The answers about each pass, once all are over."""
+        ends = [*(later.uses[0] for later in self.passes[1:] if later.uses), self.used]
+        return [PassAnswers(each, end) for each, end in zip(self.passes, ends, strict=False)]
 
     @property
     def looked_at_fires_alone(self) -> bool:
@@ -174,6 +241,7 @@ class TurnAudit:
         self._answers: dict[bytes, Bid | None] = {}
         """The bids that this block's queries gave, keyed by timer id; ``None`` for a query without a bid."""
         self.window = FairnessWindow()
+        self.weights = EarnedWeights()
         self._told: set[bytes] = set()
         self.p50_tip = 0
         """The median tip in force in the next block."""
@@ -254,7 +322,7 @@ class TurnAudit:
         for waiting in list(self._without_default.values()):
             bid = self._bid_for(waiting)
             if bid is None or bid.max_fee is None:
-                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.context.lane_price, PRICE_LIMIT - 1)
+                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.context.fee_floor, PRICE_LIMIT - 1)
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
@@ -288,6 +356,7 @@ class TurnAudit:
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
         context = phase.context
+        yield from phase.find_pass(offer)
         if phase.last is not None and offer.order < phase.last:
             kind = "of the auction" if context.is_auctioned else "in a block that runs first in, first out"
             yield f"came out of turn {kind}"
@@ -295,7 +364,7 @@ class TurnAudit:
         if offer.gas_limit > context.fire_cap:
             yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {context.fire_cap}"
         elif not offer.passes:
-            yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {context.lane_price}"
+            yield f"had its turn, though it allows {offer.max_fee} a cycle where {context.fee_floor} is the least"
         elif not phase.has_room(phase.used, offer.gas_limit):
             yield (
                 f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used"
@@ -307,9 +376,12 @@ class TurnAudit:
         if phase is None:
             return
         if offer is not None:
-            phase.turns.append(offer.order)
-            phase.uses.append(phase.used)
+            current = phase.passes[-1]
+            current.turns.append(offer.order)
+            current.uses.append(phase.used)
+            current.fired.append((fire.actor, fire.cycles))
         phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
+        phase.cycles_of[fire.actor] += fire.cycles
 
     def ended(self, timer_id: bytes) -> None:
         """Called when a timer is no longer pending: stop tracking it."""
@@ -337,13 +409,14 @@ class TurnAudit:
         context, p = phase.context, phase.context.parameters
         cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)
         is_budget_used_up = gc_cycles + cost > p.timer_gc_cycles
+        if context.policy.timers_first:
+            return self._judge_slices(phase, can_surely_pay)
         if is_budget_used_up and (gc_cycles != cost * removed or not context.is_auctioned):
             self.unjudged += len(self._due)
             return 0, []
         if not context.is_auctioned:
             return self._judge_first(phase)
-        values = self._due.values()
-        chosen = list(islice(values if context.height % 2 else reversed(values), MAX_JUDGED))
+        chosen = self._chosen(context.height)
         alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
         phase.waiting = offers
@@ -363,6 +436,44 @@ class TurnAudit:
             offers = reached
         self.unjudged += len(self._due) - judged
         return judged, list(self._passed_over(phase, offers))
+
+    def _judge_slices(
+        self, phase: Phase, can_surely_pay: Callable[[Offer], bool]
+    ) -> tuple[int, list[tuple[bytes, str]]]:
+        """Judge the waiting timers of a block with slices: how many were judged, and those passed over.
+
+        Not judged are those whose payer may have been unable to pay, and those that a scan may not have reached.
+        """
+        context = phase.context
+        chosen = self._chosen(context.height)
+        alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
+        phase.waiting = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        first, *second = phase.answers()
+        may_be_over = phase.gone + len(phase.waiting) + len(self._due) - len(chosen) >= context.parameters.scan_limit
+        reached = [
+            (waiting, offer)
+            for waiting, offer in phase.waiting
+            if can_surely_pay(offer) and not (may_be_over and first.is_behind(offer.order))
+        ]
+        judged = len(chosen) - len(phase.waiting) + len(reached)
+        self.unjudged += len(self._due) - judged
+        found = []
+        for waiting, offer in reached:
+            assert offer.share is not None
+            used = first.use(offer.order)
+            if first.cycles_of(offer.actor, offer.order) >= offer.share:
+                if may_be_over:
+                    continue
+                used = second[0].use(offer.order) if second else phase.used
+            if phase.has_room(used, offer.gas_limit) and waiting.timer_id not in self._told:
+                self._told.add(waiting.timer_id)
+                found.append((waiting.timer_id, _fitted(offer, used)))
+        return judged, found
+
+    def _chosen(self, height: int) -> list[TimerLife]:
+        """The waiting timers that are judged in a block."""
+        values = self._due.values()
+        return list(islice(values if height % 2 else reversed(values), MAX_JUDGED))
 
     def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
         """Judge the waiting timers of a first-in, first-out block: how many were judged, and those passed over.
@@ -387,8 +498,12 @@ class TurnAudit:
             return
         self.p50_tip = 0
         if phase.context.is_auctioned:
-            self.p50_tip = median_tip(fires, phase.context.parameters.p50_weight)
-            self.window.enter(phase.context.height, Counter(fire.actor for fire in fires))
+            context = phase.context
+            self.p50_tip = median_tip(fires, context.parameters.p50_weight)
+            if context.policy.timers_first:
+                self.weights.enter(fires, context.height, phase.p50_tip, context.parameters)
+            else:
+                self.window.enter(context.height, Counter(fire.actor for fire in fires))
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
@@ -404,15 +519,21 @@ class TurnAudit:
     def _offer(self, waiting: TimerLife, phase: Phase) -> Offer:
         terms, context, p = waiting.terms, phase.context, phase.context.parameters
         gas_limit = context.fire_cap if terms.gas_limit is None else terms.gas_limit
-        max_fee, tip, order = 0, 0, (0, b"", waiting.turn)
+        max_fee, tip, order, share = 0, 0, (0, b"", waiting.turn), None
         if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
-            tip = min(priority, max_fee - context.lane_price)
-            score = self.window.score(waiting.actor, tip, p)
+            tip = min(priority, max_fee - context.fee_floor)
+            if context.policy.timers_first:
+                waited = context.height - waiting.trigger_height
+                weight = self.weights.weight(waiting.actor, waited, context.height, p)
+                score, share = tip << WEIGHT_BITS | weight, p.lane_timer_cycles * weight // (ONE * p.budget_slices)
+            else:
+                score = self.window.score(waiting.actor, tip, p)
             order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
         per_cycle = context.basefees.cycle + context.lane_price + tip
         max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
-        return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= context.fire_cap)
+        passes = tip >= 0 and gas_limit <= context.fire_cap
+        return Offer(waiting.actor, terms, gas_limit, max_fee, tip, order, max_cost, passes, share)
 
     def _fees(self, waiting: TimerLife, phase: Phase) -> tuple[int, int]:
         """The maximum fee and the priority fee of a timer.
@@ -427,7 +548,7 @@ class TurnAudit:
             max_fee = bid.max_fee if max_fee is None else max_fee
             priority = bid.priority if priority is None else priority
         cap = phase.context.parameters.default_tip_cap
-        default_tip = min(phase.p50_tip, phase.context.lane_price // cap) if cap else phase.p50_tip
+        default_tip = min(phase.p50_tip, phase.context.fee_floor // cap) if cap else phase.p50_tip
         return (
             waiting.default_max_fee if max_fee is None else max_fee,
             default_tip if priority is None else priority,
@@ -436,15 +557,19 @@ class TurnAudit:
     # --- timers that wait ---------------------------------------------------------------------------------------------
 
     def _passed_over(self, phase: Phase, offers: Iterable[tuple[TimerLife, Offer]]) -> Iterator[tuple[bytes, str]]:
-        is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
+        (answers,) = phase.answers()
         for waiting, offer in offers:
-            before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
-            used = phase.uses[before] if before < len(phase.uses) else phase.used
-            why = f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"
+            used = answers.use(offer.order)
+            why = _fitted(offer, used)
             if not phase.has_room(used, offer.gas_limit):
-                if phase.context.is_auctioned or before == len(phase.turns):
+                if phase.context.is_auctioned or answers.is_behind(offer.order):
                     continue
                 why = "though what does not fit ends the phase of a block that runs first in, first out"
             if waiting.timer_id not in self._told:
                 self._told.add(waiting.timer_id)
                 yield waiting.timer_id, why
+
+
+def _fitted(offer: Offer, used: Use) -> str:
+    """Why a timer should not wait."""
+    return f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"

@@ -310,9 +310,9 @@ def _check_end(timer: Part, expires_at: int) -> None:
 def _check_terms(timer: Part, item: Scheduled) -> None:
     """Check that the gas limit and maximum fee of a scheduled timer are allowed (SPEC §4, steps 7 and 9)."""
     context, max_fee = timer.context, item.max_fee_per_cycle
-    least_gas, least = context.parameters.min_gas_limit_per_timer, context.lane_price
+    least_gas, least = context.parameters.min_gas_limit_per_timer, context.fee_floor
     if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:
         timer.found(TIMERS, f"was scheduled with a gas limit of {item.gas_limit}")
     least += item.max_priority_fee_per_cycle or 0
     if context.is_auctioned and context.header is not None and max_fee is not None and max_fee < least:
-        timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where lane price and priority take {least}")
+        timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where the least fee and priority take {least}")

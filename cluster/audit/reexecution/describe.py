@@ -205,6 +205,7 @@ _BY_ADDRESS: Final = {
     records.ACCOUNT: "account",
     records.ACTOR: "actor",
     records.BID_MEMORY: "bids of actor",
+    records.ACTOR_WEIGHT: "earned weight of actor",
     records.ACTOR_JOBS: "jobs of actor",
     records.RUNNER: "runner",
 }

@@ -85,8 +85,8 @@ class Terms(NamedTuple):
     parameters: Parameters
     is_auctioned: bool
     fire_cap: int
-    lane_price: int | None
-    """The price per lane cycle (SPEC §7); ``None`` if it is unknown."""
+    fee_floor: int | None
+    """The least ``max_fee_per_cycle`` of a timer that may fire (SPEC §4, §13); ``None`` if it is unknown."""
     p50_tip: int
 
 
@@ -388,14 +388,14 @@ class _Running:
         return Address(self.run.sender), cap
 
     def headroom_of(self, asked: Schedule) -> int | None:
-        """The part of the maximum fee above the lane price, which bounds the priority fee; ``None`` if unbounded."""
+        """The part of the maximum fee above the fee floor, which bounds the priority fee; ``None`` if unbounded."""
         if asked.max_fee_per_cycle is None or not self.terms.is_auctioned:
             return None
-        if self.terms.lane_price is None:
+        if self.terms.fee_floor is None:
             raise UnknownError
-        if asked.max_fee_per_cycle < self.terms.lane_price:
+        if asked.max_fee_per_cycle < self.terms.fee_floor:
             raise _Rejected("TimerRejectedBelowBasefee")
-        return asked.max_fee_per_cycle - self.terms.lane_price
+        return asked.max_fee_per_cycle - self.terms.fee_floor
 
     def chosen(self, timer: Chosen) -> bytes:
         """The id of a timer that a call names; reading it costs cycles."""

@@ -18,7 +18,7 @@ from validator.execution.handler_context import ReadOnlyContext
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.node.assembly import Parts
 from validator.node.executor.executor import Executor, StorageConfig
-from validator.policies.cip1 import Cip1Phase
+from validator.policies.auction import AuctionPhase
 from validator.policies.registry import phases_with
 from validator.primitives.meter import Meter
 from validator.primitives.params import Parameters
@@ -80,7 +80,7 @@ class CarriedIsLost(Mutated, SchedulerIndex):
 
 
 @MUTANTS.part("passes-over-the-second", Detection("calm", ALL), "timers")
-class PassesOver(Mutated, Cip1Phase):
+class PassesOver(Mutated, AuctionPhase):
     """the second-best eligible timer of each block is left waiting"""
 
     def candidates(self) -> Iterator[Candidate]:
@@ -104,7 +104,7 @@ class LeavesPayloads(Mutated, TimerPhase):
 
 
 @MUTANTS.part("fires-expired", Detection("deadlines", ALL), "timers")
-class FiresExpired(Mutated, Cip1Phase):
+class FiresExpired(Mutated, AuctionPhase):
     """an expired timer is not destroyed and fires"""
 
     def expire(self) -> None:
@@ -157,7 +157,7 @@ class RemovesAll(Mutated, TimerPhase):
 
 
 @MUTANTS.part("ties-by-insertion", Detection("crowd-by-id", ALL), "timers")
-class TiesByInsertion(Mutated, Cip1Phase):
+class TiesByInsertion(Mutated, AuctionPhase):
     """ties go by age where the chain's rule is the timer id"""
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
@@ -195,7 +195,7 @@ class NoMedian(Mutated, Transition):
 
 
 @MUTANTS.part("no-fee-gate", Detection("crowd", ALL, seeds=8), "timers")
-class NoFeeGate(Mutated, Cip1Phase):
+class NoFeeGate(Mutated, AuctionPhase):
     """a timer whose maximum fee is below the lane price fires"""
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
@@ -204,7 +204,7 @@ class NoFeeGate(Mutated, Cip1Phase):
         return prices
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
-        self.counter.runs += timer.max_fee_per_cycle is not None and timer.max_fee_per_cycle < self.prices.lane_price
+        self.counter.runs += timer.max_fee_per_cycle is not None and timer.max_fee_per_cycle < self.terms.fee_floor
         super().fire(timer, candidate, max_cost)
 
 

@@ -138,7 +138,10 @@ WRONG = {
     "parameter of the wrong type": ("name: a\nchain: {params: {SCAN_LIMIT: 1.5}}", "chain.params.SCAN_LIMIT: expected"),
     "parameter out of range": ("name: a\nchain: {params: {SCAN_LIMIT: 0}}", "chain.params.SCAN_LIMIT: 0 is out of"),
     "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
-    "unknown policy": ("name: a\nchain: {policy: lottery}", "chain.policy: expected 'cip1' or 'fifo', got 'lottery'"),
+    "unknown policy": (
+        "name: a\nchain: {policy: lottery}",
+        "chain.policy: expected 'cip1', 'fifo' or 'gba_auction', got 'lottery'",
+    ),
     "unknown preset": ("name: a\nchain: {preset: soft}", "chain.preset: expected 'hardened', got 'soft'"),
     "unknown workload": ("name: a\nload: {users: [{workload: chess}]}", "load.users[0].workload: unknown workload"),
     "wrong option": (

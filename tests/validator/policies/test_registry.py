@@ -11,6 +11,7 @@ import pytest
 from tests.validator.chains import make_genesis
 from validator.chain.genesis import Policy
 from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.policies.auction import AuctionPhase
 from validator.policies.cip1 import Cip1Phase
 from validator.policies.fifo import FifoPhase
 from validator.policies.registry import PHASES, phases_with
@@ -26,6 +27,7 @@ def test_each_policy_has_a_phase() -> None:
         (Policy.CIP1, 0, {1: Policy.CIP1}),
         (Policy.CIP1, 7, {1: Policy.FIFO, 7: Policy.FIFO, 8: Policy.CIP1}),
         (Policy.FIFO, 7, {1: Policy.FIFO, 8: Policy.FIFO}),
+        (Policy.GBA_AUCTION, 7, {7: Policy.FIFO, 8: Policy.GBA_AUCTION}),
     ],
 )
 def test_the_auction_begins_after_its_activation(policy: Policy, activation: int, at: dict[int, Policy]) -> None:
@@ -38,6 +40,11 @@ class _OfAll(TimerPhase):
         """Expires nothing."""
 
 
+class _OfAuctions(AuctionPhase):
+    def supply(self) -> None:
+        """Supplies nothing."""
+
+
 class _OfOne(Cip1Phase):
     def candidates(self) -> Iterator[Candidate]:
         return iter(())
@@ -45,7 +52,11 @@ class _OfOne(Cip1Phase):
 
 @pytest.mark.parametrize(
     ("part", "changed"),
-    [(_OfAll, {Policy.CIP1: "expire", Policy.FIFO: "expire"}), (_OfOne, {Policy.CIP1: "candidates"})],
+    [
+        (_OfAll, dict.fromkeys(Policy, "expire")),
+        (_OfAuctions, dict.fromkeys((Policy.CIP1, Policy.GBA_AUCTION), "supply")),
+        (_OfOne, {Policy.CIP1: "candidates"}),
+    ],
 )
 def test_a_part_changes_the_phases_that_it_is_derived_from(part: Any, changed: dict[Policy, str]) -> None:
     phases = phases_with(part)

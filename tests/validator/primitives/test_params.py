@@ -53,8 +53,14 @@ DEFAULTS = {
     "SCAN_LIMIT": 4_096,
     "PRIORITY_FLOOR": 0,
     "DEFAULT_TIP_CAP": 0,
+    "WEIGHT_LAMBDA_MILLI": 200,
+    "WEIGHT_MIN_MILLI": 100,
+    "WEIGHT_MAX_MILLI": 1_000,
+    "STARVATION_BLOCKS": 64,
+    "STARVATION_FLOOR_MILLI": 500,
+    "BUDGET_SLICES": 4,
 }
-"""SPEC §16."""
+"""SPEC §16, and behind it those of other policies."""
 
 BOUNDS = {
     "FAIRNESS_WINDOW_BLOCKS": (1, 10**5),
@@ -72,6 +78,10 @@ BOUNDS = {
     "INITIAL_BASEFEE": (1, 2**96 - 1),
     "MIN_BASEFEE": (1, 2**96 - 1),
     "MAX_BASEFEE": (1, 2**96 - 1),
+    "WEIGHT_LAMBDA_MILLI": (1, 1_000),
+    "WEIGHT_MIN_MILLI": (1, 1_000),
+    "WEIGHT_MAX_MILLI": (1, 1_000),
+    "STARVATION_FLOOR_MILLI": (1, 1_000),
 }
 """Where they are not 1 … 10**9 (SPEC §12)."""
 

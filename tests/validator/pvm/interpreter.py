@@ -1215,7 +1215,7 @@ class Host:
             "address": bytes(context.actor),
             "balance": context.world.balance(context.actor),
             "value": context.value,
-            "lane_price": context.terms.lane_price,
+            "lane_price": context.terms.fee_floor,
         }[name]
 
     # --- arguments ----------------------------------------------------------------------------------------------------

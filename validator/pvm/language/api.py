@@ -119,7 +119,7 @@ HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "deployer": ("bytes", "Who deployed this actor."),
     "balance": ("int", "What this actor holds, in the smallest unit."),
     "value": ("int", "What the transaction pays to this actor."),
-    "lane_price": ("int", "Price of a timer's cycle in this block, on top of the basefee."),
+    "lane_price": ("int", "The least ``max_fee_per_cycle`` with which a timer may fire in this block."),
 }
 """The host values: attributes of ``self`` that programs read without a call. For each, its type and meaning."""
 

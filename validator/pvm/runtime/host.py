@@ -36,8 +36,8 @@ class BlockTerms(Protocol):
     """The prices and parameters of the block in which a handler runs."""
 
     @property
-    def lane_price(self) -> int:
-        """The timer lane's basefee per cycle."""
+    def fee_floor(self) -> int:
+        """The least ``max_fee_per_cycle`` with which a timer may fire in this block."""
 
     @property
     def parameters(self) -> Parameters:

@@ -204,7 +204,7 @@ class HostCalls:
         return self._host.value
 
     def read_lane_price(self) -> int:
-        return self._host.terms.lane_price
+        return self._host.terms.fee_floor
 
 
 def _text(value: Value) -> str:

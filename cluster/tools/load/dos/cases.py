@@ -31,6 +31,7 @@ POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
     "cip1": ("cip1", None),
     "hardened": ("cip1", "hardened"),
     "fifo": ("fifo", None),
+    "gba_auction": ("gba_auction", None),
 }
 """Policy and preset, keyed by variant name."""
 QUICK_HEIGHT: Final = 40

@@ -53,6 +53,8 @@ LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """A height from which on validators have snapshots, with which another validator can join."""
 MAX_FAULTS: Final = 5
+RIVAL_POLICIES: Final = 0.2
+"""Share of the chains with an auction that run another one than ``cip1``."""
 EPOCHS: Final = 0.4
 """Share of the seeds with changing committees, among those with more validators than :data:`SMALLEST`."""
 UPGRADES: Final = 0.2
@@ -231,6 +233,11 @@ class _Drawing:
         if self.maybe(0.25):
             params |= {"ACTIVATION_HEIGHT": self.random.randint(1, 20)}
         policy = "fifo" if self.maybe(0.15) else "cip1"
+        random = Random(f"{self.seed}/{self.protocol}/policy")
+        if policy == "cip1" and random.random() < RIVAL_POLICIES:
+            policy = "gba_auction"
+            params |= {"STARVATION_BLOCKS": random.choice([2, 8, 64]), "BUDGET_SLICES": random.choice([1, 4, 20])}
+            params |= {"WEIGHT_LAMBDA_MILLI": random.choice([200, 800])}
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:

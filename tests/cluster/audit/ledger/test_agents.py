@@ -10,7 +10,7 @@ import pytest
 
 from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, Scheduled, read_header, read_receipts
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import TIMERS, AuditLog, BlockContext
+from cluster.audit.ledger.context import POLICY_RULES, TIMERS, AuditLog, BlockContext
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_phase import TimerLife, TurnAudit
 from cluster.audit.reexecution.describe import key_words
@@ -21,7 +21,7 @@ from tests.validator.scheduler.test_agents import AGENT, BOTH, OTHER_AGENT, OWNE
 from tests.validator.scheduler.test_index import PARAMETERS
 from validator.chain import block
 from validator.chain.block import Effects
-from validator.chain.genesis import GenesisAgent
+from validator.chain.genesis import GenesisAgent, Policy
 from validator.chain.records import kept_answer_key, published_key
 from validator.chain.transactions import Call, sign
 from validator.policies.cip1 import Cip1Phase
@@ -55,7 +55,7 @@ class Auditor:
         self.audit.begin_block(height)
         record = ChainMaker().seal()
         receipts, (header, _) = read_receipts(record.receipts)._replace(height=height), read_header(record.block)
-        self.turns.begin_phase(BlockContext(receipts, DEFAULTS, self.genesis.runs_auction(height), AuditLog(), header))
+        self.turns.begin_phase(BlockContext(receipts, DEFAULTS, POLICY_RULES[Policy.CIP1], AuditLog(), header))
 
     def query(self, timer_id: bytes, actor: bytes, agent: bytes, bid: tuple[int | None, int | None]) -> list[str]:
         receipt = QueryReceipt(timer_id, actor, "ok", 700, 0, Bid(*bid), agent)

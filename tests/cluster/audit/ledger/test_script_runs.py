@@ -25,7 +25,7 @@ from validator.chain.block import BlockReceipts, Cancelled, Effects, Event, Move
 from validator.chain.transactions import SCRIPT_CODE, Call
 from validator.execution import handler_context, mailbox, timer_calls
 from validator.node.executor.jobs import Finalized
-from validator.policies.cip1 import Cip1Rules
+from validator.policies.auction import AuctionRules
 from validator.primitives import costs
 from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.types import address_text
@@ -161,8 +161,8 @@ FAULTS = {
     "the least cap is refused": rewritten(timer_calls._fee_payer, "not 1 <= cap", "not 2 <= cap"),
     "all of the allowance is refused": rewritten(timer_calls._fee_payer, "<= allowance.left", "< allowance.left"),
     "the allowance is not taken": rewritten(timer_calls.schedule, "allowance.left -= payer_cap", "pass"),
-    "the lane's price is refused": rewritten(Cip1Rules.admit, "max_fee < lane_price", "max_fee <= lane_price"),
-    "the priority is not clamped": rewritten(Cip1Rules.admit, "headroom, clamped_from=priority", "priority"),
+    "the lane's price is refused": rewritten(AuctionRules.admit, "max_fee < fee_floor", "max_fee <= fee_floor"),
+    "the priority is not clamped": rewritten(AuctionRules.admit, "headroom, clamped_from=priority", "priority"),
     "the cap is refused": rewritten(timer_calls._check_gas_limit, "gas_limit > terms", "gas_limit >= terms"),
     "the least gas is refused": rewritten(timer_calls._check_gas_limit, "gas_limit < terms", "gas_limit <= terms"),
     "expiry at the trigger is refused": rewritten(timer_calls._expiry, "expires_at < request", "expires_at <= request"),

@@ -457,7 +457,7 @@ def test_a_timer_below_the_price_or_above_the_cap_does_not_fire(monkeypatch: pyt
     maker.seal(header())
     (what,) = told(maker)
     monkeypatch.undo()
-    assert what.endswith(f"had its turn, though it allows {PRICE + 4} a cycle at a lane price of {PRICE + 5}")
+    assert what.endswith(f"had its turn, though it allows {PRICE + 4} a cycle where {PRICE + 5} is the least")
     maker = chain()
     timer = schedule(maker, gas_limit=CAP + 1)
     maker.seal()
@@ -599,7 +599,7 @@ def test_terms_must_be_such_as_a_schedule_may_have() -> None:
     for terms, expected in (
         ({"gas_limit": 999}, "was scheduled with a gas limit of 999"),
         ({"max_fee_per_cycle": PRICE - 1}, f"was scheduled with {PRICE - 1} a cycle, where"),
-        ({"max_fee_per_cycle": PRICE + 1}, "where lane price and priority take 1000002"),
+        ({"max_fee_per_cycle": PRICE + 1}, "where the least fee and priority take 1000002"),
     ):
         maker = chain()
         schedule(maker, 5, **terms)
