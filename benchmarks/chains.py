@@ -11,15 +11,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import reporting  # noqa: F401 - before any package: it says where they are
 
 from cluster.disks.directory import DirectoryDisk
-from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent
+from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.chain.records import OVERFLOW, TIMER
 from validator.chain.transactions import Call, Transaction
 from validator.execution.timer_calls import SchedulingTerms, schedule
+from validator.policies.bias_auction import BiasAuctionPhase
 from validator.policies.fifo import FifoPhase
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash, Height
@@ -68,11 +70,10 @@ class BenchmarkChain:
     index: SchedulerIndex = field(init=False)
     genesis: Genesis = field(init=False)
     vm: PythonVm = field(default_factory=PythonVm)
+    policy: Policy = Policy.CIP1
 
     def __post_init__(self) -> None:
-        self.genesis = Genesis(
-            "benchmark", (VALIDATOR,), parameters=self.parameters, accounts=self.accounts, actors=self.actors
-        )
+        self.genesis = Genesis("benchmark", (VALIDATOR,), self.policy, self.parameters, self.accounts, self.actors)
         self.disk = DirectoryDisk(self.folder)
         self.store = LogStateStore.open(self.disk, engine=PackedEngine())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
@@ -87,7 +88,8 @@ class BenchmarkChain:
         """Schedule timers into the present state, as if a block had done it, whatever prices and caps say."""
         world: World | None = None
         height = self.store.final.height
-        terms = SchedulingTerms(height, 0, 0, self.parameters, FifoPhase.rules)
+        rules = BiasAuctionPhase.rules if self.genesis.locks_bids else FifoPhase.rules
+        terms = SchedulingTerms(height, 0, 0, self.parameters, rules)
         for number, (actor, request) in enumerate(requests):
             if number % SCHEDULED_PER_STEP == 0:
                 self._keep(world)
@@ -105,6 +107,19 @@ class BenchmarkChain:
         self.index.advance(outcome.changes)
         self.index.settle(height)
         return outcome
+
+    def selection(self, most: int) -> float:
+        """Seconds that the next block takes to find the first ``most`` timers in its order."""
+        context = BlockContext(Height(self.store.final.height + 1), PROPOSER, self.genesis)
+        transition = Transition(self.store.final, self.index, context, self.vm)
+        transition.freeze()
+        phase = transition.timer_phase()
+        began = time.perf_counter()
+        found = sum(1 for _ in islice(phase.candidates(), most))
+        seconds = time.perf_counter() - began
+        self.index.abandon()
+        assert found == most, f"{found} timers"
+        return seconds
 
     def timed_block(self, transactions: Iterable[PreparedTransaction] = ()) -> tuple[float, Outcome]:
         """Seconds that the next block takes, and its outcome."""

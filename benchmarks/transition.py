@@ -11,6 +11,8 @@ in one run.
 - ``epoch_block_ratio``: the first block of an epoch into which many timers migrate against the blocks before it.
 - ``lane_us``: microseconds of processor time for a fire of the full lane of ``live.py``, whose Python actors do two
   hundred steps of work, read, schedule and write in each: the same blocks without a testnet, executed in memory.
+- ``selection_ratio_POLICY``: finding the first 200 of 100,000 timers that wait, with different fees and bids, against
+  ``cip1``.
 - ``gc_storm_ratio``: blocks after very many timers expired at one height against the ordinary full blocks before. Both
   lanes are full in all of them: 2,000 transactions that schedule a timer each, 2,000 fires.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
 from live import COMMIT, SEED, full_lane
@@ -28,7 +31,7 @@ from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
 from cluster.simulation.driver import simulate
 from validator.chain.block import BlockReceipts
-from validator.chain.genesis import GenesisAgent
+from validator.chain.genesis import GenesisAgent, Policy
 from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
@@ -59,6 +62,7 @@ def measure(size: Size) -> list[Metric]:
         Metric(
             "backlog_block_ratio", _backlog_ratio(backlog), f"× ({backlog:,} waiting / {SMALL_BACKLOG:,})", 2, False
         ),
+        *_selection_ratios(100_000),
         Metric("epoch_block_ratio", _epoch_ratio(migrating), f"× ({migrating:,} migrating)", 3, False),
         Metric("gc_storm_ratio", _storm_ratio(storm), f"× ({storm:,} expired / full block)", 4, False),
     ]
@@ -171,6 +175,46 @@ def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
                 yield actor_address(number % 1_000), ScheduleRequest(height, EMPTY, gas_limit=400_000)
             case _:
                 yield actor_address(number // 4 % AGENTS, BIDDERS), ScheduleRequest(height, EMPTY, gas_limit=1_000)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def _selection_ratios(waiting: int) -> list[Metric]:
+    """The cost of selection under each policy, in turns."""
+    parameters = Parameters(max_timers_per_actor=LOTS, max_cycles_per_fire_auction_phase=10_000)
+    chains = [BenchmarkChain(parameters, actors(1_000), policy=policy) for policy in Policy]
+    try:
+        for chain in chains:
+            chain.fill(_contending(waiting))
+            for _ in range(WARM_UP):
+                chain.block()
+        costs = interleaved(MEASURED, *(partial(chain.selection, FIRES) for chain in chains))
+        cip1 = costs[list(Policy).index(Policy.CIP1)]
+        return [
+            Metric(f"selection_ratio_{policy}", cost / cip1, f"× (cip1: {cip1 * 1e6:,.0f} µs)", 3, False)
+            for policy, cost in zip(Policy, costs, strict=True)
+            if policy is not Policy.CIP1
+        ]
+    finally:
+        for chain in chains:
+            chain.close()
+
+
+def _contending(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    for number in range(count):
+        tip = number * 7_919 % 100_003
+        yield (
+            actor_address(number % 1_000),
+            ScheduleRequest(
+                1 + number % WARM_UP,
+                HEAVY,
+                gas_limit=HEAVY_GAS,
+                max_fee_per_cycle=10**12,
+                max_priority_fee_per_cycle=tip,
+                bid=tip * HEAVY_GAS,
+            ),
+        )
 
 
 # --- epochs -----------------------------------------------------------------------------------------------------------

@@ -228,8 +228,16 @@ class Bidder(NamedTuple):
     agent: AddressOrNone
 
 
+class Locked(NamedTuple):
+    """The bid that was locked for a new timer, at the cost of its fee payer."""
+
+    timer_id: Hash
+    amount: Price
+
+
 TimerChange = Annotated[
-    Cancelled | Extended | Bidder, _one_of({"cancelled": Cancelled, "extended": Extended, "bidder": Bidder})
+    Cancelled | Extended | Bidder | Locked,
+    _one_of({"cancelled": Cancelled, "extended": Extended, "bidder": Bidder, "locked": Locked}),
 ]
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from fractions import Fraction
 from itertools import accumulate
+from math import ceil
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import FireReceipt, Header
@@ -18,6 +21,13 @@ USUAL_SLOPE: Final = 8
 """The constant ``A`` of SPEC §7, the slope of the basefees of cycles and cells."""
 ONE: Final = 65_536
 """The fixed-point number 1.0 of earned weights and scores (SPEC §13, ``gba_auction``)."""
+BIAS_UNIT: Final = 2**32
+"""The fixed-point number 1.0 of biases (SPEC §13, ``bias_auction``)."""
+MOST_BIAS: Final = 2**128 - 1
+SATURATING: Final = 67
+"""An exponent beyond which a bias is :data:`MOST_BIAS`, since ``e^67 > 2**96``."""
+EXACT: Final = Context(prec=120)
+"""Decimal arithmetic that is exact enough for every bias."""
 MIN_DIVISOR: Final = 2
 """The lower bound of the fairness divisor ``D`` (SPEC §8)."""
 
@@ -160,14 +170,13 @@ class EarnedWeights:
             _move(earned, height // p.epoch_length, p)
             earned.scores.append(_score(fire, height - fire.trigger_height, p50_tip, p))
 
-    def weight(self, actor: bytes, waited: int, height: int, p: Parameters) -> int:
-        """The weight of an actor's timer that is ``waited`` blocks late at a height."""
+    def weight(self, actor: bytes, height: int, p: Parameters) -> int:
+        """The weight of an actor at a height."""
         earned = self._of.get(actor)
-        weight = _bound(p.weight_min_milli)
-        if earned is not None:
-            _move(earned, height // p.epoch_length, p)
-            weight = earned.weight
-        return max(weight, _bound(p.starvation_floor_milli)) if waited >= p.starvation_blocks else weight
+        if earned is None:
+            return _bound(p.weight_min_milli)
+        _move(earned, height // p.epoch_length, p)
+        return earned.weight
 
 
 def _bound(milli: int) -> int:
@@ -195,3 +204,56 @@ def _score(fire: FireReceipt, late: int, p50_tip: int, p: Parameters) -> int:
         ONE - ONE * fire.cycles // p.lane_timer_cycles,
     )
     return sum(figures) // len(figures)
+
+
+class Fired(NamedTuple):
+    """A fire with a locked bid: its bid, and how many blocks it was late."""
+
+    bid: int
+    late: int
+
+
+class BiasMarket:
+    """The bias of those who wait, ``e^(n·λ)``, and its rate λ, which follows the bids (SPEC §13, ``bias_auction``)."""
+
+    def __init__(self) -> None:
+        self._micro: int | None = None
+        """λ in millionths; ``None`` before the first fire."""
+        self._fires: list[Fired] = []
+        """The fires since λ last changed."""
+        self._known: dict[tuple[int, int], int] = {}
+
+    def bias(self, late: int, p: Parameters) -> int:
+        """The bias of a timer that is ``late`` blocks late, in units of 2**-32, below 2**128."""
+        return self._bias(late, self._rate(p))
+
+    def enter(self, fires: Sequence[Fired], height: int, p: Parameters) -> None:
+        """Enter a block's fires; λ moves at the end of each interval that had some."""
+        self._fires.extend(fires)
+        if not self._fires or height % p.bias_interval_blocks:
+            return
+        rate, count = self._rate(p), len(self._fires)
+        late, bid = sum(each.late for each in self._fires) // count, sum(each.bid for each in self._fires) // count
+        growth = (self._bias(late + 1, rate) - self._bias(late, rate)) // BIAS_UNIT
+        step = rate * p.bias_lambda_step_milli // 1_000
+        moved = rate - step if growth > bid // p.value_life_blocks else rate + step
+        self._micro = min(max(moved, p.bias_lambda_min_micro), p.bias_lambda_max_micro)
+        self._fires = []
+        self._known = {}
+
+    def _rate(self, p: Parameters) -> int:
+        return p.bias_lambda_micro if self._micro is None else self._micro
+
+    def _bias(self, late: int, micro: int) -> int:
+        if (known := self._known.get((late, micro))) is not None:
+            return known
+        power = Decimal(late * micro).scaleb(-6)
+        found = MOST_BIAS if power > SATURATING else min(MOST_BIAS, int(EXACT.multiply(EXACT.exp(power), BIAS_UNIT)))
+        self._known[late, micro] = found
+        return found
+
+
+def critical_bid(bid: int, bias: int, gas_limit: int, of_bias: int, of_gas_limit: int) -> int:
+    """The least bid with which a timer of ``of_bias`` and ``of_gas_limit`` comes before another one, or ties."""
+    level = Fraction(bid * BIAS_UNIT + bias, gas_limit)
+    return ceil(Fraction(ceil(level * of_gas_limit) - of_bias, BIAS_UNIT))

@@ -25,6 +25,7 @@ class LedgerRule(StrEnum):
     USER_LANE = "user lane limits"
     BLOCK_WORK = "work of a block"
     PAID_WAITS = "paid waits"
+    BID_PAYMENTS = "payments of bids"
 
 
 class AnswerRule(StrEnum):

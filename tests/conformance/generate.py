@@ -147,6 +147,9 @@ class Maker:
         if policy == "cip1" and self.other.random() < 0.35:
             policy = "gba_auction"
             params |= self.weight_params()
+        elif policy == "cip1" and self.other.random() < 0.35:
+            policy = "bias_auction"
+            params |= self.bias_params()
         rich = 10 ** rng.choice([9, 10, 12, 18]) * basefee
 
         def purse() -> int:
@@ -186,12 +189,29 @@ class Maker:
         least = pick([1, 1, 100, 400])
         floor = pick([least, least, 500, 900])
         return {
-            "WEIGHT_LAMBDA_MILLI": pick([1, 200, 700, 1_000, 1_000, 1_000]),
+            "WEIGHT_LAMBDA_MILLI": pick([10, 200, 700, 1_000, 1_000, 1_000]),
             "WEIGHT_MIN_MILLI": least,
             "WEIGHT_MAX_MILLI": pick([floor, 1_000, 1_000]),
             "STARVATION_BLOCKS": pick([1, 2, 4, 64]),
             "STARVATION_FLOOR_MILLI": floor,
             "BUDGET_SLICES": pick([1, 1, 2, 4, 30]),
+        }
+
+    def bias_params(self) -> dict[str, Any]:
+        """Parameters of ``bias_auction``. Rates are high, so that a few blocks of waiting outbid small bids."""
+        pick = self.other.choice
+        least, rate = pick([10_000, 300_000]), pick([300_000, 1_000_000, 3_000_000])
+        return {
+            "MAX_FIRES_PER_BLOCK": pick([1, 3, 10**9, 10**9]),
+            "MAX_FIRES_PER_ACTOR": pick([1, 2, 10**9, 10**9]),
+            "PAYMENT_RULE": pick(["vcg", "vcg", "critical", "first_price"]),
+            "RESERVE_PRICE": pick([0, 0, 3, 1_000]),
+            "BIAS_LAMBDA_MICRO": rate,
+            "BIAS_LAMBDA_MIN_MICRO": least,
+            "BIAS_LAMBDA_MAX_MICRO": pick([rate, 10_000_000]),
+            "BIAS_LAMBDA_STEP_MILLI": pick([0, 125, 1_000]),
+            "BIAS_INTERVAL_BLOCKS": pick([1, 2, 5]),
+            "VALUE_LIFE_BLOCKS": pick([1, 3, 100]),
         }
 
     def make_params(self) -> dict[str, Any]:
@@ -404,6 +424,9 @@ class Maker:
             options["payer_cap"] = rng.choice([0, 1, -1, 2**96, rng.randint(1, 10**9), 10**12])
         if rng.random() < 0.04:
             options["bid"] = rng.choice([0, 5, None])
+        if self.chain.policy == "bias_auction" and self.other.random() < 0.7:
+            low = 1_000 * self.chain.basefee_cycle
+            options["bid"] = self.other.choice([0, 1, 20, 20, 400, 400, 9_000, low, -1, 2**96 - 1, 2**96])
         if rng.random() < 0.08:
             options["handler"] = rng.choice(["", "h" * 256, "h" * 257, "ü" * 129, "on_time"])
         if rng.random() < 0.03:

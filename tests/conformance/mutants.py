@@ -86,11 +86,11 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("bid accepted", 'raise Rejection("TimerArgDeprecated")', "pass"),
     (
         "bid refused in fifo",
-        "            if self.auction:\n                raise",
-        "            if True:\n                raise",
+        "if bid is not None and self.auction:",
+        "if bid is not None:",
     ),
     ("fee range", "not 0 <= value < FEE_LIMIT", "not 0 <= value"),
-    ("negative cap", "(max_fee, priority, cap)):", "(max_fee, priority)):"),
+    ("negative cap", "(max_fee, priority, cap, stated_bid)):", "(max_fee, priority, stated_bid)):"),
     (
         "tier and priority",
         "if stated is not None or filled >= FEE_LIMIT:",
@@ -187,12 +187,12 @@ MUTANTS: list[tuple[str, str, str]] = [
     ),
     (
         "misfit ends the scan",
-        "                if not self.auction:\n                    self.carried",
+        "                if not (self.auction or self.by_bias):\n                    self.carried",
         "                if True:\n                    self.carried",
     ),
     (
         "fifo goes on",
-        "                if not self.auction:\n                    self.carried",
+        "                if not (self.auction or self.by_bias):\n                    self.carried",
         "                if False:\n                    self.carried",
     ),
     ("payer cap ignored", "if timer.payer_cap is not None:", "if False:"),
@@ -209,8 +209,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     ),
     (
         "cancelled count as looked at",
-        "if timer is None:\n                continue\n            gas",
-        "if timer is None:\n                looked += 1\n                continue\n            gas",
+        "if timer is None:\n                continue\n            if self.is_aside",
+        "if timer is None:\n                looked += 1\n                continue\n            if self.is_aside",
     ),
     # §7 basefees
     ("no least step", "basefee + max(step, 1))", "basefee + step)"),
@@ -221,8 +221,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("lane target whole", 'params["LANE_TIMER_CYCLES"] // 2', 'params["LANE_TIMER_CYCLES"]'),
     (
         "new parameters for the new basefee",
-        "        params = self.params\n        if self.auction:\n            self.p50",
-        "        params = self.params | self.state.pending\n        if self.auction:\n            self.p50",
+        "        params = self.params\n        if self.auction or self.by_bias:\n",
+        "        params = self.params | self.state.pending\n        if self.auction or self.by_bias:\n",
     ),
     # §8 fairness
     (
@@ -320,7 +320,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("unknown names", "if name not in GOVERNED or", "if name in GOVERNED and"),
     ("gc floor", 'minimum = 2 * self.params["SCAN_LIMIT"]', 'minimum = self.params["SCAN_LIMIT"]'),
     ("not written", "        self._write_parameters(config)\n", ""),
-    ("cancel is refused", 'self.state.timers.pop(arguments["timer_id"].lower(), None)', "pass"),
+    ("cancel is refused", 'self.state.timers.pop(arguments["timer_id"].lower(), None)', "None"),
     # §13 activation and fifo
     (
         "activation a block early",
@@ -330,7 +330,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("lane basefee starts anew", "self.basefee_lane = self.basefee_cycle\n", "pass\n"),
     (
         "fifo cap",
-        '"MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction else "MAX_CYCLES_PER_FIRE"',
+        '"MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction or self.by_bias else "MAX_CYCLES_PER_FIRE"',
         '"MAX_CYCLES_PER_FIRE_AUCTION_PHASE"',
     ),
     ("fifo pays the lane", "// 1000 if self.has_lane_fee else 0", "// 1000"),
@@ -343,15 +343,15 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("timers last", "        if self.timers_first:\n            self.timer_phase(proposer)\n", "        if False:\n"),
     (
         "insolvent timers destroyed",
-        '        if self.timers_first:\n            self.carried[timer.timer_id] = "insuff',
-        '        if False:\n            self.carried[timer.timer_id] = "insuff',
+        "        if self.timers_first:\n            self.unpaid",
+        "        if False:\n            self.unpaid",
     ),
     ("weight ignored", "-self.earned(t), ", ""),
     ("weight before tip", "(-tips[t.timer_id], -self.earned(t), ", "(-self.earned(t), -tips[t.timer_id], "),
-    ("one pass", "        self.scan(list(self.aside), tips)\n", ""),
+    ("one pass", "        self.scan([timer_id for timer_id in ids if timer_id in closed], tips)\n", ""),
     ("no slices", "self.scan(ids, tips, first_pass=True)", "self.scan(ids, tips)"),
     ("slices by reservation", "self.cycles_by.get(timer.actor, 0) + meter.cycles\n", "gas_limit\n"),
-    ("equal slices", "* self.earned(timer)) for timer", "* 2**15) for timer"),
+    ("equal slices", "* self.weight_of(actor) //", "* 2**15 //"),
     ("no starvation floor", 'return max(weight, self.bound("STARVATION_FLOOR_MILLI"))', "return weight"),
     ("starving a block later", '>= self.params["STARVATION_BLOCKS"]:', '> self.params["STARVATION_BLOCKS"]:'),
     (
@@ -378,6 +378,50 @@ MUTANTS: list[tuple[str, str, str]] = [
         "the lane is paid twice",
         "self.floor = self.basefee_cycle if self.timers_first else self.lane_price",
         "self.floor = self.lane_price = self.basefee_cycle if self.timers_first else self.lane_price",
+    ),
+    # §13 bias_auction
+    ("bid not locked", "        self.state.debit(payer, bid)\n        self.state.credit(ESCROW, bid)\n", ""),
+    ("bid beyond the cap", "if cap is not None and bid > cap:", "if False:"),
+    ("bid beyond the balance", "if self.state.balance.get(payer, 0) < bid:", "if False:"),
+    (
+        "cancelled bid kept",
+        "        del self.state.timers[timer.timer_id]\n        self.unlock(timer)\n\n    def do_ext",
+        "        del self.state.timers[timer.timer_id]\n\n    def do_ext",
+    ),
+    (
+        "destroyed bid kept",
+        "        del self.state.timers[timer.timer_id]\n        self.unlock(timer)\n        self.destr",
+        "        del self.state.timers[timer.timer_id]\n        self.destr",
+    ),
+    (
+        "priority is no bid",
+        "bid = (priority or 0) * gas if stated is None else stated",
+        "bid = 0 if stated is None else stated",
+    ),
+    ("bid in the cap twice", "timer.payer_cap - timer.bid)", "timer.payer_cap)"),
+    ("no bias", "power = Decimal(self.height - timer.height)", "power = Decimal(0)"),
+    ("bias before the bid", "timer.bid * 2**32 + self.bias(timer))", "timer.bid + self.bias(timer))"),
+    ("bids not by the cycle", "// self.gas_of(timer)\n\n    def settle", "// 1\n\n    def settle"),
+    ("no limit of fires", '            full = full or len(self.fires) >= params["MAX_FIRES_PER_BLOCK"]\n', ""),
+    ("no limit of an actor", "return self.by_bias and self.fired_actors", "return False and self.fired_actors"),
+    ("reserve ignored", 'max(self.params["RESERVE_PRICE"], self.due(timer))', "max(0, self.due(timer))"),
+    ("more than the bid", "due = min(timer.bid, max(", "due = (max("),
+    ("always first price", 'if self.params["PAYMENT_RULE"] == "first_price":', "if True:"),
+    ("never first price", 'if self.params["PAYMENT_RULE"] == "first_price":', "if False:"),
+    ("critical as vcg", 'if self.params["PAYMENT_RULE"] == "vcg":', "if True:"),
+    ("vcg as critical", 'if self.params["PAYMENT_RULE"] == "vcg":', "if False:"),
+    ("bias not paid back", "return left_out.bid - self.bias(timer) // 2**32", "return left_out.bid"),
+    ("rate stands still", "            self.move_rate()\n", "            pass\n"),
+    (
+        "rate goes the other way",
+        "moved = self.rate - step if too_steep else self.rate + step",
+        "moved = self.rate + step if too_steep else self.rate - step",
+    ),
+    ("sums are kept", "        self.sums = dict.fromkeys(self.sums, 0)\n", ""),
+    (
+        "rate without bounds",
+        'min(params["BIAS_LAMBDA_MAX_MICRO"], max(params["BIAS_LAMBDA_MIN_MICRO"], moved))',
+        "moved",
     ),
     # §14 messages
     ("message limits", "if not (2_000 <= cycles", "if not (0 <= cycles"),

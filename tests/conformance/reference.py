@@ -4,15 +4,17 @@ An independent second implementation to compare the project with, field by field
 flat state, copied before every handler and put back when that handler fails; whatever can be recomputed is recomputed
 in every block. It shares no line with `validator` or `cluster` and imports neither of them.
 
-It covers the policies `cip1` (with its activation height) and `fifo`, `builtin:script` and `builtin:fixed`. It expects
-well formed input: what malformed input does is for `test_malformed.py`. It has no state tree, so its output has no
-`state_root`.
+It covers all policies, each with its activation height, `builtin:script` and `builtin:fixed`. It expects well formed
+input: what malformed input does is for `test_malformed.py`. It has no state tree, so its output has no `state_root`.
 """
 
 import base64
 import binascii
 import json
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from Crypto.Hash import keccak
@@ -81,6 +83,16 @@ DEFAULTS: dict[str, Any] = {
     "STARVATION_BLOCKS": 64,
     "STARVATION_FLOOR_MILLI": 500,
     "BUDGET_SLICES": 4,
+    "MAX_FIRES_PER_BLOCK": 10**9,
+    "MAX_FIRES_PER_ACTOR": 10**9,
+    "PAYMENT_RULE": "vcg",
+    "RESERVE_PRICE": 0,
+    "BIAS_LAMBDA_MICRO": 100_000,
+    "BIAS_LAMBDA_MIN_MICRO": 10_000,
+    "BIAS_LAMBDA_MAX_MICRO": 1_000_000,
+    "BIAS_LAMBDA_STEP_MILLI": 125,
+    "BIAS_INTERVAL_BLOCKS": 16,
+    "VALUE_LIFE_BLOCKS": 100,
 }
 HARDENED = {"PRIORITY_FLOOR": 1, "TIE_BREAK": "aged", "P50_WEIGHT": "cycles", "DEFAULT_TIP_CAP": 8}
 TIERS = ("economy", "standard", "fast", "urgent")
@@ -118,6 +130,7 @@ class Timer:
     payer_cap: int | None
     scheduled_at: int
     default_max_fee: int | None = None
+    bid: int = 0
 
     @property
     def age(self) -> tuple[int, int]:
@@ -386,6 +399,10 @@ def next_basefee(basefee: int, target: int, used: int, slope: int, params: dict[
     return basefee
 
 
+ESCROW = "0x" + "00" * 19 + "0b"
+"""Who holds the bids of ``bias_auction``."""
+
+
 def reserved_address(address: str) -> bool:
     return int(address, 16) < 16
 
@@ -421,6 +438,8 @@ class Chain:
         self.p50 = 0
         self.burned = 0
         self.fires_by_block: dict[int, list[str]] = {}
+        self.rate = self.params["BIAS_LAMBDA_MICRO"]
+        self.sums = {"fires": 0, "waits": 0, "bids": 0}
         self.weight: dict[str, int] = {}
         self.scores: dict[tuple[str, int], list[int]] = {}
         self.good_answer: dict[str, tuple[int, int]] = {}
@@ -431,7 +450,8 @@ class Chain:
     def _value(value: Any) -> Any:
         if isinstance(value, list):
             return [number(item) for item in value]
-        return value if value in ("id", "aged", "fires", "cycles") else number(value)
+        words = ("id", "aged", "fires", "cycles", "vcg", "critical", "first_price")
+        return value if value in words else number(value)
 
     def _write_parameters(self, names: Any) -> None:
         storage = self.state.storage.setdefault(SYSTEM, {})
@@ -445,7 +465,9 @@ class Chain:
     def block(self, proposer: str, txs: list[dict[str, Any]]) -> dict[str, Any]:
         """Run the next block and return its report."""
         self.height += 1
-        self.auction = self.policy != "fifo" and self.height > self.params["ACTIVATION_HEIGHT"]
+        is_active = self.height > self.params["ACTIVATION_HEIGHT"]
+        self.by_bias = self.policy == "bias_auction" and is_active
+        self.auction = self.policy in ("cip1", "gba_auction") and is_active
         self.timers_first = self.auction and self.policy == "gba_auction"
         self.has_lane_fee = self.auction and self.policy == "cip1"
         if not self.has_lane_fee or self.height == self.params["ACTIVATION_HEIGHT"] + 1:
@@ -454,7 +476,9 @@ class Chain:
             self.basefee_lane * self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1000 if self.has_lane_fee else 0
         )
         self.floor = self.basefee_cycle if self.timers_first else self.lane_price
-        self.cap = self.params["MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction else "MAX_CYCLES_PER_FIRE"]
+        self.cap = self.params[
+            "MAX_CYCLES_PER_FIRE_AUCTION_PHASE" if self.auction or self.by_bias else "MAX_CYCLES_PER_FIRE"
+        ]
         window_start = self.height - self.params["FAIRNESS_WINDOW_BLOCKS"]
         self.fires_by_block = {h: fires for h, fires in self.fires_by_block.items() if h >= window_start}
         self.state.events = []
@@ -512,8 +536,10 @@ class Chain:
 
     def end_of_block(self) -> None:
         params = self.params
-        if self.auction:
+        if self.auction or self.by_bias:
             self.p50 = self.median_tip()
+        if self.by_bias and self.height % params["BIAS_INTERVAL_BLOCKS"] == 0:
+            self.move_rate()
         if self.timers_first:
             self.earn()
         elif self.has_lane_fee:
@@ -632,7 +658,9 @@ class Chain:
             raise Failure("NotSystemDeployer")
         opcode, arguments = number(tx["opcode"]), tx["args"]
         if opcode == 48:
-            self.state.timers.pop(arguments["timer_id"].lower(), None)
+            timer = self.state.timers.pop(arguments["timer_id"].lower(), None)
+            if timer is not None:
+                self.unlock(timer)
         elif opcode == 49:
             self.update_config(arguments["config"])
         else:
@@ -769,7 +797,9 @@ class Chain:
         return timer
 
     def do_cancel(self, run: Run, options: dict[str, Any]) -> None:
-        del self.state.timers[self.own_timer(run, options).timer_id]
+        timer = self.own_timer(run, options)
+        del self.state.timers[timer.timer_id]
+        self.unlock(timer)
 
     def do_extend(self, run: Run, options: dict[str, Any]) -> None:
         self.extend(self.own_timer(run, options), options["expires_at"])
@@ -790,14 +820,11 @@ class Chain:
 
     def schedule(self, run: Run, options: dict[str, Any], payload: bytes) -> str:
         state, actor = self.state, run.actor
-        if "bid" in options:
-            if self.auction:
-                raise Rejection("TimerArgDeprecated")
-            self.event("TimerBidIgnored", actor)
+        stated_bid = self.stated_bid(actor, options.get("bid"))
         max_fee, priority, cap = (
             options.get(name) for name in ("max_fee_per_cycle", "max_priority_fee_per_cycle", "payer_cap")
         )
-        if any(value is not None and not 0 <= value < FEE_LIMIT for value in (max_fee, priority, cap)):
+        if any(value is not None and not 0 <= value < FEE_LIMIT for value in (max_fee, priority, cap, stated_bid)):
             raise Rejection("TimerFeeOutOfRange")
         if "tier" in options:
             priority = self.filled_priority(options["tier"], priority)
@@ -816,6 +843,9 @@ class Chain:
             raise Rejection("TimerExpiryInvalid")
         if self.auction and max_fee is not None and max_fee < self.floor:
             raise Rejection("TimerRejectedBelowBasefee")
+        bid = 0
+        if self.by_bias:
+            bid = self.lock(payer, cap, stated_bid, priority, self.cap if gas_limit is None else gas_limit)
 
         nonce = state.schedule_nonce.get(actor, 0)
         preimage = bytes.fromhex(actor[2:]) + height.to_bytes(8, "big") + payload + nonce.to_bytes(8, "big")
@@ -840,9 +870,35 @@ class Chain:
             priority,
             cap,
             self.height,
+            bid=bid,
         )
         state.seq += 1
         return timer_id
+
+    def stated_bid(self, actor: str, bid: int | None) -> int | None:
+        """What counts of a `bid`: it is refused, ignored or locked."""
+        if bid is not None and self.auction:
+            raise Rejection("TimerArgDeprecated")
+        if bid is not None and not self.by_bias:
+            self.event("TimerBidIgnored", actor)
+        return bid if self.by_bias else None
+
+    def lock(self, payer: str, cap: int | None, stated: int | None, priority: int | None, gas: int) -> int:
+        """Take a timer's bid from its payer (``bias_auction``)."""
+        bid = (priority or 0) * gas if stated is None else stated
+        if bid >= FEE_LIMIT:
+            raise Rejection("TimerFeeOutOfRange")
+        if cap is not None and bid > cap:
+            raise Rejection("TimerFeePayerForbidden")
+        if self.state.balance.get(payer, 0) < bid:
+            raise Rejection("InsufficientBalance")
+        self.state.debit(payer, bid)
+        self.state.credit(ESCROW, bid)
+        return bid
+
+    def unlock(self, timer: Timer) -> None:
+        self.state.debit(ESCROW, timer.bid)
+        self.state.credit(timer.fee_payer, timer.bid)
 
     def check_shape(self, actor: str, height: int, handler: str, payload: bytes) -> None:
         if height <= self.height:
@@ -878,6 +934,10 @@ class Chain:
         self.destroyed: list[dict[str, str]] = []
         self.gba_report = {"queried": 0, "spent": 0, "not_admitted": 0}
         self.carried: dict[str, str] = {}
+        self.burned_by: dict[str, int] = {}
+        self.unpaid: list[str] = []
+        self.winners: list[Timer] = []
+        self.left_out: Timer | None = None
         due = sorted((t for t in self.state.timers.values() if t.height <= self.height), key=lambda t: t.age)
         due = self.destroy_expired(due)
         tips = self.gate(due, self.prices(due)) if self.auction else self.gate_by_cap(due)
@@ -887,7 +947,13 @@ class Chain:
         def tie(t: Timer) -> tuple[Any, ...]:
             return t.age if aged else (t.timer_id,)
 
-        if self.timers_first:
+        if self.by_bias:
+            order.sort(key=lambda t: (-self.density(t), tie(t)))
+            self.scan([timer.timer_id for timer in order], tips)
+            self.settle_bids()
+            waiting = [timer for timer in order if self.carried.get(timer.timer_id) == "lane_full"]
+            self.carried |= {timer.timer_id: "actor_limit" for timer in waiting if self.has_fired_enough(timer.actor)}
+        elif self.timers_first:
             order.sort(key=lambda t: (-tips[t.timer_id], -self.earned(t), tie(t)))
             self.scan_in_slices(order, tips)
         else:
@@ -895,7 +961,7 @@ class Chain:
                 weight = self.weights()
                 order.sort(key=lambda t: (-(tips[t.timer_id] + floor) * weight(t.actor), tie(t)))
             self.scan([timer.timer_id for timer in order], tips)
-        self.pay_proposer(proposer, sum(fire["cycles"] * fire["tip"] for fire in self.fires))
+        self.pay_proposer(proposer, sum(fire["fee"] - self.burned_by[fire["timer_id"]] for fire in self.fires))
         self.deferred = {timer_id: why for timer_id, why in self.carried.items() if timer_id in self.state.timers}
 
     def destroy_expired(self, due: list[Timer]) -> list[Timer]:
@@ -914,6 +980,7 @@ class Chain:
 
     def destroy(self, timer: Timer, reason: str) -> None:
         del self.state.timers[timer.timer_id]
+        self.unlock(timer)
         self.destroyed.append({"timer_id": timer.timer_id, "reason": reason})
 
     def over_cap(self, timer: Timer) -> bool:
@@ -947,6 +1014,61 @@ class Chain:
         divisor = max(2, middle)
         return lambda actor: 2 * divisor - min(2 * recent.get(actor, 0), divisor)
 
+    # --- bias_auction -------------------------------------------------------------------------------------------------
+
+    def bias(self, timer: Timer) -> int:
+        """``e`` to the power of λ times the blocks waited, in units of 2**-32, below 2**128."""
+        with localcontext(Context(prec=120, Emax=10**6)):
+            power = Decimal(self.height - timer.height) * self.rate / 10**6
+            return min(2**128 - 1, int(power.exp() * 2**32))
+
+    def growth(self, waited: int) -> int:
+        """By how much a bias grows in the block after so many, in whole units."""
+        with localcontext(Context(prec=120, Emax=10**6)):
+            before, after = (
+                min(2**128 - 1, int((Decimal(n) * self.rate / 10**6).exp() * 2**32)) for n in (waited, waited + 1)
+            )
+            return after - before >> 32
+
+    def gas_of(self, timer: Timer) -> int:
+        return self.cap if timer.gas_limit is None else timer.gas_limit
+
+    def density(self, timer: Timer) -> int:
+        return min(2**128 - 1, timer.bid * 2**32 + self.bias(timer)) // self.gas_of(timer)
+
+    def settle_bids(self) -> None:
+        for timer, fire in zip(self.winners, self.fires, strict=True):
+            due = min(timer.bid, max(self.params["RESERVE_PRICE"], self.due(timer)))
+            self.unlock(timer)
+            self.state.debit(timer.fee_payer, due)
+            fire["fee"] += due
+            fire["tip"] = due // fire["cycles"]
+        late = [self.height - timer.height for timer in self.winners]
+        for name, value in (("fires", len(late)), ("waits", sum(late)), ("bids", sum(t.bid for t in self.winners))):
+            self.sums[name] += value
+
+    def due(self, timer: Timer) -> int:
+        if self.params["PAYMENT_RULE"] == "first_price":
+            return timer.bid
+        left_out = self.left_out
+        if left_out is None:
+            return 0
+        if self.params["PAYMENT_RULE"] == "vcg":
+            return left_out.bid - self.bias(timer) // 2**32
+        level = Fraction(left_out.bid * 2**32 + self.bias(left_out), self.gas_of(left_out))
+        return ceil(Fraction(ceil(level * self.gas_of(timer)) - self.bias(timer), 2**32))
+
+    def move_rate(self) -> None:
+        fires, params = self.sums["fires"], self.params
+        if not fires:
+            return
+        step = self.rate * params["BIAS_LAMBDA_STEP_MILLI"] // 1_000
+        decay = self.sums["bids"] // fires // params["VALUE_LIFE_BLOCKS"]
+        too_steep = self.growth(self.sums["waits"] // fires) > decay
+        moved = self.rate - step if too_steep else self.rate + step
+        self.rate = min(params["BIAS_LAMBDA_MAX_MICRO"], max(params["BIAS_LAMBDA_MIN_MICRO"], moved))
+        self.sums = dict.fromkeys(self.sums, 0)
+
     # --- weights of gba_auction ---------------------------------------------------------------------------------------
 
     @property
@@ -974,8 +1096,11 @@ class Chain:
     def bound(self, name: str) -> int:
         return 2**16 * int(self.params[name]) // 1_000
 
+    def weight_of(self, actor: str) -> int:
+        return self.weight.get(actor, self.bound("WEIGHT_MIN_MILLI"))
+
     def earned(self, timer: Timer) -> int:
-        weight = self.weight.get(timer.actor, self.bound("WEIGHT_MIN_MILLI"))
+        weight = self.weight_of(timer.actor)
         if self.height - timer.height >= self.params["STARVATION_BLOCKS"]:
             return max(weight, self.bound("STARVATION_FLOOR_MILLI"))
         return weight
@@ -1056,38 +1181,35 @@ class Chain:
     def scan_in_slices(self, order: list[Timer], tips: dict[str, int]) -> None:
         """Both passes over the lane, the second over what the first one set aside (``gba_auction``)."""
         self.cycles_by: dict[str, int] = {}
-        self.aside: list[str] = []
         ids = [timer.timer_id for timer in order]
-        self.slices = {
-            timer.timer_id: (timer.actor, self.params["LANE_TIMER_CYCLES"] * self.earned(timer)) for timer in order
-        }
         self.scan(ids, tips, first_pass=True)
-        self.scan(list(self.aside), tips)
+        closed = {timer.timer_id for timer in order if self.has_used_its_slice(timer.actor)}
+        self.scan([timer_id for timer_id in ids if timer_id in closed], tips)
+        self.carried |= dict.fromkeys(self.unpaid, "insufficient_funds")
 
-    def has_used_its_slice(self, timer_id: str) -> bool:
-        actor, share = self.slices[timer_id]
-        return self.cycles_by.get(actor, 0) >= share // (2**16 * self.params["BUDGET_SLICES"])
+    def has_used_its_slice(self, actor: str) -> bool:
+        share = self.params["LANE_TIMER_CYCLES"] * self.weight_of(actor) // (2**16 * self.params["BUDGET_SLICES"])
+        return self.cycles_by.get(actor, 0) >= max(1, share)
 
     def scan(self, order: list[str], tips: dict[str, int], first_pass: bool = False) -> None:
         params, looked = self.params, 0
         for position, timer_id in enumerate(order):
-            if first_pass and timer_id in self.state.timers and self.has_used_its_slice(timer_id):
-                if len(self.aside) == params["SCAN_LIMIT"]:
-                    self.carried.update(dict.fromkeys(order[position:], "lane_full"))
-                    return
-                self.aside.append(timer_id)
-                self.carried[timer_id] = "lane_full"
-                continue
-            full = self.lane_used + params["MIN_GAS_LIMIT_PER_TIMER"] > params["LANE_TIMER_CYCLES"]
-            if full or self.lane_cells >= params["LANE_TIMER_CELLS"] or looked >= params["SCAN_LIMIT"]:
-                self.carried.update(dict.fromkeys(order[position:], "lane_full"))
-                return
             timer = self.state.timers.get(timer_id)
             if timer is None:
                 continue
-            gas_limit = self.cap if timer.gas_limit is None else timer.gas_limit
+            if self.is_aside(timer, first_pass):
+                self.carried[timer_id] = "lane_full"
+                continue
+            full = self.lane_used + params["MIN_GAS_LIMIT_PER_TIMER"] > params["LANE_TIMER_CYCLES"]
+            full = full or len(self.fires) >= params["MAX_FIRES_PER_BLOCK"]
+            if full or self.lane_cells >= params["LANE_TIMER_CELLS"] or looked >= params["SCAN_LIMIT"]:
+                self.left_out = self.left_out or timer
+                self.carried.update(dict.fromkeys(order[position:], "lane_full"))
+                return
+            gas_limit = self.gas_of(timer)
             if self.lane_used + gas_limit > params["LANE_TIMER_CYCLES"]:
-                if not self.auction:
+                self.left_out = self.left_out or timer
+                if not (self.auction or self.by_bias):
                     self.carried.update(dict.fromkeys(order[position:], "lane_full"))
                     return
                 self.carried[timer_id] = "lane_full"
@@ -1097,15 +1219,23 @@ class Chain:
             needed = gas_limit * price + params["MAX_CELLS_PER_FIRE"] * self.basefee_cell
             available = self.state.balance.get(timer.fee_payer, 0)
             if timer.payer_cap is not None:
-                available = min(available, timer.payer_cap)
+                available = min(available, timer.payer_cap - timer.bid)
             if available >= needed:
                 self.fire(timer, gas_limit, tips[timer_id], needed)
                 looked += 1
             elif not self.destroy_insolvent(timer, needed, available):
                 looked += 1
 
+    def is_aside(self, timer: Timer, first_pass: bool) -> bool:
+        """Whether a timer has no turn in this pass, whatever room the lane has."""
+        return (first_pass and self.has_used_its_slice(timer.actor)) or self.has_fired_enough(timer.actor)
+
+    def has_fired_enough(self, actor: str) -> bool:
+        return self.by_bias and self.fired_actors.count(actor) >= self.params["MAX_FIRES_PER_ACTOR"]
+
     def destroy_insolvent(self, timer: Timer, needed: int, available: int) -> bool:
         if self.timers_first:
+            self.unpaid.append(timer.timer_id)
             self.carried[timer.timer_id] = "insufficient_funds"
             return False
         cost = self.params["GC_CYCLES_PER_REMOVAL"]
@@ -1136,6 +1266,7 @@ class Chain:
         error = self.attempt(body)
         burned = meter.cycles * (self.basefee_cycle + self.lane_price) + meter.cells * self.basefee_cell
         fee = burned + meter.cycles * tip
+        self.burned_by[timer.timer_id] = burned
         self.state.credit(timer.fee_payer, max_cost - fee)
         self.burn(burned)
         self.lane_used += meter.cycles
@@ -1143,6 +1274,7 @@ class Chain:
         self.cycles += meter.cycles
         self.cells += meter.cells
         self.fired_actors.append(timer.actor)
+        self.winners.append(timer)
         if self.timers_first:
             self.cycles_by[timer.actor] = self.cycles_by.get(timer.actor, 0) + meter.cycles
             self.scores.setdefault((timer.actor, self.epoch), []).append(self.score(timer, error, meter.cycles, tip))

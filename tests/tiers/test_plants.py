@@ -33,9 +33,9 @@ def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("double-fire", "DoubleFire False DoubleFire DoubleFire DoubleFire"),
-        ("wrong-balance", "WrongBalance True Cip1Phase FifoPhase GbaAuctionPhase"),
-        (CONTROL, "Transition True Cip1Phase FifoPhase GbaAuctionPhase"),
+        ("double-fire", "DoubleFire False DoubleFire DoubleFire DoubleFire DoubleFire"),
+        ("wrong-balance", "WrongBalance True Cip1Phase FifoPhase GbaAuctionPhase BiasAuctionPhase"),
+        (CONTROL, "Transition True Cip1Phase FifoPhase GbaAuctionPhase BiasAuctionPhase"),
     ],
 )
 def test_a_planted_bug_stands_wherever_the_original_did(name: str, expected: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.chain.records import Timer
+from validator.policies.bias import bias, table
 from validator.primitives.types import Address, TimerId
 from validator.scheduler import order
 from validator.scheduler.rows import ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows, pack_row
@@ -82,6 +83,8 @@ class Terms:
     divisor: int
     by_id: bool
     parties: tuple[Party, ...]
+    rate: int | None = None
+    """λ in millionths, where a row's bid and its bias count for each cycle (``bias_auction``)."""
     weights: tuple[int, int, int, int, int, int] | None = None
     """Where weights only break ties: epoch, decay in thousandths, least and greatest weight, blocks after which a timer
     starves, and the weight that it has then."""
@@ -100,12 +103,23 @@ class Terms:
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
         for name in ("height", "floor", "cap", "divisor", "by_id"):
             prices[name] = int(getattr(self, name))
-        if self.weights is not None:
+        if self.rate is not None:
+            prices["formula"] = order.Formula.DENSITY
+        elif self.weights is not None:
             prices["formula"] = order.Formula.TIP_FIRST
             names = ("epoch", "decay", "least_weight", "most_weight", "starvation_blocks", "starvation_weight")
             for name, value in zip(names, self.weights, strict=True):
                 prices[name] = value
         return prices
+
+    def biases(self) -> npt.NDArray[np.uint64]:
+        return order.NO_BIASES if self.rate is None else table(self.height, self.rate)
+
+    def density(self, row: Waiting, bid: int) -> int:
+        assert self.rate is not None
+        return min(bid * 2**32 + bias(max(0, self.height - row.trigger), self.rate), 2**128 - 1) // (
+            row.gas or self.cap
+        )
 
     def score(self, row: Waiting, tip: int) -> int:
         party = self.parties[row.actor]
@@ -190,6 +204,11 @@ class NaivePool:
         for row in self.living():
             if row.expires_at < terms.height or (row.gas or 0) > terms.cap:
                 continue
+            tie: Any = row.timer_id if terms.by_id else row.place
+            if terms.rate is not None:
+                locked = (row.supplied if row.max_fee is None else row.max_fee) or 0
+                found.append((-terms.density(row, locked), tie, row.place, locked))
+                continue
             party = terms.parties[row.actor]
             bid = party.bid if row.has_agent else None
             offered = row.supplied if bid is None else bid[0]
@@ -200,7 +219,6 @@ class NaivePool:
                 continue
             tip = min(priority, max_fee - terms.price)
             score = terms.score(row, tip)
-            tie: Any = row.timer_id if terms.by_id else row.place
             found.append((-score, tie, row.place, tip))
         return [(place, tip, -score) for score, _, place, tip in sorted(found)]
 
@@ -237,6 +255,7 @@ def draw_terms(random: Random, parties: int, cap: int) -> Terms:
         by_id=random.random() < 0.5,
         parties=tuple(people),
         weights=None if random.random() < 0.5 else draw_weights(random),
+        rate=None if random.random() < 0.7 else random.choice((10_000, 100_000, 900_000)),
     )
 
 

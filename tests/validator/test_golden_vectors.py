@@ -143,14 +143,13 @@ def test_records_of_agents_from_the_page_alone() -> None:
 
 def test_what_names_no_agent_and_has_no_origin_is_written_as_before() -> None:
     """And what is written reads back as it was."""
-    for key, name in (
-        (b"t" + pinned("timer_id"), "timer_with_agent"),
-        (b"c", "actor_with_naming"),
-        (b"m", "message_with_origin"),
+    for key, name, last in (
+        (b"t" + pinned("timer_id"), "timer_with_agent", "bidding_agent"),
+        (b"c", "actor_with_naming", "naming"),
+        (b"m", "message_with_origin", "origin"),
     ):
         record = records.decode_record(key, pinned(name))
         assert records.encode_record(key, record) == pinned(name)
-        last = record._fields[-1]
         without = record._replace(**{last: type(record)._field_defaults[last]})
         assert len(records.encode_record(key, without)) < len(pinned(name))
         assert msgpack.unpackb(records.encode_record(key, without)) == msgpack.unpackb(pinned(name))[:-1]

@@ -138,6 +138,13 @@ class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
     """Address of the agent; empty if the actor reverted to its own agent."""
 
 
+class Locked(msgspec.Struct, frozen=True, array_like=True, tag="locked"):
+    """The bid that was locked for a new timer, taken from its fee payer (SPEC §13, ``bias_auction``)."""
+
+    timer_id: bytes
+    amount: bytes
+
+
 class Sent(msgspec.Struct, frozen=True, array_like=True):
     """A message that was queued, with the cycles and cells reserved for its run."""
 
@@ -152,7 +159,7 @@ class Effects(msgspec.Struct, frozen=True, array_like=True):
 
     movements: tuple[Movement, ...] = ()
     scheduled: tuple[Scheduled, ...] = ()
-    timer_changes: tuple[Cancelled | Extended | Bidder, ...] = ()
+    timer_changes: tuple[Cancelled | Extended | Bidder | Locked, ...] = ()
     events: tuple[Event, ...] = ()
     messages: tuple[Sent, ...] = ()
 

@@ -22,6 +22,8 @@ class Policy(StrEnum):
     """First in, first out, at the price of a cycle alone."""
     GBA_AUCTION = "gba_auction"
     """An auction before the transactions, by tips and by weights that actors earn (seed design 000)."""
+    BIAS_AUCTION = "bias_auction"
+    """An auction by bids that are locked when timers are scheduled, and by the time that they waited (seed 003 §9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +80,10 @@ class Genesis:
         return Policy.FIFO if height <= self.parameters.activation_height else self.policy
 
     def runs_auction(self, height: int) -> bool:
-        """Whether the block at a height runs an auction. Otherwise its timers fire first in, first out."""
-        return self.policy_at(height) is not Policy.FIFO
+        """Whether the block at a height runs an auction by fees, which agents may offer (SPEC §9)."""
+        return self.policy_at(height) in (Policy.CIP1, Policy.GBA_AUCTION)
+
+    @property
+    def locks_bids(self) -> bool:
+        """Whether bids are locked when timers are scheduled."""
+        return self.policy is Policy.BIAS_AUCTION

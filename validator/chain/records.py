@@ -27,6 +27,7 @@ key                                        record
 ``k`` ‖ address[20]                        :class:`ActorJobs` of an actor that ever requested a job
 ``n``                                      :class:`JobCounters`, once there was a job
 ``w`` ‖ address[20]                        a registered runner; the value is empty
+``l``                                      :class:`BiasRate` under ``bias_auction``, from the first fire on
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
 
@@ -68,6 +69,7 @@ JOB_END: Final = b"e"
 ACTOR_JOBS: Final = b"k"
 JOB_COUNTERS: Final = b"n"
 RUNNER: Final = b"w"
+BIAS_RATE: Final = b"l"
 GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
@@ -216,6 +218,9 @@ class Timer(NamedTuple):
     scheduled_at: int
     bidding_agent: Address | None = None
     """The contract that bids for this timer. It overrides the agent that the actor named."""
+    bid: int | None = None
+    """The amount that is locked for the timer under ``bias_auction``; ``None`` if it was scheduled under another
+    policy."""
 
     @property
     def key(self) -> bytes:
@@ -289,6 +294,18 @@ class JobCounters(NamedTuple):
     next_completion: int = 0
     first_end: int = 0
     next_end: int = 0
+
+
+class BiasRate(NamedTuple):
+    """The rate λ of the bias under ``bias_auction``, and sums over the fires since it last changed (SPEC §13)."""
+
+    micro: int
+    """λ in millionths."""
+    fires: int = 0
+    waits: int = 0
+    """Sum of the blocks that the fires were late."""
+    bids: int = 0
+    """Sum of the fires' bids."""
 
 
 class Globals(NamedTuple):
@@ -511,12 +528,14 @@ def _decode_message(data: bytes) -> QueuedMessage:
 
 def _encode_timer(record: Timer) -> bytes:
     """Encode a timer without its id, which is in the key, and without a payer or handler that is the default."""
-    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent = record
+    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent, bid = (
+        record
+    )
     named = None if handler == DEFAULT_HANDLER else handler
     paying = None if payer == actor else payer
     packed = [_pack_optional(value) for value in fees]
     plain = (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at)
-    return encode((*plain, *_written(agent)))
+    return encode((*plain, *_written(agent)) if bid is None else (*plain, agent, pack_uint(bid)))
 
 
 def _decode_timer(data: bytes) -> Timer:
@@ -524,6 +543,8 @@ def _decode_timer(data: bytes) -> Timer:
     (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
     handler, payer = DEFAULT_HANDLER if named is None else named, actor if paying is None else paying
     fees: Any = map(_unpack_optional, packed[:4])
+    if len(packed) > 6:
+        packed[6] = _unpack(packed[6])
     return Timer(
         TimerId(b""), actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, *packed[4:]
     )
@@ -542,6 +563,14 @@ def _decode_job(data: bytes) -> Job:
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
     """Make the decoder of a record class whose fields need no conversion."""
     return lambda data: kind._make(msgspec.msgpack.decode(data))
+
+
+def _encode_bias_rate(record: BiasRate) -> bytes:
+    return encode([pack_uint(value) for value in record])
+
+
+def _decode_bias_rate(data: bytes) -> BiasRate:
+    return BiasRate(*map(_unpack, msgspec.msgpack.decode(data)))
 
 
 def _encode_globals(record: Globals) -> bytes:
@@ -581,6 +610,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     ACTOR_JOBS: (encode, _decoder(ActorJobs)),
     JOB_COUNTERS: (encode, _decoder(JobCounters)),
     RUNNER: (_identity, _identity),
+    BIAS_RATE: (_encode_bias_rate, _decode_bias_rate),
     GLOBALS: (_encode_globals, _decode_globals),
 }
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from validator.chain.records import Timer, storage_key
+from validator.execution.escrow import release_bids
 from validator.primitives import script_json
 from validator.primitives.errors import BadScript, Rejection
 from validator.primitives.params import GOVERNED, ParameterError, Parameters, parse_value
@@ -66,6 +67,7 @@ def cancel_timer(world: World, timer_id: bytes) -> Timer | None:
     timer = world.timer(timer_id)
     if timer is not None:
         world.remove_timers([timer])
+        release_bids(world, [timer])
     return timer
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from validator.chain.block import Bidder, Cancelled, Effects, Event, Extended, Movement, Scheduled, Sent
+from validator.chain.block import Bidder, Cancelled, Effects, Event, Extended, Locked, Movement, Scheduled, Sent
 from validator.chain.records import QueuedMessage, Timer
 from validator.execution import jobs, mailbox
 from validator.execution import timer_calls as scheduling
+from validator.execution.lane_rules import Bids
 from validator.execution.timer_calls import Allowance, SchedulingTerms
 from validator.primitives import costs
 from validator.primitives.codec import pack_uint
@@ -56,7 +57,7 @@ class HandlerContext:
     """Cycles already charged for the next call."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
-    timer_changes: list[Cancelled | Extended | Bidder] = field(default_factory=list)
+    timer_changes: list[Cancelled | Extended | Bidder | Locked] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     messages: list[Sent] = field(default_factory=list)
 
@@ -141,7 +142,7 @@ class HandlerContext:
 
     def schedule_timer(self, request: ScheduleRequest) -> TimerId:
         self._pay(costs.SCHEDULE_TIMER_CYCLES, len(request.payload))
-        if request.bid_given and not self.terms.rules.takes_bids:
+        if request.bid is not None and self.terms.rules.bids is Bids.IGNORED:
             self.report("TimerBidIgnored")
         accepted = scheduling.schedule(self.world, self.actor, request, self.terms, self.allowance)
         timer = accepted.timer
@@ -155,6 +156,8 @@ class HandlerContext:
         self.scheduled.append(_scheduled(timer))
         if timer.bidding_agent is not None:
             self.timer_changes.append(Bidder(timer.timer_id, timer.bidding_agent))
+        if timer.bid:
+            self.timer_changes.append(Locked(timer.timer_id, pack_uint(timer.bid)))
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:

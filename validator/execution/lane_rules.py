@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from enum import Enum
 from typing import ClassVar, NamedTuple
 
 from validator.primitives.params import Parameters
+
+
+class Bids(Enum):
+    """What a policy makes of the ``bid`` with which a timer is scheduled (SPEC §4, §13)."""
+
+    REFUSED = "refused"
+    """It is an error, since fees took its place."""
+    IGNORED = "ignored"
+    """It has no effect, and an event says so."""
+    LOCKED = "locked"
+    """It is taken from the fee payer until the timer ends."""
 
 
 class Offer(NamedTuple):
@@ -21,8 +33,8 @@ class LaneRules(ABC):
     """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13)."""
 
     __slots__ = ()
-    takes_bids: ClassVar[bool]
-    """Whether a legacy ``bid`` in a request is an error. If not, it is ignored, and an event says so."""
+    bids: ClassVar[Bids]
+    """What becomes of a request's ``bid``."""
     timers_first: ClassVar[bool]
     """Whether a block's timers fire before its transactions run."""
 

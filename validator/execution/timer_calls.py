@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
-from validator.execution.lane_rules import LaneRules, Offer
+from validator.execution.escrow import lock_bid, release_bids
+from validator.execution.lane_rules import Bids, LaneRules, Offer
 from validator.primitives.codec import keccak256
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
@@ -91,6 +92,9 @@ def schedule(
     offer = terms.rules.admit(Offer(request.max_fee_per_cycle, priority), terms.fee_floor)
     if request.bidding_agent is not None:
         _require_agent(world, request.bidding_agent)
+    bid = _bid(request, priority, terms) if terms.rules.bids is Bids.LOCKED else None
+    if bid is not None:
+        lock_bid(world, fee_payer, payer_cap, bid)
 
     chain = world.globals
     timer = Timer(
@@ -109,6 +113,7 @@ def schedule(
         default_max_fee=None,
         scheduled_at=terms.height,
         bidding_agent=request.bidding_agent,
+        bid=bid,
     )
     if allowance is not None and fee_payer != actor:
         assert payer_cap is not None
@@ -154,6 +159,7 @@ def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
     """Remove the actor's own timer. Raises ``NotFound`` or ``NotOwner``."""
     timer = _own_timer(world, actor, timer_id)
     world.remove_timers([timer])
+    release_bids(world, [timer])
     return timer
 
 
@@ -191,9 +197,10 @@ def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters
 
 
 def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
-    if request.bid_given and terms.rules.takes_bids:
+    if request.bid is not None and terms.rules.bids is Bids.REFUSED:
         raise Rejection("TimerArgDeprecated")
-    for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap):
+    bid = request.bid if terms.rules.bids is Bids.LOCKED else None
+    for value in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap, bid):
         if value is not None and not 0 <= value < PRICE_LIMIT:
             raise Rejection("TimerFeeOutOfRange")
     if request.tier is None:
@@ -204,6 +211,16 @@ def _check_fees(request: ScheduleRequest, terms: SchedulingTerms) -> int | None:
     if filled >= PRICE_LIMIT:
         raise Rejection("TimerFeeOutOfRange")
     return filled
+
+
+def _bid(request: ScheduleRequest, priority: int | None, terms: SchedulingTerms) -> int:
+    """The bid of a request: the stated one, else its priority for each cycle that it may use."""
+    if request.bid is not None:
+        return request.bid
+    bid = (priority or 0) * (terms.cap if request.gas_limit is None else request.gas_limit)
+    if bid >= PRICE_LIMIT:
+        raise Rejection("TimerFeeOutOfRange")
+    return bid
 
 
 def _check_height(height: int, current: int) -> None:

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 from validator.chain.block import DestroyedReceipt, Event, FireReceipt
 from validator.chain.records import TIMER, Timer, timer_key
 from validator.execution.bidding import BiddingRound
+from validator.execution.escrow import release_bids
 from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.lane_rules import LaneRules
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
@@ -49,6 +50,8 @@ class LaneUse:
     burned_cycle: int = 0
     burned_lane: int = 0
     tips: int = 0
+    left_out: bytes | None = None
+    """Id of the first timer in order that the lane had no room for, or no turn."""
 
 
 @dataclass(slots=True)
@@ -137,17 +140,29 @@ class TimerPhase(ABC):
         p, use = self.terms.parameters, self.use
         looked_at = 0
         for candidate in candidates:
-            full = use.cycles + p.min_gas_limit_per_timer > p.lane_timer_cycles or use.cells >= p.lane_timer_cells
-            if full or looked_at >= p.scan_limit:
-                return
             if self.world.is_removed(timer_key(candidate.timer_id)):
                 continue  # cancelled by a handler of this block
+            if self.is_full or looked_at >= p.scan_limit:
+                self.leave_out(candidate)
+                return
             if use.cycles + candidate.gas_limit > p.lane_timer_cycles:
+                self.leave_out(candidate)
                 if not self.passes_over:
                     return
                 looked_at += 1
             elif not self.fire_or_destroy(candidate):
                 looked_at += 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the lane has no room for any further fire."""
+        p, use = self.terms.parameters, self.use
+        has_cycles = use.cycles + p.min_gas_limit_per_timer <= p.lane_timer_cycles
+        return not has_cycles or use.cells >= p.lane_timer_cells or len(self.fires) >= p.max_fires_per_block
+
+    def leave_out(self, candidate: Candidate) -> None:
+        """Note a timer that the lane has no room for, or no turn."""
+        self.use.left_out = self.use.left_out or candidate.timer_id
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
         """Fire a timer that fits into the lane, or destroy it if its payer cannot pay.
@@ -155,10 +170,7 @@ class TimerPhase(ABC):
         Returns whether it was destroyed. A destroyed timer does not count towards the scan limit.
         """
         timer = self._timer(candidate.timer_id)
-        needed = self.max_cost(candidate)
-        balance = self.world.balance(timer.fee_payer)
-        if timer.payer_cap is not None:
-            balance = min(balance, timer.payer_cap)
+        needed, balance = self.max_cost(candidate), self.available(timer)
         if balance >= needed:
             self.fire(timer, candidate, needed)
             return False
@@ -238,6 +250,11 @@ class TimerPhase(ABC):
         use.tips += tip
         return burned_cycle + burned_lane, tip
 
+    def available(self, timer: Timer) -> int:
+        """What a timer's payer can pay for its fire."""
+        balance = self.world.balance(timer.fee_payer)
+        return balance if timer.payer_cap is None else min(balance, timer.payer_cap)
+
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def max_cost(self, candidate: Candidate) -> int:
@@ -248,6 +265,7 @@ class TimerPhase(ABC):
     def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
         """Remove timers without firing them. The cycles are charged to the garbage collection budget."""
         self.world.remove_timers(timers)
+        release_bids(self.world, timers)
         self.use.gc_cycles += self.terms.parameters.gc_cycles_per_removal * len(timers)
         self.destroyed.extend(
             DestroyedReceipt(timer.timer_id, reason, event) for timer, event in zip(timers, events, strict=True)

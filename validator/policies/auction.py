@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.chain.records import Timer
-from validator.execution.lane_rules import LaneRules, Offer
+from validator.execution.lane_rules import Bids, LaneRules, Offer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters, TieBreak
@@ -28,7 +28,7 @@ class AuctionRules(LaneRules):
     """
 
     __slots__ = ()
-    takes_bids: ClassVar[bool] = True
+    bids: ClassVar[Bids] = Bids.REFUSED
 
     def fire_cap(self, parameters: Parameters) -> int:
         return parameters.max_cycles_per_fire_auction_phase
@@ -72,12 +72,19 @@ class AuctionPhase(TimerPhase):
     def candidates(self) -> Iterator[Candidate]:
         """The timers that clear the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
         self.supply()
+        return self.in_order(self._priced_apart())
+
+    def in_order(self, apart: dict[int, tuple[int, int] | None], closed: bool = False) -> Iterator[Candidate]:
+        """The priced timers in order, without those of closed actors, or those alone (:meth:`Parties.close`).
+
+        ``apart``: the timers that the index does not price, as they are before the first fire.
+        """
         pool = self.index.pool
         if not pool.live or self.terms.fee_floor >= PRICE_LIMIT:  # no fee is this high
             return iter(())
         prices = self._kernel_prices()
+        prices["closed"] = closed
         found = pool.best_first(self.index.parties.table, prices)
-        apart = self._priced_apart()
         if not apart:
             return (self._candidate(position, tip) for position, tip, _ in found)
         merged = heapq.merge(

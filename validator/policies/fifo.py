@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from validator.chain.records import Timer
-from validator.execution.lane_rules import LaneRules, Offer
+from validator.execution.lane_rules import Bids, LaneRules, Offer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.params import Parameters
 
@@ -15,7 +15,7 @@ class FifoRules(LaneRules):
     """The rules of ``fifo``, which has no lane fee, agents or fairness: fee fields are stored but ignored."""
 
     __slots__ = ()
-    takes_bids: ClassVar[bool] = False
+    bids: ClassVar[Bids] = Bids.IGNORED
     timers_first: ClassVar[bool] = False
 
     def fire_cap(self, parameters: Parameters) -> int:

@@ -54,32 +54,41 @@ class GbaAuctionPhase(AuctionPhase):
 
     used: dict[Address, int] = field(default_factory=dict)
     """The cycles of the lane that each actor's fires have used."""
+    closed: set[Address] = field(default_factory=set)
+    """Actors that have used their slices."""
+    _apart: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     _unpaid: set[bytes] = field(default_factory=set)
     """Ids of timers whose payer could not pay at their turn."""
 
+    def candidates(self) -> Iterator[Candidate]:
+        self.supply()
+        self._apart = self._priced_apart()
+        return self.in_order(self._apart)
+
     def scan(self, candidates: Iterable[Candidate]) -> None:
         """Fire the candidates within their actors' slices, then the others while the lane lasts, both in order."""
-        set_aside: list[Candidate] = []
-        AuctionPhase.scan(self, self._within_slices(candidates, set_aside))
-        AuctionPhase.scan(self, set_aside)
+        try:
+            AuctionPhase.scan(self, self._of_actors(candidates, is_closed=False))
+            if self.closed:
+                AuctionPhase.scan(self, self._of_actors(self.in_order(self._apart, closed=True), is_closed=True))
+        finally:
+            self.index.parties.reopen()
 
-    def _within_slices(self, candidates: Iterable[Candidate], set_aside: list[Candidate]) -> Iterator[Candidate]:
-        """The candidates whose actors have not used their slices. Others go to ``set_aside``, up to the scan limit."""
+    def _of_actors(self, candidates: Iterable[Candidate], is_closed: bool) -> Iterator[Candidate]:
+        """The candidates that wait, and whose actors have used their slices or not.
+
+        The search for candidates leaves the others out already, but for those that it found before their actor closed.
+        """
         for candidate in candidates:
             if self.world.is_removed(timer_key(candidate.timer_id)):
-                continue  # cancelled by a handler of this block
-            timer = self._timer(candidate.timer_id)
-            if self.used.get(timer.actor, 0) < self.slice_of(timer):
+                continue  # cancelled by a handler of this block, or fired
+            if (self._timer(candidate.timer_id).actor in self.closed) == is_closed:
                 yield candidate
-            elif len(set_aside) == self.terms.parameters.scan_limit:
-                return
-            else:
-                set_aside.append(candidate)
 
-    def slice_of(self, timer: Timer) -> int:
-        """The cycles of the lane after which a timer's actor has used its slice."""
+    def slice_of(self, actor: Address) -> int:
+        """The cycles of the lane that an actor may use before it waits for the others."""
         p = self.terms.parameters
-        return p.lane_timer_cycles * self.weight(timer) // (ONE * p.budget_slices)
+        return max(1, p.lane_timer_cycles * self.earned(actor) // (ONE * p.budget_slices))
 
     def turn_away(self, timer: Timer, needed: int, balance: int) -> bool:
         """Carry over a timer whose payer cannot pay."""
@@ -88,7 +97,10 @@ class GbaAuctionPhase(AuctionPhase):
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         AuctionPhase.fire(self, timer, candidate, max_cost)
-        self.used[timer.actor] = self.used.get(timer.actor, 0) + self.fires[-1].cycles
+        self.used[timer.actor] = used = self.used.get(timer.actor, 0) + self.fires[-1].cycles
+        if used >= self.slice_of(timer.actor):
+            self.closed.add(timer.actor)
+            self.index.parties.close(timer.actor)
 
     def count_fires(self) -> None:
         """Add the scores of this block's fires to their actors' records."""
@@ -106,10 +118,13 @@ class GbaAuctionPhase(AuctionPhase):
     def epoch(self) -> int:
         return self.terms.height // self.terms.parameters.epoch_length
 
+    def earned(self, actor: Address) -> int:
+        """The weight that an actor has in this epoch."""
+        return Decay.of(self.terms.parameters).weight(self._record(actor), self.epoch)
+
     def weight(self, timer: Timer) -> int:
         """The weight of a timer: its actor's, but no less than that of a starving timer."""
-        p = self.terms.parameters
-        weight = Decay.of(p).weight(self._record(timer.actor), self.epoch)
+        p, weight = self.terms.parameters, self.earned(timer.actor)
         is_starving = self.terms.height - timer.trigger_height >= p.starvation_blocks
         return max(weight, ONE * p.starvation_floor_milli // MILLI) if is_starving else weight
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from validator.chain.genesis import Policy
 from validator.execution.timer_phase import TimerPhase
+from validator.policies.bias_auction import BiasAuctionPhase
 from validator.policies.cip1 import Cip1Phase
 from validator.policies.fifo import FifoPhase
 from validator.policies.gba_auction import GbaAuctionPhase
@@ -17,6 +18,7 @@ PHASES: Final[Phases] = {
     Policy.CIP1: Cip1Phase,
     Policy.FIFO: FifoPhase,
     Policy.GBA_AUCTION: GbaAuctionPhase,
+    Policy.BIAS_AUCTION: BiasAuctionPhase,
 }
 
 

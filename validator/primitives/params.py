@@ -45,6 +45,17 @@ class P50Weight(StrEnum):
     CYCLES = "cycles"
 
 
+class PaymentRule(StrEnum):
+    """What a fire pays of its bid under ``bias_auction`` (SPEC §13)."""
+
+    VCG = "vcg"
+    """The bid of the first timer that was left out, less the bias of the one that fired."""
+    CRITICAL = "critical"
+    """The least bid with which the timer would still have come before the first one that was left out."""
+    FIRST_PRICE = "first_price"
+    """The bid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """The chain's parameters: every parameter of SPEC §16, its name in lower case.
@@ -101,6 +112,16 @@ class Parameters:
     starvation_blocks: int = 64
     starvation_floor_milli: int = 500
     budget_slices: int = 4
+    max_fires_per_block: int = ORDINARY_MAXIMUM
+    max_fires_per_actor: int = ORDINARY_MAXIMUM
+    payment_rule: PaymentRule = PaymentRule.VCG
+    reserve_price: int = 0
+    bias_lambda_micro: int = 100_000
+    bias_lambda_min_micro: int = 10_000
+    bias_lambda_max_micro: int = 1_000_000
+    bias_lambda_step_milli: int = 125
+    bias_interval_blocks: int = 16
+    value_life_blocks: int = 100
 
     def __post_init__(self) -> None:
         _check_relations(self)
@@ -164,10 +185,15 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "INITIAL_BASEFEE": (1, PRICE_LIMIT - 1),
     "MIN_BASEFEE": (1, PRICE_LIMIT - 1),
     "MAX_BASEFEE": (1, PRICE_LIMIT - 1),
-    "WEIGHT_LAMBDA_MILLI": (1, 1_000),
+    "WEIGHT_LAMBDA_MILLI": (10, 1_000),
     "WEIGHT_MIN_MILLI": (1, 1_000),
     "WEIGHT_MAX_MILLI": (1, 1_000),
     "STARVATION_FLOOR_MILLI": (1, 1_000),
+    "RESERVE_PRICE": (0, PRICE_LIMIT - 1),
+    "BIAS_LAMBDA_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_MIN_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_MAX_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_STEP_MILLI": (0, 1_000),
 }
 """The least and the greatest value of each integer parameter whose range is not ``1 … 10**9``."""
 
@@ -184,6 +210,8 @@ def parse_value(name: str, value: Any) -> Any:
             return _choice(name, value, TieBreak)
         case "p50_weight":
             return _choice(name, value, P50Weight)
+        case "payment_rule":
+            return _choice(name, value, PaymentRule)
         case "priority_tiers":
             if not isinstance(value, list | tuple) or len(value) != 4:
                 raise ParameterError(f"{name}: expected a list of four integers, got {value!r}")
@@ -247,6 +275,10 @@ def _check_relations(p: Parameters) -> None:
     if not p.weight_min_milli <= p.starvation_floor_milli <= p.weight_max_milli:
         raise ParameterError(
             "STARVATION_FLOOR_MILLI: expected WEIGHT_MIN_MILLI <= STARVATION_FLOOR_MILLI <= WEIGHT_MAX_MILLI"
+        )
+    if not p.bias_lambda_min_micro <= p.bias_lambda_micro <= p.bias_lambda_max_micro:
+        raise ParameterError(
+            "BIAS_LAMBDA_MICRO: expected BIAS_LAMBDA_MIN_MICRO <= BIAS_LAMBDA_MICRO <= BIAS_LAMBDA_MAX_MICRO"
         )
     if not 1 <= p.min_basefee <= p.initial_basefee <= p.max_basefee < PRICE_LIMIT:
         raise ParameterError("INITIAL_BASEFEE: expected 1 <= MIN_BASEFEE <= INITIAL_BASEFEE <= MAX_BASEFEE < 2**96")

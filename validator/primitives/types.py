@@ -50,6 +50,10 @@ SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
 """The system account that holds governed parameters (SPEC §1)."""
 
 
+BID_ESCROW_ADDRESS: Final = Address(bytes(19) + b"\x0b")
+"""The system account that holds the bids of pending timers under ``bias_auction`` (SPEC §13)."""
+
+
 RUNNER_CONTRACT_ADDRESS: Final = Address(bytes(19) + b"\x0a")
 """The system account to which runners submit the results of jobs. It is the sender of callbacks (SPEC §14)."""
 

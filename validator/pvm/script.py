@@ -139,9 +139,8 @@ def _schedule(arguments: Any) -> Operation:
         "payload": _payload(given.required("payload")),
         "handler": DEFAULT_HANDLER if handler is None else handler,
         "tier": tier,
-        "bid_given": given.optional_integer("bid") is not None,
     }
-    for name in ("payer_cap", "gas_limit", "expires_at", "max_fee_per_cycle", "max_priority_fee_per_cycle"):
+    for name in ("payer_cap", "gas_limit", "expires_at", "max_fee_per_cycle", "max_priority_fee_per_cycle", "bid"):
         fixed[name] = given.optional_integer(name)
 
     def perform(context: Host) -> None:

@@ -303,7 +303,8 @@ class SchedulerIndex:
                 self.supplies.count(height, -1)
 
     def _row(self, timer: Timer) -> Rows:
-        packed = pack_row(timer, self.parties.number(party_of(timer)), timer.actor in self.parties.bidders)
+        has_agent = timer.actor in self.parties.bidders
+        packed = pack_row(timer, self.parties.number(party_of(timer)), has_agent, self._genesis.locks_bids)
         row = np.frombuffer(bytearray(packed), ROW)
         height = self.supplies.height_for(timer, self._height) if timer.trigger_height <= self._height else None
         if height is not None and height in self.supplies.max_fees:

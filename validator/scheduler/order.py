@@ -29,6 +29,8 @@ SUMMARY: Final = np.dtype(
         ("priority_high", "<u8"),
         ("priority_low", "<u8"),
         ("least_id0", "<u8"),
+        ("least_trigger", "<u8"),
+        ("least_gas", "<u8"),
         ("candidates", "<i8"),
         ("open", "<i8"),
         ("agents", "<i8"),
@@ -50,6 +52,7 @@ PRICES: Final = np.dtype(
         ("divisor", "<u8"),
         ("by_id", "<u8"),
         ("formula", "<u8"),
+        ("closed", "<u8"),
         ("epoch", "<i8"),
         ("decay", "<i8"),
         ("least_weight", "<i8"),
@@ -74,6 +77,8 @@ class Formula(IntEnum):
     """The tip, with its floor, times the fairness weight (SPEC §8)."""
     TIP_FIRST = 1
     """The tip, with ties broken by the weight that the actor earned (SPEC §13, ``gba_auction``)."""
+    DENSITY = 2
+    """The locked bid and the bias of a late timer, for each cycle that it may use (SPEC §13, ``bias_auction``)."""
 
 
 ACTOR: Final = np.dtype(
@@ -84,6 +89,7 @@ ACTOR: Final = np.dtype(
         ("priority_low", "<u8"),
         ("priority_high", "<u8"),
         ("has_bid", "<u8"),
+        ("closed", "<u8"),
         ("weight_epoch", "<i8"),
         ("weight", "<i8"),
         ("weight_scores", "<i8"),
@@ -91,8 +97,8 @@ ACTOR: Final = np.dtype(
     ]
 )
 """A party in one block: its actor's fires in the fairness window, its agent's last valid bid, which of the two values
-the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`), and its actor's :class:`~validator.chain.records.ActorWeight`,
-whose fires are 0 if there is none."""
+the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`), whether its actor is closed for the rest of a scan, and its
+actor's :class:`~validator.chain.records.ActorWeight`, whose fires are 0 if there is none."""
 BIDS_MAX: Final = 1
 BIDS_PRIORITY: Final = 2
 
@@ -100,11 +106,14 @@ FOUND: Final = np.dtype(
     [("position", "<i8"), ("score_high", "<u8"), ("score_low", "<u8"), ("tip_low", "<u8"), ("tip_high", "<u8")]
 )
 
+NO_BIASES: Final = np.zeros((1, 2), np.uint64)
+
 _U0: Final = np.uint64(0)
 _U1: Final = np.uint64(1)
 _U2: Final = np.uint64(2)
 _U32: Final = np.uint64(32)
 _TIP_FIRST: Final = np.uint64(Formula.TIP_FIRST)
+_DENSITY: Final = np.uint64(Formula.DENSITY)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _DEAD: Final = np.uint32(DEAD)
 _OPEN_MAX: Final = np.uint32(OPEN_MAX)
@@ -144,10 +153,33 @@ def _weight(recent: Any, divisor: Any) -> Any:
 
 
 @_compiled
+def _divided(high: Any, low: Any, divisor: Any) -> Any:
+    """The quotient of ``(high, low)`` and a divisor of up to 32 bits, rounded down, as two words."""
+    rest = ((high % divisor) << _U32) | (low >> _U32)
+    upper = rest // divisor
+    rest = ((rest % divisor) << _U32) | (low & _LOW_HALF)
+    return high // divisor, (upper << _U32) | (rest // divisor)
+
+
+@_compiled
+def _density(bid_high: Any, bid_low: Any, trigger: Any, height: Any, gas: Any, biases: Any) -> Any:
+    """The score of :attr:`Formula.DENSITY`: bid and bias in units of 2**-32, at most 2**128 - 1, by the gas limit."""
+    late = height - trigger if trigger < height else _U0
+    bias = biases[min(late, np.uint64(len(biases) - 1))]
+    low = (bid_low << _U32) + bias[1]
+    carry = _U1 if low < bias[1] else _U0
+    high = ((bid_high << _U32) | (bid_low >> _U32)) + bias[0]
+    if high < bias[0] or high + carry < carry:
+        return _divided(~_U0, ~_U0, gas)
+    return _divided(high + carry, low, gas)
+
+
+@_compiled
 def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None:
     """Recompute the summary of a chunk of rows. ``cap`` is the per-fire cap."""
     live, candidates, openings, agents = 0, 0, 0, 0
     least_expiry, greatest_expiry, least_id = ~_U0, _U0, ~_U0
+    least_trigger, least_gas = ~_U0, cap
     max_high, max_low, priority_high, priority_low = _U0, _U0, _U0, _U0
     for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, count)):
         row = rows[i]
@@ -160,6 +192,9 @@ def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None
             continue
         candidates += 1
         least_id = min(least_id, row.id0)
+        least_trigger = min(least_trigger, row.trigger)
+        if row.gas_limit > 0:
+            least_gas = min(least_gas, np.uint64(row.gas_limit))
         if row.flags & _OPEN:
             openings += 1
             agents += 1 if row.flags & _HAS_AGENT else 0
@@ -170,6 +205,7 @@ def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None
     found = summary[chunk]
     found.live, found.candidates, found.open, found.agents = live, candidates, openings, agents
     found.least_expiry, found.greatest_expiry, found.least_id0 = least_expiry, greatest_expiry, least_id
+    found.least_trigger, found.least_gas = least_trigger, least_gas
     found.max_high, found.max_low = max_high, max_low
     found.priority_high, found.priority_low = priority_high, priority_low
 
@@ -226,6 +262,8 @@ def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any
 def price(row: Any, actors: Any, prices: Any) -> Any:
     """``(priced, tip_high, tip_low)`` of a row: whether it passes the gate, and its tip per cycle (SPEC §6.4, §9)."""
     max_high, max_low = np.uint64(row.max_high), row.max_low
+    if prices.formula == _DENSITY:
+        return True, max_high, max_low
     tip_high, tip_low = np.uint64(row.priority_high), row.priority_low
     if row.flags & _OPEN:
         actor = actors[row.actor]
@@ -279,7 +317,10 @@ def _with(tip_high: Any, tip_low: Any, weight: Any, prices: Any) -> Any:
 
 
 @_compiled
-def _score(tip_high: Any, tip_low: Any, row: Any, actor: Any, prices: Any) -> Any:
+def _score(tip_high: Any, tip_low: Any, row: Any, actor: Any, prices: Any, biases: Any) -> Any:
+    if prices.formula == _DENSITY:
+        gas = np.uint64(row.gas_limit) if row.gas_limit > 0 else prices.cap
+        return _density(tip_high, tip_low, row.trigger, prices.height, gas, biases)
     if prices.formula == _TIP_FIRST:
         return _with(tip_high, tip_low, np.uint64(_earned(row, actor, prices)), prices)
     return _with(tip_high, tip_low, _weight(actor.recent, prices.divisor), prices)
@@ -365,7 +406,7 @@ def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, 
 
 
 @_compiled
-def _bound(chunk: Any, prices: Any) -> Any:
+def _bound(chunk: Any, prices: Any, biases: Any) -> Any:
     """``(possible, high, low)``: whether a row of a chunk may pass the gate, and an upper bound of its rows' scores.
 
     ``chunk`` is the chunk's summary. The bound is reached if one row has all greatest values and its actor the greatest
@@ -374,6 +415,9 @@ def _bound(chunk: Any, prices: Any) -> Any:
     if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
         return False, _U0, _U0
     max_high, max_low = chunk.max_high, chunk.max_low
+    if prices.formula == _DENSITY:
+        high, low = _density(max_high, max_low, chunk.least_trigger, prices.height, chunk.least_gas, biases)
+        return True, high, low
     tip_high, tip_low = chunk.priority_high, chunk.priority_low
     if chunk.open and _is_less(tip_high, tip_low, prices.tip_high, prices.tip_low):
         tip_high, tip_low = prices.tip_high, prices.tip_low
@@ -392,7 +436,7 @@ def _bound(chunk: Any, prices: Any) -> Any:
 
 
 @_compiled
-def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
+def _promising(summary: Any, chunks: Any, prices: Any, biases: Any, bounds: Any) -> Any:
     """Numbers of the chunks that may hold a row that passes the gate, by descending bound.
 
     Equal bounds are in the order of the tie-break, least id or oldest first. Stores the chunks' bounds in ``bounds``.
@@ -402,7 +446,7 @@ def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
     least = np.empty(chunks, np.uint64)
     size = 0
     for chunk in range(chunks):
-        possible, bounds[chunk, 0], bounds[chunk, 1] = _bound(summary[chunk], prices)
+        possible, bounds[chunk, 0], bounds[chunk, 1] = _bound(summary[chunk], prices, biases)
         if possible:
             number[size], least[size] = chunk, summary[chunk].least_id0
             high[size], low[size] = ~bounds[chunk, 0], ~bounds[chunk, 1]  # so that the highest bound comes first
@@ -423,7 +467,7 @@ def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst
 
 
 @_compiled
-def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: Any, found: Any) -> Any:
+def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, biases: Any, after: Any, found: Any) -> Any:
     """Store in ``found`` the best rows that pass the gate, best first, as many as fit. Returns how many.
 
     Only rows that follow ``after[0]`` in this order are considered, unless its position is negative.
@@ -431,7 +475,7 @@ def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: A
     size, room, by_id = 0, len(found), prices.by_id
     chunks = (count + CHUNK - 1) // CHUNK
     bounds = np.empty((chunks, 2), np.uint64)
-    for chunk in _promising(summary, chunks, prices, bounds):
+    for chunk in _promising(summary, chunks, prices, biases, bounds):
         if size == room and _is_beaten(
             rows, chunk, summary[chunk].least_id0, bounds[chunk, 0], bounds[chunk, 1], found[0], by_id
         ):
@@ -440,10 +484,12 @@ def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: A
             row = rows[i]
             if row.flags & _DEAD or np.uint64(row.gas_limit) > prices.cap or row.expires_at < prices.height:
                 continue
+            if actors[row.actor].closed != prices.closed:
+                continue
             cleared, tip_high, tip_low = price(row, actors, prices)
             if not cleared:
                 continue
-            high, low = _score(tip_high, tip_low, row, actors[row.actor], prices)
+            high, low = _score(tip_high, tip_low, row, actors[row.actor], prices, biases)
             if after[0].position >= 0 and not _comes_before(
                 rows, by_id, after[0].score_high, after[0].score_low, after[0].position, high, low, i
             ):

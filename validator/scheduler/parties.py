@@ -85,6 +85,15 @@ class Parties:
         for actor, _ in fires.counts:
             self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
 
+    def close(self, actor: Address) -> None:
+        """Leave an actor's timers out of the search for the best ones, or have them alone, until :meth:`reopen`."""
+        for number in self.numbers.of(actor):
+            self.table[number]["closed"] = 1
+
+    def reopen(self) -> None:
+        """Open all actors again."""
+        self.table["closed"] = 0
+
     def weigh(self, actor: Address, record: ActorWeight | None) -> None:
         """Record the weight that an actor earned; ``None`` removes it."""
         set_or_drop(self.weights, actor, record)

@@ -93,10 +93,12 @@ class PartyNumbers:
         return self._of.get(actor, [])
 
 
-def pack_row(timer: Timer, party: int, has_agent: bool) -> bytes:
-    """The row of a timer; ``party`` is the number of its party."""
+def pack_row(timer: Timer, party: int, has_agent: bool, locks_bids: bool = False) -> bytes:
+    """The row of a timer; ``party`` is the number of its party. With ``locks_bids`` its max fee is the locked bid."""
     flags = HAS_AGENT if has_agent else 0
     max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
+    if locks_bids:
+        max_fee, priority = timer.bid or 0, 0
     if max_fee is None:
         flags |= OPEN_MAX
         max_fee = timer.default_max_fee

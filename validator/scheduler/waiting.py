@@ -168,15 +168,24 @@ class WaitingPool:
         chosen &= np.isin(rows["actor"], np.fromiter(parties, np.uint32, len(parties)))
         return [timer_id_of_row(row) for row in rows[chosen]]
 
-    def best_first(self, actors: npt.NDArray[np.void], prices: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
-        """``(position, tip per cycle, score)`` of the rows that pass the gate, best first, searched in batches."""
+    def best_first(
+        self,
+        actors: npt.NDArray[np.void],
+        prices: npt.NDArray[np.void],
+        biases: npt.NDArray[np.uint64] = order.NO_BIASES,
+    ) -> Iterator[tuple[int, int, int]]:
+        """``(position, tip per cycle, score)`` of the rows that pass the gate, best first, searched in batches.
+
+        For :attr:`order.Formula.DENSITY`, ``biases`` has the bias by the number of blocks that a timer is late, as two
+        words, and a row's bid takes the place of a tip.
+        """
         after = np.zeros(1, FOUND)
         after["position"] = -1
         summary = self.summary(int(prices[0]["cap"]))
         size = FIRST_BATCH
         while True:
             found = np.zeros(min(size, LARGEST_BATCH), FOUND)
-            number = order.best(self.rows, self.count, summary, actors, prices[0], after, found)
+            number = order.best(self.rows, self.count, summary, actors, prices[0], biases, after, found)
             for item in found[:number]:
                 position, score_high, score_low, tip_low, tip_high = item.tolist()
                 yield position, tip_high << WORD_BITS | tip_low, score_high << WORD_BITS | score_low

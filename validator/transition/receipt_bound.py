@@ -83,7 +83,7 @@ def most_receipt_bytes(parameters: Parameters) -> int:
     p = parameters
     by_cycles = (p.lane_user_cycles + p.lane_system_cycles) // p.tx_base_cycles
     transactions = min(by_cycles, MAX_BLOCK_BYTES // MIN_TRANSACTION_BYTES)
-    fires = min(p.scan_limit, p.lane_timer_cycles // min(p.fire_base_cycles, p.min_gas_limit_per_timer))
+    fires = min(2 * p.scan_limit, p.lane_timer_cycles // min(p.fire_base_cycles, p.min_gas_limit_per_timer))
     deferred = p.lane_deferred_cycles // p.message_base_cycles
     effects = (p.lane_user_cycles + p.lane_timer_cycles + p.lane_deferred_cycles) // costs.EMIT_CYCLES * EVENT_BYTES
     data = p.lane_user_cells + p.lane_timer_cells + p.max_cells_per_fire + deferred * p.message_cells

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from cluster.audit.chain_codec import Effects, FireReceipt, Movement, TransactionReceipt
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
-from validator.primitives.types import address_text
+from validator.primitives.types import BID_ESCROW_ADDRESS, address_text
+
+NO_EFFECTS: Final = Effects()
 
 
 class Accounts:
@@ -68,9 +71,18 @@ class Accounts:
             self.balances[movement.source] -= movement.amount
             self.balances[movement.target] += movement.amount
 
-    def check_not_negative(self, part: Part, payer: bytes, movements: tuple[Movement, ...] = ()) -> None:
-        """Check that the payer and the sources of the movements still have balances of at least 0."""
-        for address in dict.fromkeys((payer, *(movement.source for movement in movements))):
+    def lock(self, payer: bytes, amount: int) -> None:
+        """Lock a bid at the cost of its timer's fee payer; a negative amount is returned."""
+        self.balances[payer] -= amount
+        self.balances[BID_ESCROW_ADDRESS] += amount
+
+    def check_not_negative(self, part: Part, payer: bytes, effects: Effects = NO_EFFECTS) -> None:
+        """Check that the payers of a run that is entered still have balances of at least 0.
+
+        They are ``payer``, the sources of the run's movements, and the fee payers of its timers.
+        """
+        sources = (movement.source for movement in effects.movements)
+        for address in dict.fromkeys((payer, *sources, *(item.fee_payer for item in effects.scheduled))):
             balance = self.balances[address]
             if balance < 0:
                 part.found(CONSERVATION, f"left {address_text(address)} with {balance}: it spent what it never had")

@@ -31,9 +31,11 @@ class PolicyRules(NamedTuple):
     """What tells a policy's blocks from those of other policies."""
 
     is_auctioned: bool
-    """Whether timers bid, and go by score; else they go first in, first out."""
+    """Whether timers offer fees, by themselves or by agents, and go by score."""
     has_lane_fee: bool = False
     """Whether a fire pays a price of the lane on top of the cycle's basefee (SPEC §7)."""
+    locks_bids: bool = False
+    """Whether bids are locked when timers are scheduled, and timers go by bid and by the time that they waited."""
     timers_first: bool = False
     """Whether timers fire before the transactions, in slices of the lane, and wait if their payer cannot pay."""
 
@@ -42,6 +44,7 @@ POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {
     Policy.CIP1: PolicyRules(is_auctioned=True, has_lane_fee=True),
     Policy.FIFO: PolicyRules(is_auctioned=False),
     Policy.GBA_AUCTION: PolicyRules(is_auctioned=True, timers_first=True),
+    Policy.BIAS_AUCTION: PolicyRules(is_auctioned=False, locks_bids=True),
 }
 
 
@@ -94,8 +97,12 @@ class BlockContext:
 
     @property
     def is_auctioned(self) -> bool:
-        """Whether timers bid, and go by score."""
+        """Whether timers offer fees, and go by score."""
         return self.policy.is_auctioned
+
+    @property
+    def is_fifo(self) -> bool:
+        return not (self.policy.is_auctioned or self.policy.locks_bids)
 
     @cached_property
     def lane_price(self) -> int:
@@ -112,7 +119,7 @@ class BlockContext:
     def fire_cap(self) -> int:
         """The most cycles of a fire (SPEC §10)."""
         p = self.parameters
-        return p.max_cycles_per_fire_auction_phase if self.is_auctioned else p.max_cycles_per_fire
+        return p.max_cycles_per_fire if self.is_fifo else p.max_cycles_per_fire_auction_phase
 
     @property
     def latest_end(self) -> int:

@@ -68,7 +68,7 @@ class Ledger:
         agents = Agents(genesis)
         self.accounts = Accounts(genesis)
         self.turns = TurnAudit(genesis, agents)
-        self.timers = TimerRegister(self.turns, agents, self.accounts.scripts)
+        self.timers = TimerRegister(self.turns, agents, self.accounts)
         self.chain = ChainRules(genesis)
         self.instructions = Instructions(genesis)
         self.jobs = JobBooks(genesis)
@@ -269,7 +269,7 @@ class Ledger:
             self._enter_jobs(part, run, receipt.effects, script)
             if body is None:
                 part.found(CHAIN, *self.jobs.enter_contract_events(receipt.effects))
-        self.accounts.check_not_negative(part, receipt.sender, receipt.effects.movements)
+        self.accounts.check_not_negative(part, receipt.sender, receipt.effects)
 
     def _enter_deployed(self, part: Part, receipt: TransactionReceipt, nonce: int, action: Deploy) -> None:
         if receipt.created != deployed_address(receipt.sender, nonce):
@@ -295,7 +295,7 @@ class Ledger:
         check_fire_limits(part, fire)
         check_sources(part, fire.effects.movements, fire.actor)
         check_own_payer(part, fire.effects)
-        self.accounts.pay(fire.fee_payer, fire.burned, fire.tip)
+        self.accounts.pay(fire.fee_payer, fire.burned, 0 if context.policy.locks_bids else fire.tip)
         self.accounts.burned_cell += fire.cells * context.basefees.cell
         self.accounts.burned_lane_timer += fire.cycles * context.lane_price
         base = context.parameters.fire_base_cycles
@@ -349,7 +349,7 @@ class Ledger:
         self.accounts.move(effects.movements)
         self.timers.enter(part.context, effects, run.actor, None if script is None else script.payloads)
         self._enter_jobs(part, run, effects, script)
-        self.accounts.check_not_negative(part, payer, effects.movements)
+        self.accounts.check_not_negative(part, payer, effects)
 
 
 def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> None:

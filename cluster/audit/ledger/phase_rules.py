@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt
-from cluster.audit.fee_market import Basefees, following_basefees
+from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, Locked, QueryReceipt
+from cluster.audit.fee_market import BIAS_UNIT, Basefees, critical_bid, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import BOUNDS, CONSERVATION, TIMERS, BlockContext, Part, short
@@ -19,6 +19,7 @@ from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.paid_waits import Lane, PaidWaits, Wait
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
+from validator.primitives.params import PaymentRule
 from validator.primitives.types import address_text
 
 
@@ -99,6 +100,8 @@ class PhaseRules:
         """Check that no timer was passed over, after all turns, and compute the basefees of the next block."""
         self.check_nothing_was_passed_over(context)
         self.check_paid_waits(context)
+        if context.policy.locks_bids:
+            self.settle_bids(context)
         self._turns.end_phase(context.receipts.fires)
         if context.header is not None:
             self._basefees = following_basefees(context.header, context.parameters, context.policy.has_lane_fee)
@@ -111,17 +114,38 @@ class PhaseRules:
             spent[fire.fee_payer] += fire.burned + fire.tip
             for movement in fire.effects.movements:
                 spent[movement.source] += movement.amount
+            for change in fire.effects.timer_changes:
+                spent[fire.actor] += change.amount if isinstance(change, Locked) else 0
 
         def can_surely_pay(offer: Offer) -> bool:
             """Whether a payer had enough when the phase began, whatever it spent in it."""
             payer, cap = offer.terms.fee_payer, offer.terms.payer_cap
             left = self._at_begin.get(payer, 0) - spent[payer]
-            return (left if cap is None else min(left, cap)) >= offer.max_cost
+            return (left if cap is None else min(left, cap - offer.bid)) >= offer.max_cost
 
         judged, problems = self._turns.judge(context.receipts.gc_cycles, can_surely_pay)
         context.evaluate(LedgerRule.PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
         for key, why in problems:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
+
+    def settle_bids(self, context: BlockContext) -> None:
+        """Check what each fire paid of its bid, and return the rest (SPEC §13, ``bias_auction``)."""
+        phase = self._turns.phase
+        if phase is None:
+            return
+        left_out, p = phase.best_left_out(), context.parameters
+        for fire, offer in phase.winners:
+            part = Part(context, f"fire of timer {short(fire.timer_id)}")
+            self._accounts.lock(offer.terms.fee_payer, -offer.bid)
+            self._accounts.balances[offer.terms.fee_payer] -= fire.tip
+            least = min(offer.bid, p.reserve_price)
+            if not least <= fire.tip <= offer.bid:
+                part.found(CONSERVATION, f"paid {fire.tip}, where its bid and the reserve give {least} to {offer.bid}")
+            elif self._turns.is_scan_known:
+                context.evaluate(LedgerRule.BID_PAYMENTS)
+                expected = min(offer.bid, max(p.reserve_price, _due(p.payment_rule, offer, left_out)))
+                if fire.tip != expected:
+                    part.found(CONSERVATION, f"paid {fire.tip} of its bid, where the others' bids give {expected}")
 
     def check_paid_waits(self, context: BlockContext) -> None:
         """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
@@ -166,7 +190,7 @@ class PhaseRules:
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Check that a fired timer was next and fitted, at the price of its terms, with a payer that could pay."""
         part.found(TIMERS, *self._turns.take_turn(offer))
-        if offer.passes and fire.tip_per_cycle != offer.tip:
+        if offer.passes and fire.tip_per_cycle != offer.tip and not part.context.policy.locks_bids:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
             part.found(TIMERS, f"used {fire.cycles} cycles of at most {offer.gas_limit}")
@@ -175,16 +199,20 @@ class PhaseRules:
 
     def _available(self, offer: Offer) -> int:
         balance = self._accounts.balances[offer.terms.fee_payer]
-        return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
+        return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap - offer.bid)
 
     def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
         """Check that a fire's burned fee and tip equal what its use and the prices give."""
         context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
-        check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
+        if context.policy.locks_bids:
+            if fire.cycles and fire.tip_per_cycle != fire.tip // fire.cycles:
+                part.found(CONSERVATION, f"says {fire.tip_per_cycle} a cycle for a payment of {fire.tip}")
+        else:
+            check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
         if context.header is None:
             return
-        if not context.is_auctioned and fire.tip_per_cycle:
+        if context.is_fifo and fire.tip_per_cycle:
             part.found(CONSERVATION, "tipped in a block that runs first in, first out")
         expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
         check_charge(part, "burned", fire.burned, expected)
@@ -213,6 +241,17 @@ class PhaseRules:
         for field, value in (expected | {"fee_payer": address_text(offer.terms.fee_payer)}).items():
             if said.get(field) != value:
                 part.found(TIMERS, f"was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}")
+
+
+def _due(rule: PaymentRule, offer: Offer, left_out: Offer | None) -> int:
+    """What a fire owes of its bid before the reserve and its bid bound it (SPEC §13)."""
+    if rule is PaymentRule.FIRST_PRICE:
+        return offer.bid
+    if left_out is None:
+        return 0
+    if rule is PaymentRule.VCG:
+        return left_out.bid - offer.bias // BIAS_UNIT
+    return critical_bid(left_out.bid, left_out.bias, left_out.gas_limit, offer.bias, offer.gas_limit)
 
 
 def check_fire_limits(part: Part, fire: FireReceipt) -> None:

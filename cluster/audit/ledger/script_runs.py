@@ -210,7 +210,7 @@ class ScriptRuns:
 
     def timer(self, timer_id: bytes) -> LiveTimer | None:
         life = self._timers.pending.get(timer_id)
-        return None if life is None else LiveTimer(life.actor, life.expires_at)
+        return None if life is None else LiveTimer(life.actor, life.expires_at, life.terms.fee_payer, life.bid)
 
     def live_timers(self, actor: bytes) -> int:
         return self._timers.live[actor]
@@ -248,6 +248,7 @@ def _terms(context: BlockContext) -> Terms:
         height=context.height,
         parameters=context.parameters,
         is_auctioned=context.is_auctioned,
+        locks_bids=context.policy.locks_bids,
         fire_cap=context.fire_cap,
         fee_floor=None if context.header is None else context.fee_floor,
         p50_tip=context.receipts.p50_tip,

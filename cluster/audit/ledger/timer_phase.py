@@ -24,7 +24,16 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
-from cluster.audit.fee_market import ONE, EarnedWeights, FairnessWindow, median_tip
+from cluster.audit.fee_market import (
+    BIAS_UNIT,
+    MOST_BIAS,
+    ONE,
+    BiasMarket,
+    EarnedWeights,
+    FairnessWindow,
+    Fired,
+    median_tip,
+)
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import BlockContext
 from cluster.record.rules import Mechanism
@@ -76,6 +85,8 @@ class TimerLife:
     """The payload; ``None`` if the chain does not give it, it is too long to keep, or the timer is not pending."""
     default_max_fee: int = 0
     """The maximum fee that the default agent fixed for the timer; 0 if it has not yet."""
+    bid: int = 0
+    """The amount that is locked for it (SPEC §13)."""
 
     @property
     def turn(self) -> tuple[int, int]:
@@ -100,18 +111,23 @@ class Offer(NamedTuple):
     """The maximum cost of the fire, which the payer must have before the fire runs (SPEC §6, step 6b)."""
     passes: bool
     """Whether the timer passes the gate (SPEC §6, step 4): it pays the least fee, within the cap of gas limits."""
+    bid: int = 0
+    """The amount that is locked for it."""
+    bias: int = 0
+    """What its waiting counts for, in units of 2**-32, where bids are locked."""
     share: int | None = None
     """The cycles of the lane after which its actor waits for the others; ``None`` if the policy has no slices."""
 
 
 class Use(NamedTuple):
-    """The cycles and cells used of the timer lane."""
+    """The cycles and cells used of the timer lane, and the number of fires."""
 
     cycles: int
     cells: int
+    fires: int
 
 
-NOTHING_USED: Final = Use(0, 0)
+NOTHING_USED: Final = Use(0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -154,10 +170,13 @@ class PassAnswers:
     def use(self, order: Order) -> Use:
         return self._uses[self.position(order)]
 
+    def fires_of(self, actor: bytes, order: Order) -> int:
+        """The number of fires of an actor in the pass until then."""
+        return bisect_left(self._positions.get(actor, []), self.position(order))
+
     def cycles_of(self, actor: bytes, order: Order) -> int:
         """The cycles that the fires of an actor had used in the pass."""
-        number = bisect_left(self._positions.get(actor, []), self.position(order))
-        return self._totals.get(actor, [0])[number]
+        return self._totals.get(actor, [0])[self.fires_of(actor, order)]
 
 
 @dataclass(slots=True)
@@ -176,6 +195,10 @@ class Phase:
     """The passes over the lane that began: one, or two where actors have slices."""
     cycles_of: Counter[bytes] = field(default_factory=Counter)
     """The cycles of the lane that fires have used, by actor."""
+    winners: list[tuple[FireReceipt, Offer]] = field(default_factory=list)
+    """The fires with known offers, in their order."""
+    cancelled: list[Offer] = field(default_factory=list)
+    """Due timers that fires cancelled after their turn had come."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
 
@@ -195,6 +218,26 @@ class Phase:
         ends = [*(later.uses[0] for later in self.passes[1:] if later.uses), self.used]
         return [PassAnswers(each, end) for each, end in zip(self.passes, ends, strict=False)]
 
+    def is_limited(self, answers: PassAnswers, offer: Offer) -> bool:
+        """Whether a timer had no turn because its actor had fired enough in the block."""
+        context = self.context
+        fires = answers.fires_of(offer.actor, offer.order) if context.policy.locks_bids else 0
+        return context.policy.locks_bids and fires >= context.parameters.max_fires_per_actor
+
+    def best_left_out(self) -> Offer | None:
+        """The first timer in order that the lane had no room for at its turn; ``None`` if there is none.
+
+        It is right only if all due timers are in :attr:`waiting`, and the scan reached all of them.
+        """
+        (answers,) = self.answers()
+        known = [*(offer for _, offer in self.waiting), *self.cancelled]
+        left_out = (
+            offer
+            for offer in known
+            if not self.is_limited(answers, offer) and not self.has_room(answers.use(offer.order), offer.gas_limit)
+        )
+        return min(left_out, key=lambda offer: offer.order, default=None)
+
     @property
     def looked_at_fires_alone(self) -> bool:
         """Whether the scan's limit counted only timers that fired, and was not reached.
@@ -209,9 +252,9 @@ class Phase:
     def has_room(self, used: Use, gas_limit: int) -> bool:
         """Whether a timer with this gas limit fits into the lane when ``used`` of it is already taken."""
         p = self.context.parameters
-        return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
-            p.lane_timer_cycles
-        )
+        cycles = used.cycles + max(gas_limit, p.min_gas_limit_per_timer)
+        has_limits = used.cells < p.lane_timer_cells and used.fires < p.max_fires_per_block
+        return has_limits and cycles <= p.lane_timer_cycles
 
 
 class TurnAudit:
@@ -242,6 +285,7 @@ class TurnAudit:
         """The bids that this block's queries gave, keyed by timer id; ``None`` for a query without a bid."""
         self.window = FairnessWindow()
         self.weights = EarnedWeights()
+        self.bias = BiasMarket()
         self._told: set[bytes] = set()
         self.p50_tip = 0
         """The median tip in force in the next block."""
@@ -358,7 +402,7 @@ class TurnAudit:
         context = phase.context
         yield from phase.find_pass(offer)
         if phase.last is not None and offer.order < phase.last:
-            kind = "of the auction" if context.is_auctioned else "in a block that runs first in, first out"
+            kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
             yield f"came out of turn {kind}"
         phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
         if offer.gas_limit > context.fire_cap:
@@ -376,24 +420,38 @@ class TurnAudit:
         if phase is None:
             return
         if offer is not None:
+            phase.winners.append((fire, offer))
             current = phase.passes[-1]
             current.turns.append(offer.order)
             current.uses.append(phase.used)
             current.fired.append((fire.actor, fire.cycles))
-        phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
+        used = phase.used
+        phase.used = Use(used.cycles + fire.cycles, used.cells + fire.cells, used.fires + 1)
         phase.cycles_of[fire.actor] += fire.cycles
 
     def ended(self, timer_id: bytes) -> None:
         """Called when a timer is no longer pending: stop tracking it."""
-        waiting = self._due.pop(timer_id, None)
-        if waiting is not None and self.phase is not None:
-            self.phase.gone += 1
+        waiting, phase = self._due.pop(timer_id, None), self.phase
+        if waiting is not None and phase is not None:
+            phase.gone += 1
+            if waiting.state is TimerState.CANCELLED and phase.last is not None:
+                offer = self._offer(waiting, phase)
+                if offer.passes and waiting.expires_at >= phase.context.height and offer.order < phase.last:
+                    phase.cancelled.append(offer)
         if waiting is not None and waiting.actor in self._open:
             self._open[waiting.actor].pop(timer_id, None)
             if not self._open[waiting.actor]:
                 del self._open[waiting.actor]
         self._without_default.pop(timer_id, None)
         self._told.discard(timer_id)
+
+    @property
+    def is_scan_known(self) -> bool:
+        """Whether the scan surely reached all due timers, and all of them were judged, in the phase that just ended."""
+        phase = self.phase
+        if phase is None or len(self._due) > MAX_JUDGED:
+            return False
+        return phase.gone + len(phase.waiting) < phase.context.parameters.scan_limit
 
     def judge(self, gc_cycles: int, can_surely_pay: Callable[[Offer], bool]) -> tuple[int, list[tuple[bytes, str]]]:
         """Judge the timers that still wait after all turns.
@@ -411,10 +469,10 @@ class TurnAudit:
         is_budget_used_up = gc_cycles + cost > p.timer_gc_cycles
         if context.policy.timers_first:
             return self._judge_slices(phase, can_surely_pay)
-        if is_budget_used_up and (gc_cycles != cost * removed or not context.is_auctioned):
+        if is_budget_used_up and (gc_cycles != cost * removed or context.is_fifo):
             self.unjudged += len(self._due)
             return 0, []
-        if not context.is_auctioned:
+        if context.is_fifo:
             return self._judge_first(phase)
         chosen = self._chosen(context.height)
         alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
@@ -497,10 +555,13 @@ class TurnAudit:
         if phase is None:
             return
         self.p50_tip = 0
-        if phase.context.is_auctioned:
-            context = phase.context
+        context = phase.context
+        if not context.is_fifo:
             self.p50_tip = median_tip(fires, context.parameters.p50_weight)
-            if context.policy.timers_first:
+            if context.policy.locks_bids:
+                fired = [Fired(offer.bid, context.height - fire.trigger_height) for fire, offer in phase.winners]
+                self.bias.enter(fired, context.height, context.parameters)
+            elif context.policy.timers_first:
                 self.weights.enter(fires, context.height, phase.p50_tip, context.parameters)
             else:
                 self.window.enter(context.height, Counter(fire.actor for fire in fires))
@@ -519,21 +580,28 @@ class TurnAudit:
     def _offer(self, waiting: TimerLife, phase: Phase) -> Offer:
         terms, context, p = waiting.terms, phase.context, phase.context.parameters
         gas_limit = context.fire_cap if terms.gas_limit is None else terms.gas_limit
-        max_fee, tip, order, share = 0, 0, (0, b"", waiting.turn), None
+        max_fee, tip, order, share, bias = 0, 0, (0, b"", waiting.turn), None, 0
+        tie = waiting.timer_id if p.tie_break is TieBreak.ID else b""
+        if context.policy.locks_bids:
+            bias = self.bias.bias(context.height - waiting.trigger_height, p)
+            score = min(MOST_BIAS, waiting.bid * BIAS_UNIT + bias) // gas_limit
+            order = (-score, tie, waiting.turn)
         if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
             tip = min(priority, max_fee - context.fee_floor)
             if context.policy.timers_first:
-                waited = context.height - waiting.trigger_height
-                weight = self.weights.weight(waiting.actor, waited, context.height, p)
-                score, share = tip << WEIGHT_BITS | weight, p.lane_timer_cycles * weight // (ONE * p.budget_slices)
+                earned = self.weights.weight(waiting.actor, context.height, p)
+                is_starving = context.height - waiting.trigger_height >= p.starvation_blocks
+                floor = ONE * p.starvation_floor_milli // 1_000 if is_starving else 0
+                score = tip << WEIGHT_BITS | max(earned, floor)
+                share = max(1, p.lane_timer_cycles * earned // (ONE * p.budget_slices))
             else:
                 score = self.window.score(waiting.actor, tip, p)
-            order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
+            order = (-score, tie, waiting.turn)
         per_cycle = context.basefees.cycle + context.lane_price + tip
         max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
         passes = tip >= 0 and gas_limit <= context.fire_cap
-        return Offer(waiting.actor, terms, gas_limit, max_fee, tip, order, max_cost, passes, share)
+        return Offer(waiting.actor, terms, gas_limit, max_fee, tip, order, max_cost, passes, waiting.bid, bias, share)
 
     def _fees(self, waiting: TimerLife, phase: Phase) -> tuple[int, int]:
         """The maximum fee and the priority fee of a timer.
@@ -561,8 +629,10 @@ class TurnAudit:
         for waiting, offer in offers:
             used = answers.use(offer.order)
             why = _fitted(offer, used)
+            if phase.is_limited(answers, offer):
+                continue
             if not phase.has_room(used, offer.gas_limit):
-                if phase.context.is_auctioned or answers.is_behind(offer.order):
+                if not phase.context.is_fifo or answers.is_behind(offer.order):
                     continue
                 why = "though what does not fit ends the phase of a block that runs first in, first out"
             if waiting.timer_id not in self._told:

@@ -18,8 +18,18 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final
 
-from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
+from cluster.audit.chain_codec import (
+    Bidder,
+    Cancelled,
+    DestroyedReceipt,
+    Effects,
+    Extended,
+    FireReceipt,
+    Locked,
+    Scheduled,
+)
 from cluster.audit.ended_ids import EndedIds
+from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
@@ -61,8 +71,7 @@ class ActorTimers:
 class TimerRegister:
     """Tracks all timers of a chain from schedule to end, and checks that schedules, changes and ends are allowed."""
 
-    def __init__(self, turns: TurnAudit, agents: Agents, scripts: set[bytes]) -> None:
-        """``scripts`` are the actors that run ``builtin:script``. The caller keeps the set up to date."""
+    def __init__(self, turns: TurnAudit, agents: Agents, accounts: Accounts) -> None:
         self.pending: dict[bytes, TimerLife] = {}
         """Pending timers, keyed by id, in the order of scheduling."""
         self.by_actor: dict[bytes, ActorTimers] = {}
@@ -83,7 +92,7 @@ class TimerRegister:
         self.next_sequence = 0
         self._turns = turns
         self._agents = agents
-        self._scripts = scripts
+        self._accounts = accounts
         self._ended = EndedIds()
         self._expiring: dict[int, dict[bytes, None]] = {}
         """Pending timers, keyed by the height at which they expire, in the order in which that was set."""
@@ -128,6 +137,9 @@ class TimerRegister:
             if isinstance(change, Bidder):
                 self._enter_bidder(context, change, effects, actor)
                 continue
+            if isinstance(change, Locked):
+                self._lock(_timer(context, change.timer_id), change, effects)
+                continue
             life = self.pending.get(change.timer_id)
             if life is not None:
                 _check_owner(_timer(context, change.timer_id), life.actor, actor, "changed")
@@ -143,11 +155,21 @@ class TimerRegister:
         if actor is None and not change.timer_id:
             return  # the run's actor is unknown
         owner = owners.get(change.timer_id) if change.timer_id else actor
-        if owner is None or owner in self._scripts:
+        if owner is None or owner in self._accounts.scripts:
             what = f"an agent was named for {short(change.timer_id) or 'the timers of an actor'} by who must not"
             context.found(TIMERS, what)
             return
         Part(context, address_text(owner)).found(TIMERS, *self._agents.named(owner, change))
+
+    def _lock(self, timer: Part, change: Locked, effects: Effects) -> None:
+        """Check and enter the bid of a timer that the run scheduled (SPEC §13)."""
+        life = self.pending.get(change.timer_id)
+        is_new = any(item.timer_id == change.timer_id for item in effects.scheduled)
+        if life is None or not is_new or life.bid or not timer.context.policy.locks_bids:
+            timer.found(CONSERVATION, f"had {change.amount} locked where none was due")
+            return
+        life.bid = change.amount
+        self._accounts.lock(life.terms.fee_payer, change.amount)
 
     def _schedule(self, timer: Part, item: Scheduled, payload: bytes | None) -> None:
         height = timer.context.height
@@ -243,6 +265,8 @@ class TimerRegister:
             _timer(context, key).found(TIMERS, f"{_ENDS[state][0]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
+        if life.bid and state is not TimerState.FIRED:
+            self._accounts.lock(life.terms.fee_payer, -life.bid)
         self.live[life.actor] -= 1
         self._turns.ended(key)
         self._agents.ended(key)

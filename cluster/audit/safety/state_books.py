@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from validator.chain import records
-from validator.chain.records import Actor, Globals, Job, JobCounters, Timer
-from validator.primitives.types import HASH_BYTES
+from validator.chain.records import Account, Actor, Globals, Job, JobCounters, Timer
+from validator.primitives.types import BID_ESCROW_ADDRESS, HASH_BYTES
 
 MOST: Final = 3
 """The most wrong records of one kind that a contradiction names."""
@@ -105,11 +105,15 @@ def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
 
 
 def _money(state: Mapping[bytes, Records]) -> Iterator[str]:
-    """Check that the sum of all balances plus the burned amount is the minted amount."""
+    """Check that balances and burned amounts are what was minted, and that all bids are locked."""
     ends = _globals(state)
     held = sum(account.balance for account in state.get(records.ACCOUNT, {}).values())
     if held + ends.burned != ends.minted:
         yield f"{held:,} are held and {ends.burned:,} burned of {ends.minted:,} minted"
+    escrow: Account = state.get(records.ACCOUNT, {}).get(BID_ESCROW_ADDRESS, Account())
+    locked = sum(timer.bid or 0 for timer in state.get(records.TIMER, {}).values())
+    if escrow.balance < locked:  # others may pay into it, too
+        yield f"{escrow.balance:,} are locked, and the bids of live timers are {locked:,}"
 
 
 def _numbers(state: Mapping[bytes, Records], prefix: bytes) -> list[int]:

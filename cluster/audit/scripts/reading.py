@@ -84,7 +84,7 @@ class Schedule(NamedTuple):
     max_priority_fee_per_cycle: int | None
     tier: int | None
     """The priority tier, as an index into :data:`TIERS`."""
-    has_bid: bool
+    bid: int | None
     save_as: str | None
 
 
@@ -190,7 +190,7 @@ def _schedule(value: Any) -> Schedule:
         max_fee_per_cycle=_left_out_or(_integer, named.get("max_fee_per_cycle")),
         max_priority_fee_per_cycle=_left_out_or(_integer, named.get("max_priority_fee_per_cycle")),
         tier=None if tier is None else TIERS.index(tier),
-        has_bid=_left_out_or(_integer, named.get("bid")) is not None,
+        bid=_left_out_or(_integer, named.get("bid")),
         save_as=save_as,
     )
 

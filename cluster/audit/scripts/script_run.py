@@ -11,6 +11,7 @@ from cluster.audit.chain_codec import (
     Effects,
     Event,
     Extended,
+    Locked,
     Movement,
     Scheduled,
     Sent,
@@ -55,6 +56,9 @@ class UnknownError(Exception):
 class LiveTimer(NamedTuple):
     actor: bytes
     expires_at: int
+    fee_payer: bytes
+    bid: int = 0
+    """The amount that is locked for it."""
 
 
 class State(Protocol):
@@ -84,6 +88,7 @@ class Terms(NamedTuple):
     height: int
     parameters: Parameters
     is_auctioned: bool
+    locks_bids: bool
     fire_cap: int
     fee_floor: int | None
     """The least ``max_fee_per_cycle`` of a timer that may fire (SPEC §4, §13); ``None`` if it is unknown."""
@@ -184,8 +189,8 @@ class _Running:
         self.cycles = self.cells = 0
         self.allowance = run.allowance
         self.made = _Made()
-        self.gained = 0
-        """The change of the actor's balance so far."""
+        self.changes: Counter[bytes] = Counter()
+        """The changes of balances so far."""
         self.payloads: list[bytes] = []
         self.sent: list[bytes] = []
         self.stored: dict[str, bytes] = {}
@@ -199,7 +204,8 @@ class _Running:
         self.pay(run.base_cycles)
         self.pay(0, run.base_cells)
         if run.value:
-            self.gained += run.value * (run.sender != run.actor)
+            self.changes[run.sender] -= run.value
+            self.changes[run.actor] += run.value
             self.made.movements.append(Movement(Address(run.sender), run.actor, run.value))
         operations = read_script(run.payload)
         if operations is None:
@@ -275,9 +281,10 @@ class _Running:
         self.pay(limits.TRANSFER)
         actor = self.run.actor
         if amount:
-            if self.state.balance(actor) + self.gained < amount:
+            if self.balance(actor) < amount:
                 raise _Rejected("InsufficientBalance")
-            self.gained -= amount * (to != actor)
+            self.changes[actor] -= amount
+            self.changes[to] += amount
             self.made.movements.append(Movement(actor, to, amount))
 
     def send(self, send: Send) -> None:
@@ -306,7 +313,7 @@ class _Running:
         """Schedule a timer. The checks are in the order of SPEC §4, and the first one that fails rejects the call."""
         actor = self.run.actor
         self.pay(limits.SCHEDULE, len(asked.payload))
-        if asked.has_bid and not self.terms.is_auctioned:
+        if asked.bid is not None and not (self.terms.is_auctioned or self.terms.locks_bids):
             self.report("TimerBidIgnored")
         priority = self.priority_of(asked)
         trigger = self.trigger_height_of(asked)
@@ -318,6 +325,7 @@ class _Running:
         if expires_at < trigger:
             raise _Rejected("TimerExpiryInvalid")
         headroom = self.headroom_of(asked)
+        bid = self.lock(asked, priority, payer, cap) if self.terms.locks_bids else 0
         stored = priority if headroom is None or priority is None else min(priority, headroom)
         key = timer_id(actor, trigger, asked.payload, self.state.schedule_nonce(actor) + len(self.made.scheduled))
         if stored != priority:
@@ -328,9 +336,27 @@ class _Running:
         bounds = (asked.gas_limit, asked.max_fee_per_cycle, stored, cap)
         self.made.scheduled.append(Scheduled(key, actor, trigger, sequence, expires_at, payer, *bounds))
         self.payloads.append(asked.payload)
-        self.timers[key] = LiveTimer(actor, expires_at)
+        self.timers[key] = LiveTimer(actor, expires_at, payer, bid)
+        if bid:
+            self.made.timer_changes.append(Locked(key, bid))
         if asked.save_as is not None:
             self.store(asked.save_as, key.hex())
+
+    def lock(self, asked: Schedule, priority: int | None, payer: bytes, cap: int | None) -> int:
+        """Lock a timer's bid: the stated one, or its priority for each cycle that it may use (SPEC §13)."""
+        gas_limit = self.terms.fire_cap if asked.gas_limit is None else asked.gas_limit
+        bid = (priority or 0) * gas_limit if asked.bid is None else asked.bid
+        if bid >= PRICE_LIMIT:
+            raise _Rejected("TimerFeeOutOfRange")
+        if cap is not None and bid > cap:
+            raise _Rejected("TimerFeePayerForbidden")
+        if bid and self.balance(payer) < bid:
+            raise _Rejected("InsufficientBalance")
+        self.changes[payer] -= bid
+        return bid
+
+    def balance(self, address: bytes) -> int:
+        return self.state.balance(address) + self.changes[address]
 
     def trigger_height_of(self, asked: Schedule) -> int:
         now = self.terms.height
@@ -358,10 +384,10 @@ class _Running:
 
     def priority_of(self, asked: Schedule) -> int | None:
         """The priority fee that a schedule requests, as a number or by a tier; ``None`` if it leaves the fee open."""
-        if asked.has_bid and self.terms.is_auctioned:
+        if asked.bid is not None and self.terms.is_auctioned:
             raise _Rejected("TimerArgDeprecated")
         given = asked.max_priority_fee_per_cycle
-        prices = (asked.max_fee_per_cycle, given, asked.payer_cap)
+        prices = (asked.max_fee_per_cycle, given, asked.payer_cap, asked.bid if self.terms.locks_bids else None)
         if any(price is not None and not 0 <= price < PRICE_LIMIT for price in prices):
             raise _Rejected("TimerFeeOutOfRange")
         if asked.tier is None:
@@ -416,16 +442,18 @@ class _Running:
     def cancel(self, timer: Chosen) -> None:
         key = self.chosen(timer)
         self.pay(limits.CANCEL)
-        self.own_timer(key)
+        timer_now = self.own_timer(key)
+        self.changes[timer_now.fee_payer] += timer_now.bid
         self.timers[key] = None
         self.made.timer_changes.append(Cancelled(key))
 
     def extend(self, timer: Chosen, expires_at: int) -> None:
         key = self.chosen(timer)
         self.pay(limits.EXTEND)
-        before, now = self.own_timer(key).expires_at, self.terms.height
+        live, now = self.own_timer(key), self.terms.height
+        before = live.expires_at
         after = min(expires_at, now + self.terms.parameters.max_ttl)
         if after <= before or now > before:
             raise _Rejected("TimerExpiryInvalid")
-        self.timers[key] = LiveTimer(self.run.actor, after)
+        self.timers[key] = live._replace(expires_at=after)
         self.made.timer_changes.append(Extended(key, after))

@@ -139,7 +139,7 @@ class FaucetSection(Section):
 class ChainSection(Section):
     """The chain's parameters, and accounts and actors of its genesis in addition to the load's."""
 
-    policy: Literal["cip1", "fifo", "gba_auction"] = "cip1"
+    policy: Literal["cip1", "fifo", "gba_auction", "bias_auction"] = "cip1"
     """The scheduling policy."""
     preset: Literal["hardened"] | None = None
     """A named set of parameters."""

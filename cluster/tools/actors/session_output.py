@@ -17,7 +17,7 @@ from cluster.tools.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.tools.actors.profiler import LineProfile
 from cluster.tools.actors.session import Actor, HandlerUse, Session, handler_uses
 from cluster.tools.actors.values import SHOWN_CHARACTERS, decoded, show
-from validator.chain.block import Bidder, Cancelled, Event, Extended
+from validator.chain.block import Bidder, Cancelled, Event, Extended, Locked
 
 FAILED: Final = "bold red"
 QUIET: Final = "dim"
@@ -150,7 +150,7 @@ def _bid(most: int | None, tip: int | None) -> str:
     return f"bids at most {most:,} a cycle, {share} included"
 
 
-def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -> str:
+def _change(change: Cancelled | Extended | Bidder | Locked, names: Mapping[bytes, str]) -> str:
     match change:
         case Cancelled(timer_id):
             return f"timer {_short(timer_id)} cancelled"
@@ -159,6 +159,8 @@ def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -
         case Bidder(timer_id, agent):
             whose = f"timer {_short(timer_id)}" if timer_id else "its timers"
             return f"{_who(agent, names)} bids for {whose}" if agent else "bids for its timers itself again"
+        case Locked(timer_id, amount):
+            return f"timer {_short(timer_id)} bids {int.from_bytes(amount):,}, which are locked"
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:

@@ -30,7 +30,7 @@ from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
 from validator.node.limits import BlockLimits, PoolLimits
-from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
+from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, PaymentRule, TieBreak, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -140,7 +140,7 @@ WRONG = {
     "parameters that do not fit": ("name: a\nchain: {params: {EPOCH_LENGTH: 5000}}", "chain.params.RING_BUFFER_SIZE: "),
     "unknown policy": (
         "name: a\nchain: {policy: lottery}",
-        "chain.policy: expected 'cip1', 'fifo' or 'gba_auction', got 'lottery'",
+        "chain.policy: expected 'cip1', 'fifo', 'gba_auction' or 'bias_auction', got 'lottery'",
     ),
     "unknown preset": ("name: a\nchain: {preset: soft}", "chain.preset: expected 'hardened', got 'soft'"),
     "unknown workload": ("name: a\nload: {users: [{workload: chess}]}", "load.users[0].workload: unknown workload"),
@@ -758,7 +758,11 @@ def range_of(parameter: str) -> str:
     if bounds is not None:
         powers = {10**18: "10**18", 2**96 - 1: "2**96 - 1"}
         return " to ".join(powers.get(bound, f"{bound:,}") for bound in bounds)
-    choices: dict[str, type[StrEnum]] = {"TIE_BREAK": TieBreak, "P50_WEIGHT": P50Weight}
+    choices: dict[str, type[StrEnum]] = {
+        "TIE_BREAK": TieBreak,
+        "P50_WEIGHT": P50Weight,
+        "PAYMENT_RULE": PaymentRule,
+    }
     kind = choices.get(parameter)
     return "four of 0 to 1,000" if kind is None else ", ".join(f"`{choice}`" for choice in kind)
 

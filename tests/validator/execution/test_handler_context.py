@@ -62,7 +62,7 @@ CALLS: list[tuple[str, Call, int, int]] = [
     ("emit", lambda host: host.emit("a long name", "dät"), 50, 4),
     ("transfer", lambda host: host.transfer(OTHER, 1), 200, 0),
     ("schedule", lambda host: host.schedule_timer(ScheduleRequest(2, b"12345")), 1_000, 5),
-    ("refused schedule", lambda host: host.schedule_timer(ScheduleRequest(0, b"12345", bid_given=True)), 1_000, 5),
+    ("refused schedule", lambda host: host.schedule_timer(ScheduleRequest(0, b"12345", bid=1)), 1_000, 5),
     ("refused cancel", lambda host: host.cancel_timer(b""), 500, 0),
     ("refused extend", lambda host: host.extend_timer(b"", 5), 500, 0),
     ("refused request", lambda host: host.request_job(b"12345", 0, ""), 100_500, 10_005),

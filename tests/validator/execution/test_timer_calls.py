@@ -63,7 +63,7 @@ class Scene:
 
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("TimerArgDeprecated", {"bid_given": True}),
+    ("TimerArgDeprecated", {"bid": 1}),
     ("TimerFeeOutOfRange", {"payer_cap": 2**96}),
     ("TimerHeightNotInFuture", {"height": H}),
     ("TimerPayloadTooLarge", {"payload": bytes(PAYLOAD + 1)}),
@@ -280,7 +280,7 @@ def test_an_extension_goes_upward_is_clamped_and_cannot_come_too_late() -> None:
 
 
 def test_before_activation_bids_and_prices_are_not_looked_at() -> None:
-    assert Scene(rules=FifoPhase.rules).refusal(bid_given=True) == ""
+    assert Scene(rules=FifoPhase.rules).refusal(bid=1) == ""
     assert Scene(rules=FifoPhase.rules).refusal(max_fee_per_cycle=PRICE - 1) == ""
     timer = Scene(rules=FifoPhase.rules).schedule(max_fee_per_cycle=PRICE + 5, max_priority_fee_per_cycle=6)
     assert timer.max_priority_fee_per_cycle == 6, "nothing is clamped"

@@ -165,7 +165,18 @@ def test_the_scan_limit_holds_in_each_pass() -> None:
     chain = auction({"SCAN_LIMIT": 2})
     chain.run(*[schedule(1, gas_limit=1_000, **DEAR, max_priority_fee_per_cycle=0) for _ in range(6)])
     outcome = chain.block()
-    assert fired(outcome) == [(2, 0), (2, 1), (2, 2)], "one in the first pass, which sets two aside"
+    assert fired(outcome) == [(2, 0), (2, 1), (2, 2)], "one in the first pass, two in the second"
+
+
+@pytest.mark.parametrize("slices", [4, 10**9])
+def test_timers_that_are_set_aside_keep_nobody_from_its_slice(slices: int) -> None:
+    """However many there are, and however small a slice is."""
+    chain = auction({"SCAN_LIMIT": 3, "TIMER_GC_CYCLES": 1_200, "BUDGET_SLICES": slices})
+    mine = [schedule(1, gas_limit=1_000, **DEAR, max_priority_fee_per_cycle=9) for _ in range(40)]
+    chain.block(chain.call(*mine), chain.call(schedule(1, gas_limit=1_000, **DEAR), actor=OTHER, nonce=1))
+    fires = chain.block().receipts.fires
+    assert [fire.actor for fire in fires] == [ACTOR, OTHER, ACTOR, ACTOR, ACTOR]
+    assert not chain.index.parties.table["closed"].any()
 
 
 def test_of_equal_tips_the_actor_of_more_weight_goes_first() -> None:

@@ -59,6 +59,16 @@ DEFAULTS = {
     "STARVATION_BLOCKS": 64,
     "STARVATION_FLOOR_MILLI": 500,
     "BUDGET_SLICES": 4,
+    "MAX_FIRES_PER_BLOCK": 10**9,
+    "MAX_FIRES_PER_ACTOR": 10**9,
+    "PAYMENT_RULE": "vcg",
+    "RESERVE_PRICE": 0,
+    "BIAS_LAMBDA_MICRO": 100_000,
+    "BIAS_LAMBDA_MIN_MICRO": 10_000,
+    "BIAS_LAMBDA_MAX_MICRO": 1_000_000,
+    "BIAS_LAMBDA_STEP_MILLI": 125,
+    "BIAS_INTERVAL_BLOCKS": 16,
+    "VALUE_LIFE_BLOCKS": 100,
 }
 """SPEC §16, and behind it those of other policies."""
 
@@ -78,10 +88,15 @@ BOUNDS = {
     "INITIAL_BASEFEE": (1, 2**96 - 1),
     "MIN_BASEFEE": (1, 2**96 - 1),
     "MAX_BASEFEE": (1, 2**96 - 1),
-    "WEIGHT_LAMBDA_MILLI": (1, 1_000),
+    "WEIGHT_LAMBDA_MILLI": (10, 1_000),
     "WEIGHT_MIN_MILLI": (1, 1_000),
     "WEIGHT_MAX_MILLI": (1, 1_000),
     "STARVATION_FLOOR_MILLI": (1, 1_000),
+    "RESERVE_PRICE": (0, 2**96 - 1),
+    "BIAS_LAMBDA_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_MIN_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_MAX_MICRO": (10_000, 10**7),
+    "BIAS_LAMBDA_STEP_MILLI": (0, 1_000),
 }
 """Where they are not 1 … 10**9 (SPEC §12)."""
 

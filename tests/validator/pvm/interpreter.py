@@ -1363,9 +1363,9 @@ class Host:
         agent = more.pop("bidding_agent", None)
         bid = more.pop("bid", None)
         numbers: dict[str, Any] = {name: self.or_none(value) for name, value in more.items()}
-        is_given = self.or_none(bid) is not None
+        offered = self.or_none(bid)
         named = None if agent is None else self.account(agent)
-        made = ScheduleRequest(**request, **numbers, tier=tier, bid_given=is_given, bidding_agent=named)
+        made = ScheduleRequest(**request, **numbers, tier=tier, bid=offered, bidding_agent=named)
         return bytes(self.context.schedule_timer(made))
 
     schedule_timer = schedule_timer_ex = schedule

@@ -95,7 +95,7 @@ class Pools:
         for chunk in range(len(fresh)):
             order.summarize(pool.rows, pool.count, chunk, np.uint64(terms.cap), fresh)
         assert np.array_equal(pool.summary(terms.cap)[: len(fresh)], fresh)
-        found = pool.best_first(terms.actors(), terms.prices())
+        found = pool.best_first(terms.actors(), terms.prices(), terms.biases())
         assert [(place(pool.rows[at]), tip, score) for at, tip, score in found] == model.best_first(terms)
 
     def step(self, terms: Terms) -> None:
@@ -249,7 +249,7 @@ def without_staling(method: Method) -> Method:
 def later_words_first(_: Method) -> Method:
     """Ids compared from the last word to the first."""
 
-    def best_first(pool: WaitingPool, actors: Any, prices: Any) -> Any:
+    def best_first(pool: WaitingPool, actors: Any, prices: Any, biases: Any) -> Any:
         turned = WaitingPool()
         rows = pool.rows[: pool.count].copy()
         for word in range(4):
@@ -272,7 +272,7 @@ def with_dead_ones(_: Method) -> Method:
 
 
 def one_batch(method: Method) -> Method:
-    def best_first(pool: WaitingPool, actors: Any, prices: Any) -> Any:
+    def best_first(pool: WaitingPool, actors: Any, prices: Any, biases: Any) -> Any:
         return (found for _, found in zip(range(FIRST_BATCH), method(pool, actors, prices), strict=False))
 
     return best_first

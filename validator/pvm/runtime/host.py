@@ -28,7 +28,7 @@ class ScheduleRequest:
     max_priority_fee_per_cycle: int | None = None
     payer_cap: int | None = None
     tier: str | None = None
-    bid_given: bool = False
+    bid: int | None = None
     bidding_agent: Address | None = None
 
 

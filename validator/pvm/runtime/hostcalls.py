@@ -117,7 +117,7 @@ class HostCalls:
             max_priority_fee_per_cycle=_optional(max_priority_fee_per_cycle),
             payer_cap=_optional(payer_cap),
             tier=tier,
-            bid_given=_optional(bid) is not None,
+            bid=_optional(bid),
             bidding_agent=None if bidding_agent is None else _address(bidding_agent),
         )
         return bytes(self._host.schedule_timer(request))

@@ -32,6 +32,7 @@ POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
     "hardened": ("cip1", "hardened"),
     "fifo": ("fifo", None),
     "gba_auction": ("gba_auction", None),
+    "bias_auction": ("bias_auction", None),
 }
 """Policy and preset, keyed by variant name."""
 QUICK_HEIGHT: Final = 40

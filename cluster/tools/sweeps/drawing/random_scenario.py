@@ -137,6 +137,26 @@ def random_scenario(seed: int, protocol: str) -> Scenario:
     return Scenario.model_validate(_Drawing(seed, protocol).scenario())
 
 
+def _slices(random: Random) -> Fields:
+    """Parameters of ``gba_auction``."""
+    return {
+        "STARVATION_BLOCKS": random.choice([2, 8, 64]),
+        "BUDGET_SLICES": random.choice([1, 4, 20]),
+        "WEIGHT_LAMBDA_MILLI": random.choice([200, 800]),
+    }
+
+
+def _biases(random: Random) -> Fields:
+    """Parameters of ``bias_auction``; a few blocks of waiting outbid small bids under some."""
+    return {
+        "PAYMENT_RULE": random.choice(["vcg", "critical", "first_price"]),
+        "BIAS_LAMBDA_MICRO": random.choice([100_000, 1_000_000]),
+        "BIAS_INTERVAL_BLOCKS": random.choice([2, 16]),
+        "RESERVE_PRICE": random.choice([0, 10**6]),
+        "MAX_FIRES_PER_ACTOR": random.choice([2, 20, 10**9]),
+    }
+
+
 class _Drawing:
     """Draws the fields of one random scenario."""
 
@@ -235,9 +255,8 @@ class _Drawing:
         policy = "fifo" if self.maybe(0.15) else "cip1"
         random = Random(f"{self.seed}/{self.protocol}/policy")
         if policy == "cip1" and random.random() < RIVAL_POLICIES:
-            policy = "gba_auction"
-            params |= {"STARVATION_BLOCKS": random.choice([2, 8, 64]), "BUDGET_SLICES": random.choice([1, 4, 20])}
-            params |= {"WEIGHT_LAMBDA_MILLI": random.choice([200, 800])}
+            policy, drawn = random.choice((("gba_auction", _slices), ("bias_auction", _biases)))
+            params |= drawn(random)
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:

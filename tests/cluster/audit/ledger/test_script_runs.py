@@ -170,7 +170,7 @@ FAULTS = {
     "extended to the same end": rewritten(timer_calls._extend, "expires_at <= timer", "expires_at < timer"),
     "one timer too many": rewritten(timer_calls.schedule, ">= parameters.max_timers", "> parameters.max_timers"),
     "the greatest price is refused": rewritten(timer_calls._check_fees, "< PRICE_LIMIT:", "< PRICE_LIMIT - 1:"),
-    "bid is ignored too long": rewritten(CONTEXT.schedule_timer, "not self.terms.rules.takes_bids", "True"),
+    "bid is ignored too long": rewritten(CONTEXT.schedule_timer, "self.terms.rules.bids is Bids.IGNORED", "True"),
     "bid is not reported": rewritten(CONTEXT.schedule_timer, 'self.report("TimerBidIgnored")', "pass"),
     "cells are free": rewritten(CONTEXT.emit, "len(data.encode())", "0"),
     "a name too long": rewritten(CONTEXT.emit, "not is_name(name, may_be_empty=True)", "False"),

@@ -115,6 +115,11 @@ def test_an_empty_chain_has_none() -> None:
         (records.message_key(4), None, "messages are numbered [5] …, not from 4 to 6"),
         (records.completion_key(9), Completion(COMPLETE, 20), "callbacks are numbered [8, 9] …, not from 8 to 9"),
         (records.job_end_key(5), JobEnd(OPEN, 60), "ends of jobs are numbered [2, 3, 4] …, not from 2 to 5"),
+        (
+            records.timer_key(SHORT),
+            timer(SHORT, b"short")._replace(bid=9),
+            "0 are locked, and the bids of live timers are 9",
+        ),
         (records.account_key(OTHER), Account(11, 0), "71 are held and 30 burned of 100 minted"),
     ],
 )

@@ -92,7 +92,6 @@ def test_what_operations_say() -> None:
             "payload": b'[["burn",1]]',
             "handler": "handle_timer",
             "tier": 2,
-            "has_bid": False,
         }  # type: ignore[arg-type]
     )
     assert read_script(given) == (Try(Burn(7)), scheduled)
