@@ -30,7 +30,10 @@ class Offer(NamedTuple):
 
 
 class LaneRules(ABC):
-    """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13)."""
+    """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13).
+
+    By default the lane has no price of its own, and fee fields are stored as they are.
+    """
 
     __slots__ = ()
     bids: ClassVar[Bids]
@@ -42,24 +45,24 @@ class LaneRules(ABC):
     def fire_cap(self, parameters: Parameters) -> int:
         """The most cycles that a fire may use (SPEC §10)."""
 
-    @abstractmethod
     def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
         """The price of a cycle in the timer lane, in addition to the cycle's basefee (SPEC §7)."""
+        return 0
 
-    @abstractmethod
     def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
         """The least ``max_fee_per_cycle`` with which a timer may fire."""
+        return 0
 
-    @abstractmethod
     def admit(self, offer: Offer, fee_floor: int) -> Offer:
         """The fee fields to store for a new timer. Raises :class:`Rejection` with the error's name."""
+        return offer
 
-    @abstractmethod
     def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
         """The timer lane's basefee in the next block, after a block that used ``used`` cycles of the lane.
 
-        ``basefee_cycle`` is the cycle's basefee in the next block.
+        ``basefee_cycle`` is the cycle's basefee in the next block, of which the lane's is an alias by default.
         """
+        return basefee_cycle
 
     @abstractmethod
     def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:

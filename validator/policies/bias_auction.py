@@ -16,7 +16,7 @@ import numpy as np
 
 from validator.chain.records import BIAS_RATE, BiasRate, Timer, timer_key
 from validator.execution.escrow import pay_from_escrow
-from validator.execution.lane_rules import Bids, LaneRules, Offer
+from validator.execution.lane_rules import Bids, LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.bias import FRACTION_BITS, bias, table
 from validator.primitives.codec import pack_uint
@@ -28,7 +28,7 @@ from validator.scheduler.pricing import median_tip
 
 
 class BiasRules(LaneRules):
-    """The rules of ``bias_auction``: no lane price, no fee floor; fee fields are stored but not compared."""
+    """The rules of ``bias_auction``: bids are locked, and fee fields are stored but not compared."""
 
     __slots__ = ()
     bids: ClassVar[Bids] = Bids.LOCKED
@@ -36,18 +36,6 @@ class BiasRules(LaneRules):
 
     def fire_cap(self, parameters: Parameters) -> int:
         return parameters.max_cycles_per_fire_auction_phase
-
-    def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
-        return 0
-
-    def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
-        return 0
-
-    def admit(self, offer: Offer, fee_floor: int) -> Offer:
-        return offer
-
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
-        return basefee_cycle
 
     def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:
         return median_tip(fires, parameters.p50_weight)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from validator.chain.records import Timer
-from validator.execution.lane_rules import Bids, LaneRules, Offer
+from validator.execution.lane_rules import Bids, LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.params import Parameters
 
@@ -20,18 +20,6 @@ class FifoRules(LaneRules):
 
     def fire_cap(self, parameters: Parameters) -> int:
         return parameters.max_cycles_per_fire
-
-    def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
-        return 0
-
-    def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
-        return 0
-
-    def admit(self, offer: Offer, fee_floor: int) -> Offer:
-        return offer
-
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
-        return basefee_cycle  # an alias, until an auction begins
 
     def next_p50_tip(self, fires: Sequence[tuple[int, int]], parameters: Parameters) -> int:
         return 0

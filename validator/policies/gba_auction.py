@@ -35,14 +35,8 @@ class GbaAuctionRules(AuctionRules):
     __slots__ = ()
     timers_first: ClassVar[bool] = True
 
-    def lane_price(self, basefee_lane: int, parameters: Parameters) -> int:
-        return 0
-
     def fee_floor(self, basefee_lane: int, parameters: Parameters) -> int:
         return basefee_lane
-
-    def next_basefee_lane(self, basefee_lane: int, basefee_cycle: int, used: int, parameters: Parameters) -> int:
-        return basefee_cycle
 
 
 @dataclass(slots=True)
