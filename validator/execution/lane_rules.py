@@ -32,7 +32,7 @@ class Offer(NamedTuple):
 class LaneRules(ABC):
     """A policy's rules outside of the timer phase. They have no state and depend only on their arguments (SPEC §13).
 
-    By default the lane has no price of its own, and fee fields are stored as they are.
+    By default the lane has no price, and fee fields are stored as they are.
     """
 
     __slots__ = ()
