@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.live]
 NETWORK = "10.213.79"
 KILLED, CUT_OFF = 1, 2
 KILL_AT: Final = 10
+LOG_LINES: Final = 25
 DRIVER = """
 import json, sys, threading
 from pathlib import Path
@@ -107,6 +109,13 @@ class Rehearsal:
             self.is_over = True
 
 
+def ends_of_logs(folder: Path) -> Iterator[str]:
+    """The last lines of each log, since a failed run's folder does not outlive continuous integration."""
+    for path in sorted(folder.glob("*.log")):
+        yield f"--- the end of {path.name}"
+        yield from path.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+
+
 @pytest.mark.parametrize(
     ("validators", "hosts", "block_ms"),
     [pytest.param(8, 4, 300, marks=pytest.mark.slow), pytest.param(32, 8, 1_000, marks=pytest.mark.soak)],
@@ -130,7 +139,8 @@ def test_a_node_is_killed_and_another_cut_off_while_the_chain_goes_on(
                     driver.stdin.close()
         assert driver.returncode == 0, log.read_text(encoding="utf-8")
     if told.get("verdict") != "pass":
-        pytest.fail("\n".join([*rehearsal.notices, *told.get("wrong", ()), *map(str, told.get("faults", ()))]))
+        said = [*rehearsal.notices, *told.get("wrong", ()), *map(str, told.get("faults", ()))]
+        pytest.fail("\n".join([*said, *ends_of_logs(tmp_path / "run" / "logs")]))
     heights = rehearsal.heights
     assert heights["cut"] > heights["kill"] and heights["return"] > heights["cut"], "the chain went on without them"
     assert all(
