@@ -189,11 +189,12 @@ def _selection_ratios(waiting: int) -> list[Metric]:
             chain.fill(_contending(waiting))
             for _ in range(WARM_UP):
                 chain.block()
-        costs = interleaved(MEASURED, *(partial(chain.selection, FIRES) for chain in chains))
-        cip1 = costs[list(Policy).index(Policy.CIP1)]
+        measured = interleaved(MEASURED, *(partial(chain.selection, FIRES) for chain in chains))
+        costs = dict(zip(Policy, measured, strict=True))
+        cip1 = costs[Policy.CIP1]
         return [
             Metric(f"selection_ratio_{policy}", cost / cip1, f"× (cip1: {cip1 * 1e6:,.0f} µs)", 3, False)
-            for policy, cost in zip(Policy, costs, strict=True)
+            for policy, cost in costs.items()
             if policy is not Policy.CIP1
         ]
     finally:

@@ -21,6 +21,8 @@ USUAL_SLOPE: Final = 8
 """The constant ``A`` of SPEC §7, the slope of the basefees of cycles and cells."""
 ONE: Final = 65_536
 """The fixed-point number 1.0 of earned weights and scores (SPEC §13, ``gba_auction``)."""
+WEIGHT_BITS: Final = 32
+"""Number of low bits of a score that hold the weight, where it only breaks ties (SPEC §13, ``gba_auction``)."""
 BIAS_UNIT: Final = 2**32
 """The fixed-point number 1.0 of biases (SPEC §13, ``bias_auction``)."""
 MOST_BIAS: Final = 2**128 - 1
@@ -178,6 +180,15 @@ class EarnedWeights:
         _move(earned, height // p.epoch_length, p)
         return earned.weight
 
+    def score(self, actor: bytes, tip: int, height: int, late: int, p: Parameters) -> int:
+        """The score of a timer that is ``late`` blocks late: its tip, then its actor's weight, or a starving one's."""
+        floor = _bound(p.starvation_floor_milli) if late >= p.starvation_blocks else 0
+        return tip << WEIGHT_BITS | max(self.weight(actor, height, p), floor)
+
+    def share(self, actor: bytes, height: int, p: Parameters) -> int:
+        """The cycles of the lane after which an actor waits for the others."""
+        return max(1, p.lane_timer_cycles * self.weight(actor, height, p) // (ONE * p.budget_slices))
+
 
 def _bound(milli: int) -> int:
     return ONE * milli // 1_000
@@ -251,6 +262,11 @@ class BiasMarket:
         found = MOST_BIAS if power > SATURATING else min(MOST_BIAS, int(EXACT.multiply(EXACT.exp(power), BIAS_UNIT)))
         self._known[late, micro] = found
         return found
+
+
+def density(bid: int, bias: int, gas_limit: int) -> int:
+    """The score of a timer with a locked bid. ``bias``: in units of 2**-32."""
+    return min(MOST_BIAS, bid * BIAS_UNIT + bias) // gas_limit
 
 
 def critical_bid(bid: int, bias: int, gas_limit: int, of_bias: int, of_gas_limit: int) -> int:

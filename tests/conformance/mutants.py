@@ -399,7 +399,7 @@ MUTANTS: list[tuple[str, str, str]] = [
         "bid = 0 if stated is None else stated",
     ),
     ("bid in the cap twice", "timer.payer_cap - timer.bid)", "timer.payer_cap)"),
-    ("no bias", "power = Decimal(self.height - timer.height)", "power = Decimal(0)"),
+    ("no bias", "return self.bias_after(self.height - timer.height)", "return self.bias_after(0)"),
     ("bias before the bid", "timer.bid * 2**32 + self.bias(timer))", "timer.bid + self.bias(timer))"),
     ("bids not by the cycle", "// self.gas_of(timer)\n\n    def settle", "// 1\n\n    def settle"),
     ("no limit of fires", '            full = full or len(self.fires) >= params["MAX_FIRES_PER_BLOCK"]\n', ""),

@@ -1018,17 +1018,16 @@ class Chain:
 
     def bias(self, timer: Timer) -> int:
         """``e`` to the power of λ times the blocks waited, in units of 2**-32, below 2**128."""
+        return self.bias_after(self.height - timer.height)
+
+    def bias_after(self, waited: int) -> int:
         with localcontext(Context(prec=120, Emax=10**6)):
-            power = Decimal(self.height - timer.height) * self.rate / 10**6
+            power = Decimal(waited) * self.rate / 10**6
             return min(2**128 - 1, int(power.exp() * 2**32))
 
     def growth(self, waited: int) -> int:
         """By how much a bias grows in the block after so many, in whole units."""
-        with localcontext(Context(prec=120, Emax=10**6)):
-            before, after = (
-                min(2**128 - 1, int((Decimal(n) * self.rate / 10**6).exp() * 2**32)) for n in (waited, waited + 1)
-            )
-            return after - before >> 32
+        return self.bias_after(waited + 1) - self.bias_after(waited) >> 32
 
     def gas_of(self, timer: Timer) -> int:
         return self.cap if timer.gas_limit is None else timer.gas_limit

@@ -565,20 +565,14 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
     return lambda data: kind._make(msgspec.msgpack.decode(data))
 
 
-def _encode_bias_rate(record: BiasRate) -> bytes:
+def _encode_wide(record: Any) -> bytes:
+    """Encode a record of integers that may exceed 64 bits."""
     return encode([pack_uint(value) for value in record])
 
 
-def _decode_bias_rate(data: bytes) -> BiasRate:
-    return BiasRate(*map(_unpack, msgspec.msgpack.decode(data)))
-
-
-def _encode_globals(record: Globals) -> bytes:
-    return encode([pack_uint(value) for value in record])
-
-
-def _decode_globals(data: bytes) -> Globals:
-    return Globals(*map(_unpack, msgspec.msgpack.decode(data)))
+def _wide_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Make the decoder of a record class that :func:`_encode_wide` encodes."""
+    return lambda data: kind(*map(_unpack, msgspec.msgpack.decode(data)))
 
 
 def _identity(data: bytes) -> bytes:
@@ -610,8 +604,8 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     ACTOR_JOBS: (encode, _decoder(ActorJobs)),
     JOB_COUNTERS: (encode, _decoder(JobCounters)),
     RUNNER: (_identity, _identity),
-    BIAS_RATE: (_encode_bias_rate, _decode_bias_rate),
-    GLOBALS: (_encode_globals, _decode_globals),
+    BIAS_RATE: (_encode_wide, _wide_decoder(BiasRate)),
+    GLOBALS: (_encode_wide, _wide_decoder(Globals)),
 }
 
 

@@ -5,7 +5,7 @@ A system account holds them, so balances and burned amounts add up to what was m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from validator.chain.records import Timer
 from validator.primitives.errors import Rejection
@@ -23,8 +23,9 @@ def lock_bid(world: World, payer: Address, payer_cap: int | None, amount: int) -
     world.credit(BID_ESCROW_ADDRESS, amount)
 
 
-def release_bids(world: World, timers: Iterable[Timer]) -> None:
-    """Return the bids of timers that ended without a fire."""
+def end_unfired(world: World, timers: Sequence[Timer]) -> None:
+    """Remove timers that end without a fire, and return their bids."""
+    world.remove_timers(timers)
     for timer in timers:
         if timer.bid:
             pay_from_escrow(world, timer.fee_payer, timer.bid)

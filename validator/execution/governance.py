@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from validator.chain.records import Timer, storage_key
-from validator.execution.escrow import release_bids
+from validator.execution.escrow import end_unfired
 from validator.primitives import script_json
 from validator.primitives.errors import BadScript, Rejection
 from validator.primitives.params import GOVERNED, ParameterError, Parameters, parse_value
@@ -66,8 +66,7 @@ def cancel_timer(world: World, timer_id: bytes) -> Timer | None:
     """Remove and return a timer of any actor. Returns ``None`` for an unknown id, and changes nothing."""
     timer = world.timer(timer_id)
     if timer is not None:
-        world.remove_timers([timer])
-        release_bids(world, [timer])
+        end_unfired(world, [timer])
     return timer
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
-from validator.execution.escrow import lock_bid, release_bids
+from validator.execution.escrow import end_unfired, lock_bid
 from validator.execution.lane_rules import Bids, LaneRules, Offer
 from validator.primitives.codec import keccak256
 from validator.primitives.errors import Rejection
@@ -158,8 +158,7 @@ def _bids(world: World, record: Actor) -> bool:
 def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
     """Remove the actor's own timer. Raises ``NotFound`` or ``NotOwner``."""
     timer = _own_timer(world, actor, timer_id)
-    world.remove_timers([timer])
-    release_bids(world, [timer])
+    end_unfired(world, [timer])
     return timer
 
 

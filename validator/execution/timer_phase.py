@@ -9,20 +9,21 @@ height follows from its trigger height.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from validator.chain.block import DestroyedReceipt, Event, FireReceipt
 from validator.chain.records import TIMER, Timer, timer_key
 from validator.execution.bidding import BiddingRound
-from validator.execution.escrow import release_bids
+from validator.execution.escrow import end_unfired
 from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.lane_rules import LaneRules
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
 from validator.execution.timer_calls import LanePrices, SchedulingTerms
 from validator.primitives.codec import pack_uint
 from validator.primitives.meter import Meter
+from validator.primitives.types import Address
 from validator.pvm.dispatch import program, resolve_handler
 from validator.pvm.runtime.machine import Vm
 from validator.scheduler.fairness import FairnessWeights
@@ -50,8 +51,6 @@ class LaneUse:
     burned_cycle: int = 0
     burned_lane: int = 0
     tips: int = 0
-    left_out: bytes | None = None
-    """Id of the first timer in order that the lane had no room for, or no turn."""
 
 
 @dataclass(slots=True)
@@ -160,9 +159,8 @@ class TimerPhase(ABC):
         has_cycles = use.cycles + p.min_gas_limit_per_timer <= p.lane_timer_cycles
         return not has_cycles or use.cells >= p.lane_timer_cells or len(self.fires) >= p.max_fires_per_block
 
-    def leave_out(self, candidate: Candidate) -> None:
-        """Note a timer that the lane has no room for, or no turn."""
-        self.use.left_out = self.use.left_out or candidate.timer_id
+    def leave_out(self, candidate: Candidate) -> None:  # noqa: B027 (policies whose prices do not depend on it)
+        """Called with each timer that the lane has no room for, or no turn."""
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
         """Fire a timer that fits into the lane, or destroy it if its payer cannot pay.
@@ -264,8 +262,7 @@ class TimerPhase(ABC):
 
     def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
         """Remove timers without firing them. The cycles are charged to the garbage collection budget."""
-        self.world.remove_timers(timers)
-        release_bids(self.world, timers)
+        end_unfired(self.world, timers)
         self.use.gc_cycles += self.terms.parameters.gc_cycles_per_removal * len(timers)
         self.destroyed.extend(
             DestroyedReceipt(timer.timer_id, reason, event) for timer, event in zip(timers, events, strict=True)
@@ -288,6 +285,14 @@ class TimerPhase(ABC):
         if self.is_priced_out(timer):
             return "below_basefee"
         return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
+
+    def _waiting(self, candidates: Iterable[Candidate], may_fire: Callable[[Address], bool]) -> Iterator[Candidate]:
+        """The candidates that neither fired nor were cancelled by a fire, and whose actors may fire at this moment."""
+        for candidate in candidates:
+            if self.world.is_removed(timer_key(candidate.timer_id)):
+                continue
+            if may_fire(self._timer(candidate.timer_id).actor):
+                yield candidate
 
     def _candidate(self, position: int, tip: int) -> Candidate:
         row = self.index.pool.rows[position]

@@ -155,7 +155,8 @@ class AuctionPhase(TimerPhase):
         return default_bid(self.terms.fee_floor, self.prices.p50_tip, self.terms.parameters)
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = np.zeros(1, order.PRICES)
+        is_by_id = self.terms.parameters.tie_break is TieBreak.ID
+        prices = order.blank_prices(self.formula, self.terms.height, self.terms.cap, is_by_id)
         values = {
             "price": self.terms.fee_floor,
             "tip": self._default_bid()[1],
@@ -164,7 +165,4 @@ class AuctionPhase(TimerPhase):
         }
         for name, value in values.items():
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
-        prices["height"], prices["cap"] = self.terms.height, self.terms.cap
-        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.ID
-        prices["formula"] = self.formula
         return prices

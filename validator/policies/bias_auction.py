@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import msgspec
-import numpy as np
 
-from validator.chain.records import BIAS_RATE, BiasRate, Timer, timer_key
+from validator.chain.records import BIAS_RATE, BiasRate, Timer
 from validator.execution.escrow import pay_from_escrow
 from validator.execution.lane_rules import Bids, LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
@@ -93,10 +92,8 @@ class BiasAuctionPhase(TimerPhase):
         pool, height = self.index.pool, self.terms.height
         if not pool.live:
             return iter(())
-        prices = np.zeros(1, order.PRICES)
-        prices["height"], prices["cap"] = height, self.terms.cap
-        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.ID
-        prices["formula"] = order.Formula.DENSITY
+        is_by_id = self.terms.parameters.tie_break is TieBreak.ID
+        prices = order.blank_prices(order.Formula.DENSITY, height, self.terms.cap, is_by_id)
         biases = table(height - int(pool.rows["trigger"][0]), self.rate.micro)
         found = pool.best_first(self.index.parties.table, prices, biases)
         return self._within_caps(self._candidate(position, 0) for position, _, _ in found)
@@ -112,9 +109,8 @@ class BiasAuctionPhase(TimerPhase):
         self.settle_bids()
 
     def leave_out(self, candidate: Candidate) -> None:
-        if self.use.left_out is None:
+        if self._best_left_out is None:
             self._best_left_out = self.ranked(self._timer(candidate.timer_id))
-        TimerPhase.leave_out(self, candidate)
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         TimerPhase.fire(self, timer, candidate, max_cost)
@@ -157,11 +153,7 @@ class BiasAuctionPhase(TimerPhase):
 
     def _within_caps(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that wait, without those that were found before their actor had fired enough."""
-        for candidate in candidates:
-            if self.world.is_removed(timer_key(candidate.timer_id)):
-                continue  # cancelled by a handler of this block
-            if not self._has_fired_enough(self._timer(candidate.timer_id).actor):
-                yield candidate
+        return self._waiting(candidates, lambda actor: not self._has_fired_enough(actor))
 
     def _has_fired_enough(self, actor: Address) -> bool:
         return self._fires_of.get(actor, 0) >= self.terms.parameters.max_fires_per_actor

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from validator.chain.block import FireReceipt
-from validator.chain.records import ActorWeight, Timer, actor_weight_key, timer_key
+from validator.chain.records import ActorWeight, Timer, actor_weight_key
 from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import Candidate
 from validator.policies.auction import AuctionPhase, AuctionRules
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
-from validator.scheduler.fairness import MILLI, ONE, Decay
+from validator.scheduler.fairness import ONE, Decay, fixed_point
 from validator.scheduler.order import Formula
 
 WEIGHT_BITS: Final = 32
@@ -73,11 +73,7 @@ class GbaAuctionPhase(AuctionPhase):
 
         The search for candidates leaves the others out already, but for those that it found before their actor closed.
         """
-        for candidate in candidates:
-            if self.world.is_removed(timer_key(candidate.timer_id)):
-                continue  # cancelled by a handler of this block, or fired
-            if (self._timer(candidate.timer_id).actor in self.closed) == is_closed:
-                yield candidate
+        return self._waiting(candidates, lambda actor: (actor in self.closed) == is_closed)
 
     def slice_of(self, actor: Address) -> int:
         """The cycles of the lane that an actor may use before it waits for the others."""
@@ -99,11 +95,12 @@ class GbaAuctionPhase(AuctionPhase):
     def count_fires(self) -> None:
         """Add the scores of this block's fires to their actors' records."""
         p, found = self.terms.parameters, dict[Address, list[int]]()
+        decay = Decay.of(p)
         for fire in self.fires:
             score = fire_score(fire, self.terms.height, self.prices.p50_tip, p)
             found.setdefault(Address(fire.actor), []).append(score)
         for actor, scores in sorted(found.items()):
-            record = Decay.of(p).with_fires(self._record(actor), self.epoch, sum(scores), len(scores))
+            record = decay.with_fires(self._record(actor), self.epoch, sum(scores), len(scores))
             self.world.put(actor_weight_key(actor), record)
 
     # --- weights ----------------------------------------------------------------------------------------------------
@@ -120,7 +117,7 @@ class GbaAuctionPhase(AuctionPhase):
         """The weight of a timer: its actor's, but no less than that of a starving timer."""
         p, weight = self.terms.parameters, self.earned(timer.actor)
         is_starving = self.terms.height - timer.trigger_height >= p.starvation_blocks
-        return max(weight, ONE * p.starvation_floor_milli // MILLI) if is_starving else weight
+        return max(weight, fixed_point(p.starvation_floor_milli)) if is_starving else weight
 
     def score(self, timer: Timer, tip: int) -> int:
         return tip << WEIGHT_BITS | self.weight(timer)
@@ -140,7 +137,7 @@ class GbaAuctionPhase(AuctionPhase):
         prices["epoch"] = self.epoch
         prices["decay"], prices["least_weight"], prices["most_weight"] = Decay.of(p)
         prices["starvation_blocks"] = p.starvation_blocks
-        prices["starvation_weight"] = ONE * p.starvation_floor_milli // MILLI
+        prices["starvation_weight"] = fixed_point(p.starvation_floor_milli)
         return prices
 
 

@@ -20,6 +20,11 @@ ONE: Final = 1 << 16
 MILLI: Final = 1_000
 
 
+def fixed_point(milli: int) -> int:
+    """Thousandths as a fixed-point number, rounded down."""
+    return ONE * milli // MILLI
+
+
 class FairnessWeights(NamedTuple):
     """The fairness weights of actors in one block: ``W(a) = weight(a) / divisor``, in ``[1, 2]``."""
 
@@ -46,8 +51,8 @@ class Decay(NamedTuple):
     def of(parameters: Parameters) -> Decay:
         return Decay(
             parameters.weight_lambda_milli,
-            ONE * parameters.weight_min_milli // MILLI,
-            ONE * parameters.weight_max_milli // MILLI,
+            fixed_point(parameters.weight_min_milli),
+            fixed_point(parameters.weight_max_milli),
         )
 
     def weight(self, record: ActorWeight | None, epoch: int) -> int:

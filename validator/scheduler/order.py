@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from validator.scheduler.fairness import weight_at
@@ -79,6 +80,16 @@ class Formula(IntEnum):
     """The tip, with ties broken by the weight that the actor earned (SPEC §13, ``gba_auction``)."""
     DENSITY = 2
     """The locked bid and the bias of a late timer, for each cycle that it may use (SPEC §13, ``bias_auction``)."""
+
+
+def blank_prices(formula: Formula, height: int, cap: int, is_by_id: bool) -> npt.NDArray[np.void]:
+    """One row of :data:`PRICES` with the fields that every formula reads; the others are 0.
+
+    ``cap``: the per-fire cap, in cycles. ``is_by_id``: whether ids break ties, instead of age.
+    """
+    prices = np.zeros(1, PRICES)
+    prices["formula"], prices["height"], prices["cap"], prices["by_id"] = formula, height, cap, is_by_id
+    return prices
 
 
 ACTOR: Final = np.dtype(

@@ -25,13 +25,11 @@ from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
 from cluster.audit.fee_market import (
-    BIAS_UNIT,
-    MOST_BIAS,
-    ONE,
     BiasMarket,
     EarnedWeights,
     FairnessWindow,
     Fired,
+    density,
     median_tip,
 )
 from cluster.audit.ledger.agent_queries import Agents
@@ -43,8 +41,6 @@ from validator.primitives.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, as a multiple of the fee floor when it first prices a timer (SPEC §9)."""
-WEIGHT_BITS: Final = 32
-"""Number of low bits of a score that hold the weight, where it only breaks ties."""
 MAX_JUDGED: Final = 4_096
 """The most waiting timers judged per block: the oldest ones in odd blocks, the newest ones in even blocks."""
 
@@ -198,7 +194,7 @@ class Phase:
     winners: list[tuple[FireReceipt, Offer]] = field(default_factory=list)
     """The fires with known offers, in their order."""
     cancelled: list[Offer] = field(default_factory=list)
-    """Due timers that fires cancelled after their turn had come."""
+    """Due timers that fires cancelled after their turn had come, where bids are locked."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
 
@@ -221,8 +217,9 @@ class Phase:
     def is_limited(self, answers: PassAnswers, offer: Offer) -> bool:
         """Whether a timer had no turn because its actor had fired enough in the block."""
         context = self.context
-        fires = answers.fires_of(offer.actor, offer.order) if context.policy.locks_bids else 0
-        return context.policy.locks_bids and fires >= context.parameters.max_fires_per_actor
+        if not context.policy.locks_bids:
+            return False
+        return answers.fires_of(offer.actor, offer.order) >= context.parameters.max_fires_per_actor
 
     def best_left_out(self) -> Offer | None:
         """The first timer in order that the lane had no room for at its turn; ``None`` if there is none.
@@ -434,7 +431,8 @@ class TurnAudit:
         waiting, phase = self._due.pop(timer_id, None), self.phase
         if waiting is not None and phase is not None:
             phase.gone += 1
-            if waiting.state is TimerState.CANCELLED and phase.last is not None:
+            is_cancelled = waiting.state is TimerState.CANCELLED
+            if phase.context.policy.locks_bids and is_cancelled and phase.last is not None:
                 offer = self._offer(waiting, phase)
                 if offer.passes and waiting.expires_at >= phase.context.height and offer.order < phase.last:
                     phase.cancelled.append(offer)
@@ -465,21 +463,17 @@ class TurnAudit:
         if phase is None:
             return 0, []
         context, p = phase.context, phase.context.parameters
-        cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)
-        is_budget_used_up = gc_cycles + cost > p.timer_gc_cycles
         if context.policy.timers_first:
             return self._judge_slices(phase, can_surely_pay)
+        cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)
+        is_budget_used_up = gc_cycles + cost > p.timer_gc_cycles
         if is_budget_used_up and (gc_cycles != cost * removed or context.is_fifo):
             self.unjudged += len(self._due)
             return 0, []
         if context.is_fifo:
             return self._judge_first(phase)
-        chosen = self._chosen(context.height)
-        alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
-        offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
-        phase.waiting = offers
-        judged, left_out = len(chosen), len(self._due) - len(chosen)
-        may_be_over = phase.gone + len(offers) + left_out >= p.scan_limit
+        judged, may_be_over = self._choose(phase)
+        offers = phase.waiting
         if is_budget_used_up or (may_be_over and not phase.looked_at_fires_alone):
             # The scan may have ended behind the last fire; it looked at every timer with an earlier turn. Timers that
             # are not removed any more count as looked at.
@@ -502,18 +496,14 @@ class TurnAudit:
 
         Not judged are those whose payer may have been unable to pay, and those that a scan may not have reached.
         """
-        context = phase.context
-        chosen = self._chosen(context.height)
-        alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
-        phase.waiting = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        judged, may_be_over = self._choose(phase)
         first, *second = phase.answers()
-        may_be_over = phase.gone + len(phase.waiting) + len(self._due) - len(chosen) >= context.parameters.scan_limit
         reached = [
             (waiting, offer)
             for waiting, offer in phase.waiting
             if can_surely_pay(offer) and not (may_be_over and first.is_behind(offer.order))
         ]
-        judged = len(chosen) - len(phase.waiting) + len(reached)
+        judged -= len(phase.waiting) - len(reached)
         self.unjudged += len(self._due) - judged
         found = []
         for waiting, offer in reached:
@@ -528,10 +518,17 @@ class TurnAudit:
                 found.append((waiting.timer_id, _fitted(offer, used)))
         return judged, found
 
-    def _chosen(self, height: int) -> list[TimerLife]:
-        """The waiting timers that are judged in a block."""
-        values = self._due.values()
-        return list(islice(values if height % 2 else reversed(values), MAX_JUDGED))
+    def _choose(self, phase: Phase) -> tuple[int, bool]:
+        """Choose the waiting timers that are judged, and note those that passed the gate in :attr:`Phase.waiting`.
+
+        Returns how many were chosen, and whether the scan may have ended before it reached every due timer.
+        """
+        values, height = self._due.values(), phase.context.height
+        chosen = list(islice(values if height % 2 else reversed(values), MAX_JUDGED))
+        alive = [waiting for waiting in chosen if waiting.expires_at >= height]
+        phase.waiting = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        competing = phase.gone + len(phase.waiting) + len(self._due) - len(chosen)
+        return len(chosen), competing >= phase.context.parameters.scan_limit
 
     def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
         """Judge the waiting timers of a first-in, first-out block: how many were judged, and those passed over.
@@ -582,19 +579,16 @@ class TurnAudit:
         gas_limit = context.fire_cap if terms.gas_limit is None else terms.gas_limit
         max_fee, tip, order, share, bias = 0, 0, (0, b"", waiting.turn), None, 0
         tie = waiting.timer_id if p.tie_break is TieBreak.ID else b""
+        late = context.height - waiting.trigger_height
         if context.policy.locks_bids:
-            bias = self.bias.bias(context.height - waiting.trigger_height, p)
-            score = min(MOST_BIAS, waiting.bid * BIAS_UNIT + bias) // gas_limit
-            order = (-score, tie, waiting.turn)
+            bias = self.bias.bias(late, p)
+            order = (-density(waiting.bid, bias, gas_limit), tie, waiting.turn)
         if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
             tip = min(priority, max_fee - context.fee_floor)
             if context.policy.timers_first:
-                earned = self.weights.weight(waiting.actor, context.height, p)
-                is_starving = context.height - waiting.trigger_height >= p.starvation_blocks
-                floor = ONE * p.starvation_floor_milli // 1_000 if is_starving else 0
-                score = tip << WEIGHT_BITS | max(earned, floor)
-                share = max(1, p.lane_timer_cycles * earned // (ONE * p.budget_slices))
+                score = self.weights.score(waiting.actor, tip, context.height, late, p)
+                share = self.weights.share(waiting.actor, context.height, p)
             else:
                 score = self.window.score(waiting.actor, tip, p)
             order = (-score, tie, waiting.turn)

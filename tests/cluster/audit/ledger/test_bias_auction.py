@@ -16,13 +16,13 @@ from tests.validator.executors import Author, wire
 from validator.chain.genesis import Policy
 from validator.chain.transactions import Call, System, UpdateTimerConfig
 from validator.execution import timer_calls, timer_phase
-from validator.execution.timer_phase import TimerPhase
 from validator.policies import bias_auction
 from validator.policies.bias_auction import BiasAuctionPhase
 from validator.primitives.errors import Rejection
 from validator.primitives.types import Address
 from validator.scheduler.order import NO_BIASES
 from validator.scheduler.parties import Parties
+from validator.state.working_set import World
 
 BIDS = (0, 5, 40_000, 40_000, 3_000_000)
 WIDE = {"SCAN_LIMIT": 400, "TIMER_GC_CYCLES": 160_000, "LANE_TIMER_CYCLES": 9_000}
@@ -76,17 +76,16 @@ def keeps_the_bias(patched: pytest.MonkeyPatch) -> None:
 def counts_the_last_left_out(patched: pytest.MonkeyPatch) -> None:
     def leave_out(self: BiasAuctionPhase, candidate: Any) -> None:
         self._best_left_out = self.ranked(self._timer(candidate.timer_id))
-        TimerPhase.leave_out(self, candidate)
 
     patched.setattr(BiasAuctionPhase, "leave_out", leave_out)
 
 
 def keeps_cancelled_bids(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(timer_calls, "release_bids", lambda *_: None)
+    patched.setattr(timer_calls, "end_unfired", World.remove_timers)
 
 
 def keeps_destroyed_bids(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(timer_phase, "release_bids", lambda *_: None)
+    patched.setattr(timer_phase, "end_unfired", World.remove_timers)
 
 
 def locks_nothing(patched: pytest.MonkeyPatch) -> None:
