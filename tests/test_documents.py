@@ -57,7 +57,15 @@ HELD_ELSEWHERE: Final = {
 OUTPUT: Final = {
     "docs/drills.md": ("drill    outage:", "✓ pass  drill_backlog", "validator-1 diverged at"),
     "docs/operations.md": ('"divergences": [{', "pass: Python 3.12.1", "runs/noisy, seed 1: fails"),
-    "docs/policies.md": ("slice = LANE_TIMER", "weight' = (", "score = (bid", "payment = min(", "growth = e^"),
+    "docs/policies.md": (
+        "median' = (",
+        "W = min(",
+        "slice = LANE_TIMER",
+        "weight' = (",
+        "score = (bid",
+        "payment = min(",
+        "growth = e^",
+    ),
     "docs/protocol.md": (
         "tip     = min(",
         "step = basefee",

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import accumulate
-from math import ceil
+from math import ceil, floor
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import FireReceipt, Header
-from validator.primitives.params import P50Weight, Parameters
+from validator.primitives.params import P50Weight, Parameters, WeightParty
 
 USUAL_SLOPE: Final = 8
 """The constant ``A`` of SPEC §7, the slope of the basefees of cycles and cells."""
@@ -30,6 +30,8 @@ SATURATING: Final = 67
 """An exponent beyond which a bias is :data:`MOST_BIAS`, since ``e^67 > 2**96``."""
 EXACT: Final = Context(prec=120)
 """Decimal arithmetic that is exact enough for every bias."""
+USUAL_WEIGHTS: Final = (1_000, 1_000, 2_000)
+"""Smoothing and clip bounds, in thousandths, with which fairness weights are exact; all others round them."""
 MIN_DIVISOR: Final = 2
 """The lower bound of the fairness divisor ``D`` (SPEC §8)."""
 
@@ -110,20 +112,29 @@ def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
 
 @dataclass(slots=True)
 class FairnessWindow:
-    """Fires of recent blocks, counted by actor (SPEC §8)."""
+    """Fires of recent blocks, counted by actor, or by the actors' deployers (SPEC §8)."""
 
+    deployers: dict[bytes, bytes] = field(default_factory=dict)
+    """Who deployed each actor."""
     recent: Counter[bytes] = field(default_factory=Counter)
-    """The number of fires in the window (``r``), by actor. Actors without any are absent."""
+    """The number of fires in the window (``r``), by the account that they count for. Others are absent."""
     divisor: int = MIN_DIVISOR
     """The fairness divisor ``D`` of the current block: twice the median of the counts in ``recent``, bounded below."""
+    smoothed: int | None = None
+    """The moving average of the medians so far, in units of 2**-16; ``None`` before the first one."""
+    smoothed_at: dict[int, int] = field(default_factory=dict)
+    """The moving average in force at each height since the first one, if medians are smoothed."""
     actors: int = 0
-    """The number of actors with fires in the window when the current block began."""
+    """The number of accounts with fires in the window when the current block began."""
     pruned: int = 0
     """The number of blocks that left the window when the current block began."""
     _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
 
-    def begin_block(self, height: int, window: int) -> None:
-        """Begin a block: drop the fires of blocks older than the window, and compute ``divisor`` for the block."""
+    def begin_block(self, height: int, window: int, share_milli: int = 1_000) -> None:
+        """Begin a block: drop the fires of blocks older than the window, and compute the medians for the block.
+
+        ``share_milli``: the newest median's share in the moving average, in thousandths.
+        """
         before = len(self._blocks)
         while self._blocks and self._blocks[0][0] < height - window:
             for actor, count in self._blocks.popleft()[1].items():
@@ -135,17 +146,35 @@ class FairnessWindow:
         count = self.actors = len(ascending)
         median_twice = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
         self.divisor = max(MIN_DIVISOR, median_twice)
+        if count:
+            kept = 0 if self.smoothed is None else 1_000 - share_milli
+            moved = (1_000 - kept) * Fraction(median_twice * ONE, 2) + kept * (self.smoothed or 0)
+            self.smoothed = floor(moved / 1_000)
+        if self.smoothed is not None and share_milli < 1_000:
+            self.smoothed_at[height] = self.smoothed
 
-    def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
+    def enter(self, height: int, fires: Mapping[bytes, int], parameters: Parameters) -> None:
         """Enter the fires of a block, counted by actor."""
         if fires:
-            self._blocks.append((height, Counter(fires)))
-            self.recent.update(fires)
+            counted: Counter[bytes] = Counter()
+            for actor, count in fires.items():
+                counted[self.account_of(actor, parameters)] += count
+            self._blocks.append((height, counted))
+            self.recent.update(counted)
+
+    def account_of(self, actor: bytes, parameters: Parameters) -> bytes:
+        """The account that an actor's fires count for."""
+        return self.deployers.get(actor, actor) if parameters.weight_party is WeightParty.DEPLOYER else actor
 
     def score(self, actor: bytes, tip: int, parameters: Parameters) -> int:
         """The score of a timer in the auction, from its actor's weight and its tip (SPEC §8)."""
-        weight = 2 * self.divisor - min(2 * self.recent[actor], self.divisor)
-        return (tip + parameters.priority_floor) * weight
+        p, fires = parameters, self.recent[self.account_of(actor, parameters)]
+        weight = 2 * self.divisor - min(2 * fires, self.divisor)
+        if (p.median_smoothing_milli, p.weight_clip_min_milli, p.weight_clip_max_milli) != USUAL_WEIGHTS:
+            median = ONE if self.smoothed is None else self.smoothed
+            exact = 2 - min(Fraction(2), Fraction(fires * ONE, median))
+            weight = min(max(floor(exact * ONE), _bound(p.weight_clip_min_milli)), _bound(p.weight_clip_max_milli))
+        return (tip + p.priority_floor) * weight
 
 
 @dataclass(slots=True)

@@ -128,6 +128,7 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.other = random.Random(f"policies of {seed}")
+        self.third = random.Random(f"candidates of {seed}")
         self.genesis = self.make_genesis()
         self.chain = Chain(self.genesis)
         self.blocks: list[dict[str, Any]] = []
@@ -150,6 +151,8 @@ class Maker:
         elif policy == "cip1" and self.other.random() < 0.35:
             policy = "bias_auction"
             params |= self.bias_params()
+        elif policy == "cip1" and self.third.random() < 0.5:
+            params |= self.candidate_params()
         rich = 10 ** rng.choice([9, 10, 12, 18]) * basefee
 
         def purse() -> int:
@@ -168,7 +171,12 @@ class Maker:
                     "max_fee_per_cycle": rng.choice([near(rng, basefee), 3 * basefee, 10 * basefee, 0, 2**96 - 1]),
                     "max_priority_fee_per_cycle": rng.choice([0, 1, near(rng, basefee), 5 * basefee]),
                 }
-            actors[address] = {"balance": balance, "code": "builtin:script", "deployer": DEPLOYER, "gba": gba}
+            deployer = DEPLOYER
+            if "WEIGHT_PARTY" in params:
+                deployer = self.third.choice(
+                    [DEPLOYER, DEPLOYER, USERS[0], ACTORS[0], USERS[0].upper().replace("X", "x")]
+                )
+            actors[address] = {"balance": balance, "code": "builtin:script", "deployer": deployer, "gba": gba}
         if rng.random() < 0.2:
             actors = {address.upper().replace("0X", "0x"): actor for address, actor in actors.items()}
         genesis = {
@@ -182,6 +190,19 @@ class Maker:
         if rng.random() < 0.1:
             genesis["params"] = {k: str(v) if isinstance(v, int) else v for k, v in params.items()}
         return genesis
+
+    def candidate_params(self) -> dict[str, Any]:
+        """What the design of ``cip1`` names as candidates, and a floor, with which weights matter without tips."""
+        pick = self.third.choice
+        least, most = pick([(1_000, 2_000)] * 4 + [(1_000, 1_000), (0, 2_000), (0, 700), (500, 1_333), (2_000, 2_000)])
+        return {
+            "WEIGHT_PARTY": pick(["actor", "deployer"]),
+            "MEDIAN_SMOOTHING_MILLI": pick([1, 30, 100, 300, 999, 1_000]),
+            "WEIGHT_CLIP_MIN_MILLI": least,
+            "WEIGHT_CLIP_MAX_MILLI": most,
+            "FAIRNESS_WINDOW_BLOCKS": pick([1, 2, 4, 6, 20]),
+            "PRIORITY_FLOOR": pick([0, 1, 10**18, 10**18, 10**18, 10**18]),
+        }
 
     def weight_params(self) -> dict[str, Any]:
         """Parameters of ``gba_auction``."""

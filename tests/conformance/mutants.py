@@ -231,11 +231,11 @@ MUTANTS: list[tuple[str, str, str]] = [
         "middle = 2 * x[len(x) // 2] if x else 0",
     ),
     ("mean", "middle = x[(len(x) - 1) // 2] + x[len(x) // 2] if x else 0", "middle = 2 * sum(x) // len(x) if x else 0"),
-    ("weight of one", "2 * divisor - min(2 * recent.get(actor, 0), divisor)", "1"),
+    ("weight of one", "2 * divisor - min(2 * recent.get(self.weighed_as(actor), 0), divisor)", "1"),
     (
         "weight unclamped",
-        "2 * divisor - min(2 * recent.get(actor, 0), divisor)",
-        "2 * divisor - 2 * recent.get(actor, 0)",
+        "2 * divisor - min(2 * recent.get(self.weighed_as(actor), 0), divisor)",
+        "2 * divisor - 2 * recent.get(self.weighed_as(actor), 0)",
     ),
     ("window a block longer", "if h >= window_start}", "if h >= window_start - 1}"),
     ("window a block shorter", "if h >= window_start}", "if h > window_start}"),
@@ -339,6 +339,47 @@ MUTANTS: list[tuple[str, str, str]] = [
         "        elif self.has_lane_fee:\n            self.fires_by_block[self.height] = self.fired_actors\n",
         "        self.fires_by_block[self.height] = self.fired_actors\n        if self.has_lane_fee:\n",
     ),
+    # candidates of cip1
+    (
+        "fires count for the actor",
+        'return self.deployer[actor] if self.params["WEIGHT_PARTY"] == "deployer" else actor',
+        "return actor",
+    ),
+    (
+        "fires count for the deployer",
+        'return self.deployer[actor] if self.params["WEIGHT_PARTY"] == "deployer" else actor',
+        "return self.deployer[actor]",
+    ),
+    (
+        "deployers are followed",
+        "return self.deployer[actor] if",
+        "return self.deployer.get(self.deployer[actor], self.deployer[actor]) if",
+    ),
+    (
+        "rounded weights by actor",
+        "self.clipped(recent.get(self.weighed_as(actor), 0))",
+        "self.clipped(recent.get(actor, 0))",
+    ),
+    ("median not smoothed", "int(newest if self.median is None else share", "int(newest if True else share"),
+    (
+        "median begins at zero",
+        "int(newest if self.median is None else share * newest + (1 - share) * self.median)",
+        "int(share * newest + (1 - share) * (self.median or 0))",
+    ),
+    (
+        "shares of the medians swapped",
+        "share * newest + (1 - share) * self.median)",
+        "(1 - share) * newest + share * self.median)",
+    ),
+    (
+        "empty window is a median of zero",
+        "        if x:\n            self.median =",
+        "        if True:\n            self.median =",
+    ),
+    ("smoothing alone is off", 'names = ("MEDIAN_SMOOTHING_MILLI", ', "names = ("),
+    ("least weight ignored", "max(least, floor((2 - ratio)", "max(0, floor((2 - ratio)"),
+    ("most weight ignored", "return min(most, max(least, floor", "return min(2**17, max(least, floor"),
+    ("ratio ends at one", "ratio = min(Fraction(2), Fraction(fires", "ratio = min(Fraction(1), Fraction(fires"),
     # §13 gba_auction
     ("timers last", "        if self.timers_first:\n            self.timer_phase(proposer)\n", "        if False:\n"),
     (

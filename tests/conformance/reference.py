@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 from Crypto.Hash import keccak
@@ -77,6 +77,10 @@ DEFAULTS: dict[str, Any] = {
     "SCAN_LIMIT": 4_096,
     "PRIORITY_FLOOR": 0,
     "DEFAULT_TIP_CAP": 0,
+    "WEIGHT_PARTY": "actor",
+    "MEDIAN_SMOOTHING_MILLI": 1_000,
+    "WEIGHT_CLIP_MIN_MILLI": 1_000,
+    "WEIGHT_CLIP_MAX_MILLI": 2_000,
     "WEIGHT_LAMBDA_MILLI": 200,
     "WEIGHT_MIN_MILLI": 100,
     "WEIGHT_MAX_MILLI": 1_000,
@@ -421,6 +425,7 @@ class Chain:
         self.deployers = {address.lower() for address in genesis.get("system_deployers") or []}
         self.state = State()
         self.actors: set[str] = set()
+        self.deployer: dict[str, str] = {}
         self.gbas: dict[str, tuple[int, int]] = {}
         for address, account in (genesis.get("accounts") or {}).items():
             self.state.balance[address.lower()] = number(account.get("balance", 0))
@@ -428,6 +433,7 @@ class Chain:
             address = address.lower()
             self.state.balance[address] = number(actor.get("balance", 0))
             self.actors.add(address)
+            self.deployer[address] = actor["deployer"].lower()
             gba = actor.get("gba")
             if gba is not None:
                 self.gbas[address] = (number(gba["max_fee_per_cycle"]), number(gba["max_priority_fee_per_cycle"]))
@@ -438,6 +444,7 @@ class Chain:
         self.p50 = 0
         self.burned = 0
         self.fires_by_block: dict[int, list[str]] = {}
+        self.median: int | None = None
         self.rate = self.params["BIAS_LAMBDA_MICRO"]
         self.sums = {"fires": 0, "waits": 0, "bids": 0}
         self.weight: dict[str, int] = {}
@@ -450,7 +457,7 @@ class Chain:
     def _value(value: Any) -> Any:
         if isinstance(value, list):
             return [number(item) for item in value]
-        words = ("id", "aged", "fires", "cycles", "vcg", "critical", "first_price")
+        words = ("id", "aged", "fires", "cycles", "vcg", "critical", "first_price", "actor", "deployer")
         return value if value in words else number(value)
 
     def _write_parameters(self, names: Any) -> None:
@@ -1004,15 +1011,33 @@ class Chain:
         return {timer.timer_id: 0 for timer in due if not self.over_cap(timer)}
 
     def weights(self) -> Any:
-        """The fairness weight of an actor times D."""
+        """The fairness weight of an actor: times D, or in units of 2**-16 where a candidate is on."""
         recent: dict[str, int] = {}
         for actors in self.fires_by_block.values():
-            for actor in actors:
-                recent[actor] = recent.get(actor, 0) + 1
+            for account in map(self.weighed_as, actors):
+                recent[account] = recent.get(account, 0) + 1
         x = sorted(recent.values())
         middle = x[(len(x) - 1) // 2] + x[len(x) // 2] if x else 0
         divisor = max(2, middle)
-        return lambda actor: 2 * divisor - min(2 * recent.get(actor, 0), divisor)
+        if x:
+            self.median = self.next_median(Fraction(middle, 2) * 2**16)
+        names = ("MEDIAN_SMOOTHING_MILLI", "WEIGHT_CLIP_MIN_MILLI", "WEIGHT_CLIP_MAX_MILLI")
+        if any(self.params[name] != DEFAULTS[name] for name in names):
+            return lambda actor: self.clipped(recent.get(self.weighed_as(actor), 0))
+        return lambda actor: 2 * divisor - min(2 * recent.get(self.weighed_as(actor), 0), divisor)
+
+    def weighed_as(self, actor: str) -> str:
+        return self.deployer[actor] if self.params["WEIGHT_PARTY"] == "deployer" else actor
+
+    def next_median(self, newest: Fraction) -> int:
+        """The moving average of the medians, in units of 2**-16."""
+        share = Fraction(self.params["MEDIAN_SMOOTHING_MILLI"], 1_000)
+        return int(newest if self.median is None else share * newest + (1 - share) * self.median)
+
+    def clipped(self, fires: int) -> int:
+        ratio = min(Fraction(2), Fraction(fires * 2**16, self.median or 2**16))
+        least, most = self.bound("WEIGHT_CLIP_MIN_MILLI"), self.bound("WEIGHT_CLIP_MAX_MILLI")
+        return min(most, max(least, floor((2 - ratio) * 2**16)))
 
     # --- bias_auction -------------------------------------------------------------------------------------------------
 

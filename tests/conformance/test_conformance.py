@@ -140,7 +140,7 @@ def refund_at_the_wrong_price(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def weight_from_the_wrong_median(monkeypatch: pytest.MonkeyPatch) -> None:
     def from_the_highest(self: FireCounts) -> int:
-        return max(2, 2 * max(self.by_actor.values(), default=0))
+        return max(2, 2 * max(self.by_account.values(), default=0))
 
     monkeypatch.setattr(FireCounts, "divisor", from_the_highest)
 

@@ -56,8 +56,12 @@ def make_genesis(
     agents: Mapping[Address, GenesisAgent] | None = None,
     policy: Policy = Policy.CIP1,
     system_deployers: tuple[Address, ...] = (),
+    deployers: Mapping[Address, Address] | None = None,
 ) -> Genesis:
-    """Two rich users and two rich actors, unless said otherwise. ``agents`` are those actors' gas bidding agents."""
+    """Two rich users and two rich actors, unless said otherwise. ``agents`` are those actors' gas bidding agents.
+
+    ``deployers``: the deployers of actors that another one than Alice deployed.
+    """
     accounts = {ALICE: RICH, BOB: RICH} if accounts is None else accounts
     actors = {ACTOR: RICH, OTHER: RICH} if actors is None else actors
     return Genesis(
@@ -66,7 +70,9 @@ def make_genesis(
         parameters=Parameters.from_names(params or {}, preset),
         accounts=dict(accounts),
         actors={
-            address: GenesisActor("builtin:script", ALICE, balance, (agents or {}).get(address))
+            address: GenesisActor(
+                "builtin:script", (deployers or {}).get(address, ALICE), balance, (agents or {}).get(address)
+            )
             for address, balance in actors.items()
         },
         policy=policy,
@@ -243,6 +249,6 @@ def index_contents(index: SchedulerIndex) -> tuple[Any, ...]:
     rows = index.timers_rows().copy()
     actors = [index.parties.numbers.address(int(number)) for number in rows["actor"]]
     rows["actor"] = 0
-    fires, standing = index.parties.fires.by_actor, index.supplies.standing
+    fires, standing = index.parties.fires.by_account, index.supplies.standing
     figures = (fires, standing, index.parties.weights)
     return rows.tobytes(), actors, *(sorted(each.items()) for each in figures), index.fire_heights_below(2**63)

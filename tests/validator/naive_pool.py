@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import floor
 from random import Random
 from typing import Any
 
@@ -69,6 +71,11 @@ class Party:
     bid: tuple[int, int] | None
     earned: tuple[int, int, int, int] | None = None
     """Epoch, weight in it, scores and fires in it (``gba_auction``)."""
+    shares_with: int | None = None
+    """The party that has the fires that weigh this one; ``None`` for itself."""
+
+    def counted_at(self, own: int) -> int:
+        return own if self.shares_with is None else self.shares_with
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class Terms:
     weights: tuple[int, int, int, int, int, int] | None = None
     """Where weights only break ties: epoch, decay in thousandths, least and greatest weight, blocks after which a timer
     starves, and the weight that it has then."""
+    rounding: tuple[int, int, int] | None = None
+    """Where fairness weights are rounded: median, least and greatest weight, in units of 2**-16."""
 
     def prices(self) -> npt.NDArray[np.void]:
         """For the kernels. The bounds of the bids are upper ones, not always the least."""
@@ -110,6 +119,9 @@ class Terms:
             names = ("epoch", "decay", "least_weight", "most_weight", "starvation_blocks", "starvation_weight")
             for name, value in zip(names, self.weights, strict=True):
                 prices[name] = value
+        elif self.rounding is not None:
+            prices["formula"] = order.Formula.ROUNDED
+            prices["median"], prices["least_weight"], prices["most_weight"] = self.rounding
         return prices
 
     def biases(self) -> npt.NDArray[np.uint64]:
@@ -123,6 +135,12 @@ class Terms:
 
     def score(self, row: Waiting, tip: int) -> int:
         party = self.parties[row.actor]
+        if self.weights is None:
+            party = self.parties[party.counted_at(row.actor)]
+        if self.weights is None and self.rounding is not None:
+            median, least, most = self.rounding
+            weight = floor(2**16 * max(Fraction(0), 2 - Fraction(party.recent * 2**16, median)))
+            return (tip + self.floor) * min(most, max(least, weight))
         if self.weights is None:
             return (tip + self.floor) * (2 * self.divisor - min(2 * party.recent, self.divisor))
         now, decay, least, most, starving_after, starving = self.weights
@@ -139,9 +157,9 @@ class Terms:
 
     def actors(self) -> npt.NDArray[np.void]:
         table = np.zeros(len(self.parties), order.ACTOR)
-        for row, party in zip(table, self.parties, strict=True):
+        for number, (row, party) in enumerate(zip(table, self.parties, strict=True)):
             max_fee, priority = party.bid or (0, 0)
-            row["recent"] = party.recent
+            row["recent"], row["counted_at"] = party.recent, party.counted_at(number)
             row["has_bid"] = 0 if party.bid is None else order.BIDS_MAX | order.BIDS_PRIORITY
             row["max_low"], row["max_high"] = max_fee & WORD_MASK, max_fee >> WORD_BITS
             row["priority_low"], row["priority_high"] = priority & WORD_MASK, priority >> WORD_BITS
@@ -242,6 +260,7 @@ def draw_terms(random: Random, parties: int, cap: int) -> Terms:
             random.choice((0, 0, 1, 2, divisor // 2, divisor, 3 * divisor)),
             None if random.random() < 0.5 else (draw_fee(random), draw_fee(random)),
             None if random.random() < 0.3 else draw_earned(random),
+            None if random.random() < 0.7 else random.randrange(parties),
         )
         for _ in range(parties)
     ]
@@ -256,12 +275,18 @@ def draw_terms(random: Random, parties: int, cap: int) -> Terms:
         parties=tuple(people),
         weights=None if random.random() < 0.5 else draw_weights(random),
         rate=None if random.random() < 0.7 else random.choice((10_000, 100_000, 900_000)),
+        rounding=None if random.random() < 0.4 else draw_rounding(random, divisor),
     )
 
 
 def draw_earned(random: Random) -> tuple[int, int, int, int]:
     fires = random.choice((1, 1, 3, 2_000))
     return random.choice((0, 3, 8, 9)), random.randint(6_553, 2**16), random.randint(0, 2**16) * fires, fires
+
+
+def draw_rounding(random: Random, divisor: int) -> tuple[int, int, int]:
+    least, most = sorted(random.choice((0, 0, 1, 2**15, 2**16, 2**17)) for _ in range(2))
+    return 2**15 * divisor + random.choice((0, 1, 2**14)), least, most
 
 
 def draw_weights(random: Random) -> tuple[int, int, int, int, int, int]:

@@ -27,6 +27,8 @@ key                                        record
 ``k`` ‖ address[20]                        :class:`ActorJobs` of an actor that ever requested a job
 ``n``                                      :class:`JobCounters`, once there was a job
 ``w`` ‖ address[20]                        a registered runner; the value is empty
+``M``                                      the smoothed median of fires under ``cip1``, in units of 1 / 65,536, from the
+                                           first window with fires on; only if ``MEDIAN_SMOOTHING_MILLI`` is below 1,000
 ``l``                                      :class:`BiasRate` under ``bias_auction``, from the first fire on
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
@@ -69,6 +71,7 @@ JOB_END: Final = b"e"
 ACTOR_JOBS: Final = b"k"
 JOB_COUNTERS: Final = b"n"
 RUNNER: Final = b"w"
+MEDIAN_FIRES: Final = b"M"
 BIAS_RATE: Final = b"l"
 GLOBALS: Final = b"g"
 
@@ -233,7 +236,7 @@ class Timer(NamedTuple):
 
 
 class Fires(NamedTuple):
-    """Number of fires of each actor in one block, actors ascending."""
+    """Number of fires in one block, by the account for which they are counted (``WEIGHT_PARTY``), ascending."""
 
     counts: tuple[tuple[Address, int], ...]
 
@@ -552,7 +555,7 @@ def _decode_timer(data: bytes) -> Timer:
 
 def _decode_fires(data: bytes) -> Fires:
     (counts,) = msgspec.msgpack.decode(data)
-    return Fires(tuple((Address(actor), count) for actor, count in counts))
+    return Fires(tuple((Address(account), count) for account, count in counts))
 
 
 def _decode_job(data: bytes) -> Job:
@@ -604,6 +607,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     ACTOR_JOBS: (encode, _decoder(ActorJobs)),
     JOB_COUNTERS: (encode, _decoder(JobCounters)),
     RUNNER: (_identity, _identity),
+    MEDIAN_FIRES: (pack_uint, _unpack),
     BIAS_RATE: (_encode_wide, _wide_decoder(BiasRate)),
     GLOBALS: (_encode_wide, _wide_decoder(Globals)),
 }

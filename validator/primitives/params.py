@@ -56,6 +56,15 @@ class PaymentRule(StrEnum):
     """The bid."""
 
 
+class WeightParty(StrEnum):
+    """Whose fires in the window decide an actor's fairness weight under ``cip1`` (SPEC §8)."""
+
+    ACTOR = "actor"
+    """The actor's own."""
+    DEPLOYER = "deployer"
+    """Those of all actors with the same deployer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """The chain's parameters: every parameter of SPEC §16, its name in lower case.
@@ -106,6 +115,10 @@ class Parameters:
     scan_limit: int = 4_096
     priority_floor: int = 0
     default_tip_cap: int = 0
+    weight_party: WeightParty = WeightParty.ACTOR
+    median_smoothing_milli: int = 1_000
+    weight_clip_min_milli: int = 1_000
+    weight_clip_max_milli: int = 2_000
     weight_lambda_milli: int = 200
     weight_min_milli: int = 100
     weight_max_milli: int = 1_000
@@ -182,6 +195,9 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "MESSAGE_BASE_CYCLES": (1, 2_000),
     "ACTIVATION_HEIGHT": (0, ORDINARY_MAXIMUM),
     "DEFAULT_TIP_CAP": (0, ORDINARY_MAXIMUM),
+    "MEDIAN_SMOOTHING_MILLI": (1, 1_000),
+    "WEIGHT_CLIP_MIN_MILLI": (0, 2_000),
+    "WEIGHT_CLIP_MAX_MILLI": (0, 2_000),
     "INITIAL_BASEFEE": (1, PRICE_LIMIT - 1),
     "MIN_BASEFEE": (1, PRICE_LIMIT - 1),
     "MAX_BASEFEE": (1, PRICE_LIMIT - 1),
@@ -210,6 +226,8 @@ def parse_value(name: str, value: Any) -> Any:
             return _choice(name, value, TieBreak)
         case "p50_weight":
             return _choice(name, value, P50Weight)
+        case "weight_party":
+            return _choice(name, value, WeightParty)
         case "payment_rule":
             return _choice(name, value, PaymentRule)
         case "priority_tiers":
@@ -272,6 +290,8 @@ def _check_relations(p: Parameters) -> None:
         raise ParameterError(
             f"LANE_DEFERRED_CYCLES: {p.lane_deferred_cycles} is below MESSAGE_CYCLES ({p.message_cycles})"
         )
+    if p.weight_clip_min_milli > p.weight_clip_max_milli:
+        raise ParameterError("WEIGHT_CLIP_MIN_MILLI: expected WEIGHT_CLIP_MIN_MILLI <= WEIGHT_CLIP_MAX_MILLI")
     if not p.weight_min_milli <= p.starvation_floor_milli <= p.weight_max_milli:
         raise ParameterError(
             "STARVATION_FLOOR_MILLI: expected WEIGHT_MIN_MILLI <= STARVATION_FLOOR_MILLI <= WEIGHT_MAX_MILLI"

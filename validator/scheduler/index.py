@@ -64,7 +64,7 @@ class SchedulerIndex:
         self._genesis = genesis
         self.calendar = Calendar(genesis.parameters)
         self.pool = WaitingPool()
-        self.parties = Parties()
+        self.parties = Parties(genesis.parameters.weight_party)
         self.open = OpenTimers(self.parties)
         self.supplies = Supplies(genesis, self.parties)
         self._fire_heights: list[int] = []

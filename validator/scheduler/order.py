@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from validator.scheduler.fairness import weight_at
+from validator.scheduler.fairness import rounded_weight, weight_at
 from validator.scheduler.rows import DEAD, HAS_AGENT, OPEN_MAX, OPEN_PRIORITY, SUPPLIED
 
 CHUNK: Final = 512
@@ -51,6 +51,7 @@ PRICES: Final = np.dtype(
         ("floor", "<u8"),
         ("cap", "<u8"),
         ("divisor", "<u8"),
+        ("median", "<i8"),
         ("by_id", "<u8"),
         ("formula", "<u8"),
         ("closed", "<u8"),
@@ -68,7 +69,9 @@ PRICES: Final = np.dtype(
 )
 """Height and prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1
 for ids, 0 for age), the greatest values of the agents' bids, and the score's formula (:class:`Formula`). For
-:attr:`Formula.TIP_FIRST` also the epoch, and the rules of its weights (:class:`validator.scheduler.fairness.Decay`)."""
+:attr:`Formula.TIP_FIRST` also the epoch, and the rules of its weights (:class:`validator.scheduler.fairness.Decay`).
+For :attr:`Formula.ROUNDED` the median of fires, and the least and the most weight
+(:class:`validator.scheduler.fairness.Rounding`)."""
 
 
 class Formula(IntEnum):
@@ -80,6 +83,8 @@ class Formula(IntEnum):
     """The tip, with ties broken by the weight that the actor earned (SPEC §13, ``gba_auction``)."""
     DENSITY = 2
     """The locked bid and the bias of a late timer, for each cycle that it may use (SPEC §13, ``bias_auction``)."""
+    ROUNDED = 3
+    """As :attr:`PRODUCT`, with a fairness weight that is rounded, for other clip bounds or a smoothed median."""
 
 
 def blank_prices(formula: Formula, height: int, cap: int, is_by_id: bool) -> npt.NDArray[np.void]:
@@ -95,6 +100,7 @@ def blank_prices(formula: Formula, height: int, cap: int, is_by_id: bool) -> npt
 ACTOR: Final = np.dtype(
     [
         ("recent", "<u8"),
+        ("counted_at", "<i8"),
         ("max_low", "<u8"),
         ("max_high", "<u8"),
         ("priority_low", "<u8"),
@@ -107,9 +113,10 @@ ACTOR: Final = np.dtype(
         ("weight_fires", "<i8"),
     ]
 )
-"""A party in one block: its actor's fires in the fairness window, its agent's last valid bid, which of the two values
-the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`), whether its actor is closed for the rest of a scan, and its
-actor's :class:`~validator.chain.records.ActorWeight`, whose fires are 0 if there is none."""
+"""A party in one block: the fires in the fairness window, and the number of the party whose fires weigh this one, its
+agent's last valid bid, which of the two values the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`), whether its actor
+is closed for the rest of a scan, and its actor's :class:`~validator.chain.records.ActorWeight`, whose fires are 0 if
+there is none."""
 BIDS_MAX: Final = 1
 BIDS_PRIORITY: Final = 2
 
@@ -125,6 +132,7 @@ _U2: Final = np.uint64(2)
 _U32: Final = np.uint64(32)
 _TIP_FIRST: Final = np.uint64(Formula.TIP_FIRST)
 _DENSITY: Final = np.uint64(Formula.DENSITY)
+_ROUNDED: Final = np.uint64(Formula.ROUNDED)
 _LOW_HALF: Final = np.uint64(0xFFFFFFFF)
 _DEAD: Final = np.uint32(DEAD)
 _OPEN_MAX: Final = np.uint32(OPEN_MAX)
@@ -157,10 +165,12 @@ def _times(high: Any, low: Any, factor: Any) -> Any:
 
 
 @_compiled
-def _weight(recent: Any, divisor: Any) -> Any:
-    """An actor's fairness weight, ``2 * D - min(2 * r, D)`` (SPEC §8)."""
+def _weight(recent: Any, prices: Any) -> Any:
+    """The fairness weight for ``recent`` fires: ``2 * D - min(2 * r, D)`` (SPEC §8), or the rounded one."""
+    if prices.formula == _ROUNDED:
+        return np.uint64(rounded_weight(np.int64(recent), prices.median, prices.least_weight, prices.most_weight))
     twice = _U2 * recent
-    return _U2 * divisor - (twice if twice < divisor else divisor)
+    return _U2 * prices.divisor - (twice if twice < prices.divisor else prices.divisor)
 
 
 @_compiled
@@ -328,13 +338,13 @@ def _with(tip_high: Any, tip_low: Any, weight: Any, prices: Any) -> Any:
 
 
 @_compiled
-def _score(tip_high: Any, tip_low: Any, row: Any, actor: Any, prices: Any, biases: Any) -> Any:
+def _score(tip_high: Any, tip_low: Any, row: Any, actors: Any, prices: Any, biases: Any) -> Any:
     if prices.formula == _DENSITY:
         gas = np.uint64(row.gas_limit) if row.gas_limit > 0 else prices.cap
         return _density(tip_high, tip_low, row.trigger, prices.height, gas, biases)
     if prices.formula == _TIP_FIRST:
-        return _with(tip_high, tip_low, np.uint64(_earned(row, actor, prices)), prices)
-    return _with(tip_high, tip_low, _weight(actor.recent, prices.divisor), prices)
+        return _with(tip_high, tip_low, np.uint64(_earned(row, actors[row.actor], prices)), prices)
+    return _with(tip_high, tip_low, _weight(actors[actors[row.actor].counted_at].recent, prices), prices)
 
 
 @_compiled
@@ -441,7 +451,7 @@ def _bound(chunk: Any, prices: Any, biases: Any) -> Any:
     room_high, room_low = _minus(max_high, max_low, prices.price_high, prices.price_low)
     if _is_less(room_high, room_low, tip_high, tip_low):
         tip_high, tip_low = room_high, room_low
-    weight = np.uint64(prices.most_weight) if prices.formula == _TIP_FIRST else _weight(_U0, prices.divisor)
+    weight = np.uint64(prices.most_weight) if prices.formula == _TIP_FIRST else _weight(_U0, prices)
     high, low = _with(tip_high, tip_low, weight, prices)
     return True, high, low
 
@@ -500,7 +510,7 @@ def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, biases: 
             cleared, tip_high, tip_low = price(row, actors, prices)
             if not cleared:
                 continue
-            high, low = _score(tip_high, tip_low, row, actors[row.actor], prices, biases)
+            high, low = _score(tip_high, tip_low, row, actors, prices, biases)
             if after[0].position >= 0 and not _comes_before(
                 rows, by_id, after[0].score_high, after[0].score_low, after[0].position, high, low, i
             ):

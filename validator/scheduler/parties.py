@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from validator.chain.records import Actor, ActorWeight, Fires, KeptAnswer
+from validator.primitives.params import WeightParty
 from validator.primitives.types import Address
 from validator.scheduler import order
 from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of
@@ -27,10 +28,15 @@ def is_changed(since: int, answer: KeptAnswer) -> bool:
 
 
 class Parties:
-    """The agents that bid, their kept answers, and the fires of actors in the window, by party."""
+    """The agents that bid, their kept answers, and the fires in the window, by party."""
 
-    def __init__(self) -> None:
+    def __init__(self, weight_party: WeightParty = WeightParty.ACTOR) -> None:
         self.fires = FireCounts()
+        self._by_deployer = weight_party is WeightParty.DEPLOYER
+        self._deployers: dict[Address, Address] = {}
+        """Deployers of actors, if fires are counted for them. An address never gets another deployer, so it stays."""
+        self._counted_at: dict[Address, int] = {}
+        """Numbers of the parties whose rows have the fires that are counted for an account, by account."""
         self.numbers = PartyNumbers()
         self.table = np.zeros(MIN_PARTIES, order.ACTOR)
         """Recent fires and last bid of each party, by party number, in the form that the compiled loops read."""
@@ -72,7 +78,10 @@ class Parties:
         if number >= len(self.table):
             self.table = np.concatenate([self.table, np.zeros(len(self.table), order.ACTOR)])
         if number == known:
-            self.table[number]["recent"] = self.fires.by_actor.get(party.actor, 0)
+            account = self._account_of(party.actor)
+            counted_at = self.table[number]["counted_at"] = self._counted_at.setdefault(account, number)
+            if counted_at == number:
+                self.table[number]["recent"] = self.fires.by_account.get(account, 0)
             self._set_weight(number, self.weights.get(party.actor))
             self._set_bid(party, self.kept_for(party))
         return number
@@ -82,8 +91,9 @@ class Parties:
     def count(self, fires: Fires, sign: int) -> None:
         """Add a block's fires to the counts, or subtract them. ``sign``: 1 or -1."""
         self.fires.count(fires, sign)
-        for actor, _ in fires.counts:
-            self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
+        for account, _ in fires.counts:
+            if account in self._counted_at:
+                self.table[self._counted_at[account]]["recent"] = self.fires.by_account.get(account, 0)
 
     def close(self, actor: Address) -> None:
         """Leave an actor's timers out of the search for the best ones, or have them alone, until :meth:`reopen`."""
@@ -107,6 +117,8 @@ class Parties:
 
     def change(self, address: Address, actor: Actor | None) -> bool:
         """Store an actor's changed record. Returns whether another agent may bid for the actor now."""
+        if self._by_deployer and actor is not None:
+            self._deployers[address] = actor.deployer
         before = self.bidders.get(address)
         set_or_drop(self.bidders, address, actor if may_bid(actor) else None)
         if actor is not None and before is not None and before.naming == actor.naming:
@@ -130,6 +142,10 @@ class Parties:
         for party in self._expected:
             self._set_bid(party, self.kept_for(party))
         self._expected = []
+
+    def _account_of(self, actor: Address) -> Address:
+        """The account for which an actor's fires are counted."""
+        return self._deployers[actor] if self._by_deployer else actor
 
     def _reprice(self, actor: Address, parties: Iterable[Party]) -> None:
         """Update the bids of an actor's parties, whose agents or bids have changed."""

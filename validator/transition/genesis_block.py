@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from itertools import pairwise
+from typing import Final
 
 from validator.chain.block import BlockReceipts, Header, receipts_root
 from validator.chain.genesis import Genesis, GenesisAgent
@@ -20,6 +21,7 @@ from validator.chain.records import (
 )
 from validator.execution.governance import GOVERNED_NAMES, storage_name, storage_text
 from validator.primitives.codec import encode, pack_uint, tagged_hash
+from validator.primitives.params import DEFAULTS
 from validator.primitives.types import (
     AMOUNT_LIMIT,
     SYSTEM_PARAMETERS_ADDRESS,
@@ -29,6 +31,14 @@ from validator.primitives.types import (
     is_reserved,
 )
 from validator.pvm.deployment import deployment, refusal
+
+LATER_PARAMETERS: Final = {
+    name: value
+    for name, value in DEFAULTS.to_names().items()
+    if name in ("WEIGHT_PARTY", "MEDIAN_SMOOTHING_MILLI", "WEIGHT_CLIP_MIN_MILLI", "WEIGHT_CLIP_MAX_MILLI")
+}
+"""Parameters that the genesis block covers only if they differ from these defaults, so that the genesis blocks of older
+chains stay what they were."""
 
 
 class GenesisError(ValidatorError):
@@ -113,7 +123,11 @@ def _content_hash(genesis: Genesis) -> Hash:
         (address, actor.code, actor.deployer, pack_uint(actor.balance), _agent_content(actor.agent))
         for address, actor in sorted(genesis.actors.items())
     ]
-    parameters = [(name, storage_text(value)) for name, value in sorted(genesis.parameters.to_names().items())]
+    parameters = [
+        (name, storage_text(value))
+        for name, value in sorted(genesis.parameters.to_names().items())
+        if name not in LATER_PARAMETERS or value != LATER_PARAMETERS[name]
+    ]
     deployers = sorted(genesis.system_deployers)
     content: tuple[object, ...]
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)

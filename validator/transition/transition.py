@@ -53,7 +53,7 @@ from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.language.subset import ProgramError
 from validator.pvm.runtime.machine import PythonVm, Vm
-from validator.scheduler.fairness import FairnessWeights
+from validator.scheduler.fairness import FairnessWeights, weigh
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import BASEFEE_SLOPE, next_basefee
 from validator.state import View
@@ -270,7 +270,7 @@ class Transition:
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, basefee_lane, price, chain.p50_tip)
         self.terms = SchedulingTerms(height, floor, chain.p50_tip, parameters, rules)
         self.index.begin(height, self._drop_old_fires())
-        self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
+        self.fairness = weigh(self.world, self.index.parties.fires, parameters)
 
     @property
     def policy_phase(self) -> type[TimerPhase]:

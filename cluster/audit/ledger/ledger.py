@@ -277,6 +277,7 @@ class Ledger:
         if problem := self._agents.deployed(receipt.created, action.code):
             part.found(CHAIN, problem)
         self.accounts.deployed(receipt.created, action.code)
+        self.turns.window.deployers[receipt.created] = receipt.sender
 
     def _enter_jobs(self, part: Part, run: Run, effects: Effects, script: Outcome | None) -> None:
         part.found(CHAIN, *self.jobs.run_problems(run, effects))

@@ -280,7 +280,7 @@ class TurnAudit:
         """The last bid that a successful query gave, keyed by actor and agent."""
         self._answers: dict[bytes, Bid | None] = {}
         """The bids that this block's queries gave, keyed by timer id; ``None`` for a query without a bid."""
-        self.window = FairnessWindow()
+        self.window = FairnessWindow({address: actor.deployer for address, actor in genesis.actors.items()})
         self.weights = EarnedWeights()
         self.bias = BiasMarket()
         self._told: set[bytes] = set()
@@ -301,7 +301,8 @@ class TurnAudit:
 
     def begin_phase(self, context: BlockContext) -> None:
         """Begin a block's timer phase: the timers whose trigger height is reached become due."""
-        self.window.begin_block(context.height, context.parameters.fairness_window_blocks)
+        p = context.parameters
+        self.window.begin_block(context.height, p.fairness_window_blocks, p.median_smoothing_milli)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= context.height:
             waiting = heapq.heappop(self._coming)[3]
@@ -561,7 +562,7 @@ class TurnAudit:
             elif context.policy.timers_first:
                 self.weights.enter(fires, context.height, phase.p50_tip, context.parameters)
             else:
-                self.window.enter(context.height, Counter(fire.actor for fire in fires))
+                self.window.enter(context.height, Counter(fire.actor for fire in fires), context.parameters)
 
     # --- prices -------------------------------------------------------------------------------------------------------
 

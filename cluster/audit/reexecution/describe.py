@@ -225,6 +225,7 @@ _BY_NUMBER: Final = {
 }
 _ALONE: Final = {
     records.GLOBALS: "the chain's counters and prices",
+    records.MEDIAN_FIRES: "the smoothed median of fires",
     records.BIAS_RATE: "the rate of the bias",
     records.OVERFLOW: "the root of the calendar's overflow tree",
     records.JOB_COUNTERS: "the jobs' counters",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.books import Books
+from cluster.audit.fee_market import ONE
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 
@@ -35,7 +36,7 @@ class ActorUse:
     lateness: Counter[int] = field(default_factory=Counter)
     """Fires, counted by lateness in blocks."""
     weight: float = 2.0
-    """Mean of ``W`` (SPEC §8) over the samples, between 1 and 2."""
+    """Mean of ``W`` (SPEC §8) over the samples, between the chain's clip bounds."""
 
     @property
     def served_share(self) -> float:
@@ -146,21 +147,24 @@ def gini_index(values: Sequence[float]) -> float:
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     """Note each actor's weight, sampled over the run, from the fires of the window before each sample."""
     ledger = books.ledger
-    window = ledger.instructions.in_force.fairness_window_blocks
+    books_of_fires, p = ledger.turns.window, ledger.instructions.in_force
+    window = p.fairness_window_blocks
+    least, most = p.weight_clip_min_milli / 1_000, p.weight_clip_max_milli / 1_000
+    accounts = {use.actor: books_of_fires.account_of(use.actor, p) for use in uses}
     looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))
     if not looks or not uses:
         return
     fired = {use.actor: ledger.timers.by_actor[use.actor].fired_at for use in uses}
     totals = dict.fromkeys(fired, 0.0)
     for height in looks:
-        recent = {
-            actor: bisect_left(heights, height) - bisect_left(heights, height - window)
-            for actor, heights in fired.items()
-        }
+        recent: Counter[bytes] = Counter()
+        for actor, heights in fired.items():
+            recent[accounts[actor]] += bisect_left(heights, height) - bisect_left(heights, height - window)
         counts = sorted(count for count in recent.values() if count)
         middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
-        divisor = max(2, middle)
-        for actor, count in recent.items():
-            totals[actor] += 2 - min(2 * count, divisor) / divisor
+        smoothed = books_of_fires.smoothed_at.get(height)
+        median = max(2, middle) / 2 if smoothed is None else smoothed / ONE
+        for actor in totals:
+            totals[actor] += min(max(2 - min(2, recent[accounts[actor]] / median), least), most)
     for use in uses:
         use.weight = totals[use.actor] / len(looks)

@@ -172,7 +172,7 @@ class MedianOfCompeting(Mutated, Transition):
     """fairness weighs by the median of the competing actors' fires"""
 
     def timer_phase(self) -> TimerPhase:
-        recent = self.index.parties.fires.by_actor
+        recent = self.index.parties.fires.by_account
         rows = self.index.pool.living()
         competing = {self.index.parties.numbers.address(int(number)) for number in np.unique(rows["actor"])}
         counts = sorted(recent[actor] for actor in competing if recent.get(actor))

@@ -30,7 +30,7 @@ from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
 from validator.node.limits import BlockLimits, PoolLimits
-from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, PaymentRule, TieBreak, integer_range
+from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, PaymentRule, TieBreak, WeightParty, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -761,6 +761,7 @@ def range_of(parameter: str) -> str:
     choices: dict[str, type[StrEnum]] = {
         "TIE_BREAK": TieBreak,
         "P50_WEIGHT": P50Weight,
+        "WEIGHT_PARTY": WeightParty,
         "PAYMENT_RULE": PaymentRule,
     }
     kind = choices.get(parameter)

@@ -355,7 +355,7 @@ def test_a_reverted_fire_is_paid_counted_and_not_retried() -> None:
     assert fee(fire) == 1_400 * (prices.basefee_cycle + prices.lane_price) + 2 * prices.basefee_cell
     assert chain.balance(ACTOR) == before - fee(fire)
     assert chain.timers() == []
-    assert chain.index.parties.fires.by_actor == {ACTOR: 1}
+    assert chain.index.parties.fires.by_account == {ACTOR: 1}
 
 
 def test_a_fire_that_runs_out_pays_its_whole_limit() -> None:
@@ -383,7 +383,7 @@ def test_a_sender_pays_as_far_as_its_allowance_says() -> None:
     (fire,) = outcome.receipts.fires
     assert fire.fee_payer == ALICE
     assert (chain.balance(ALICE), chain.balance(ACTOR)) == (before[0] - fee(fire), before[1])
-    assert chain.index.parties.fires.by_actor == {ACTOR: 1}, "a fire counts for the actor, whoever pays"
+    assert chain.index.parties.fires.by_account == {ACTOR: 1}, "a fire counts for the actor, whoever pays"
 
 
 def test_a_cap_below_the_cost_destroys_though_the_payer_is_rich() -> None:
@@ -453,9 +453,9 @@ def test_fires_leave_the_window_and_its_records_go_with_them() -> None:
     chain = Chain(make_genesis({"FAIRNESS_WINDOW_BLOCKS": 2}))
     chain.run(schedule(1), schedule(1))
     chain.block()
-    assert chain.index.parties.fires.by_actor == {ACTOR: 2}
+    assert chain.index.parties.fires.by_account == {ACTOR: 2}
     chain.empty(2)
-    assert chain.index.parties.fires.by_actor == {ACTOR: 2}
+    assert chain.index.parties.fires.by_account == {ACTOR: 2}
     chain.block()
-    assert chain.index.parties.fires.by_actor == {}
+    assert chain.index.parties.fires.by_account == {}
     assert list(chain.view.scan(b"f")) == []

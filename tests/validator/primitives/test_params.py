@@ -53,6 +53,10 @@ DEFAULTS = {
     "SCAN_LIMIT": 4_096,
     "PRIORITY_FLOOR": 0,
     "DEFAULT_TIP_CAP": 0,
+    "WEIGHT_PARTY": "actor",
+    "MEDIAN_SMOOTHING_MILLI": 1_000,
+    "WEIGHT_CLIP_MIN_MILLI": 1_000,
+    "WEIGHT_CLIP_MAX_MILLI": 2_000,
     "WEIGHT_LAMBDA_MILLI": 200,
     "WEIGHT_MIN_MILLI": 100,
     "WEIGHT_MAX_MILLI": 1_000,
@@ -85,6 +89,9 @@ BOUNDS = {
     "MESSAGE_BASE_CYCLES": (1, 2_000),
     "ACTIVATION_HEIGHT": (0, 10**9),
     "DEFAULT_TIP_CAP": (0, 10**9),
+    "MEDIAN_SMOOTHING_MILLI": (1, 1_000),
+    "WEIGHT_CLIP_MIN_MILLI": (0, 2_000),
+    "WEIGHT_CLIP_MAX_MILLI": (0, 2_000),
     "INITIAL_BASEFEE": (1, 2**96 - 1),
     "MIN_BASEFEE": (1, 2**96 - 1),
     "MAX_BASEFEE": (1, 2**96 - 1),
@@ -151,7 +158,10 @@ def test_tiers_have_a_range() -> None:
         parse_value("PRIORITY_TIERS", [0, 0, 1_001, 0])
 
 
-@pytest.mark.parametrize(("name", "known"), [("TIE_BREAK", ("id", "aged")), ("P50_WEIGHT", ("fires", "cycles"))])
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("TIE_BREAK", ("id", "aged")), ("P50_WEIGHT", ("fires", "cycles")), ("WEIGHT_PARTY", ("actor", "deployer"))],
+)
 def test_choices(name: str, known: tuple[str, ...]) -> None:
     assert [parse_value(name, value) for value in known] == list(known)
     wrongs: list[Any] = ["", "ID", None, 1, [], {}]
@@ -175,6 +185,7 @@ RELATIONS = [
     ("TIMER_GC_CYCLES", {"SCAN_LIMIT": 12_501}),
     ("RING_BUFFER_SIZE", {"RING_BUFFER_SIZE": 3_599}),
     ("LANE_DEFERRED_CYCLES", {"LANE_DEFERRED_CYCLES": 99_999}),
+    ("WEIGHT_CLIP_MIN_MILLI", {"WEIGHT_CLIP_MIN_MILLI": 1_001, "WEIGHT_CLIP_MAX_MILLI": 1_000}),
     ("INITIAL_BASEFEE", {"INITIAL_BASEFEE": 9_999}),
     ("INITIAL_BASEFEE", {"MIN_BASEFEE": 1_000_001}),
     ("INITIAL_BASEFEE", {"MAX_BASEFEE": 999_999}),
@@ -191,6 +202,7 @@ def test_relations_hold_at_their_borders() -> None:
     Parameters.from_names({"LANE_TIMER_CYCLES": 550_000, "TIMER_GC_CYCLES": 2 * 4_096 * 200})
     Parameters.from_names({"RING_BUFFER_SIZE": 3_600, "LANE_DEFERRED_CYCLES": 100_000})
     Parameters.from_names({"MAX_CYCLES_PER_FIRE": 1_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 1_000})
+    Parameters.from_names({"WEIGHT_CLIP_MIN_MILLI": 1_000, "WEIGHT_CLIP_MAX_MILLI": 1_000})
     Parameters.from_names({"INITIAL_BASEFEE": 5, "MIN_BASEFEE": 5, "MAX_BASEFEE": 5})
 
 

@@ -21,7 +21,7 @@ def weights_over(counts: dict[Address, int]) -> FairnessWeights:
     """The weights where so often has fired in one block."""
     recent = FireCounts()
     recent.count(Fires(tuple(sorted(counts.items()))), +1)
-    return FairnessWeights(recent.by_actor, recent.divisor())
+    return FairnessWeights(recent.by_account, recent.divisor())
 
 
 def weight_model(counts: dict[Address, int], actor: Address) -> Fraction:
@@ -85,7 +85,7 @@ def test_blocks_that_come_and_go_leave_the_counts_of_those_that_stay(
             staying.update(counts)
         else:
             recent.count(Fires(tuple(sorted(counts.items()))), -1)
-    assert recent.by_actor == staying
+    assert recent.by_account == staying
     assert recent.divisor() == weights_over(staying).divisor
 
 

@@ -36,7 +36,7 @@ from tests.validator.chains import (
 from validator.chain.genesis import Genesis, GenesisAgent
 from validator.chain.records import BID_MEMORY, TIMER, BidMemory, Fires, Timer, decode_record
 from validator.chain.transactions import Call, ExtendTimer, System, Transaction, UpdateTimerConfig
-from validator.primitives.params import Parameters
+from validator.primitives.params import Parameters, WeightParty
 from validator.primitives.types import Address, Height, TimerId
 from validator.scheduler import calendar as calendar_module
 from validator.scheduler import order, waiting
@@ -110,11 +110,15 @@ class Node:
 class IndexMachine(RuleBasedStateMachine):
     """Blocks grow on random parents; the index follows."""
 
-    @initialize(activation=st.sampled_from([0, 3]), paid=st.booleans())
-    def begin(self, activation: int, paid: bool) -> None:
+    @initialize(activation=st.sampled_from([0, 3]), paid=st.booleans(), weight_party=st.sampled_from(WeightParty))
+    def begin(self, activation: int, paid: bool, weight_party: WeightParty) -> None:
         balances = {**dict.fromkeys(ACTORS, RICH), ACTORS[3]: RICH if paid else 13 * 10**8}
         self.genesis: Genesis = make_genesis(
-            {**PARAMETERS, "ACTIVATION_HEIGHT": activation}, actors=balances, agents=AGENTS, system_deployers=(BOB,)
+            {**PARAMETERS, "ACTIVATION_HEIGHT": activation, "WEIGHT_PARTY": weight_party.value},
+            actors=balances,
+            agents=AGENTS,
+            system_deployers=(BOB,),
+            deployers={ACTORS[1]: BOB},
         )
         self.store = LogStateStore.open(MemoryDisk())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
@@ -244,7 +248,9 @@ class IndexMachine(RuleBasedStateMachine):
 def everything(index: SchedulerIndex) -> dict[str, Any]:
     """All that a state determines of its index."""
     used = {int(number) for number in index.timers_rows()["actor"]}
-    table = {index.parties.numbers.party(number): tuple(index.parties.table[number].tolist()) for number in used}
+    rows = index.parties.table.copy()
+    rows["recent"], rows["counted_at"] = rows["recent"][rows["counted_at"]], 0
+    table = {index.parties.numbers.party(number): tuple(rows[number].tolist()) for number in used}
     waiting_for = {
         (actor, with_own): [timer_id_of_row(row) for row in index.open_rows(actor, with_own)]
         for actor, _ in index.open._places

@@ -144,7 +144,7 @@ def test_activation_begins_with_an_empty_window_and_the_cycles_price() -> None:
     assert outcome.receipts.height == 4
     assert outcome.prices.lane_price == outcome.basefee_lane_timer == outcome.prices.basefee_cycle
     assert (outcome.prices.p50_tip, len(outcome.receipts.fires)) == (0, 2)
-    assert chain.index.parties.fires.by_actor == {ACTOR: 2}
+    assert chain.index.parties.fires.by_account == {ACTOR: 2}
     chain.block()
     assert chain.blocks[-1].basefee_lane_timer != chain.blocks[-1].prices.basefee_cycle
 

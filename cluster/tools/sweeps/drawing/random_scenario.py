@@ -55,6 +55,8 @@ SNAPSHOT_HEIGHT: Final = 12
 MAX_FAULTS: Final = 5
 RIVAL_POLICIES: Final = 0.2
 """Share of the chains with an auction that run another one than ``cip1``."""
+CANDIDATES: Final = 0.25
+"""Share of the chains with ``cip1`` that have its candidates: other weight parties, smoothed medians, clip bounds."""
 EPOCHS: Final = 0.4
 """Share of the seeds with changing committees, among those with more validators than :data:`SMALLEST`."""
 UPGRADES: Final = 0.2
@@ -143,6 +145,17 @@ def _slices(random: Random) -> Fields:
         "STARVATION_BLOCKS": random.choice([2, 8, 64]),
         "BUDGET_SLICES": random.choice([1, 4, 20]),
         "WEIGHT_LAMBDA_MILLI": random.choice([200, 800]),
+    }
+
+
+def _candidates(random: Random) -> Fields:
+    """Parameters of ``cip1`` that its design names as candidates."""
+    least, most = random.choice([(1_000, 2_000), (1_000, 1_000), (0, 2_000), (500, 1_500)])
+    return {
+        "WEIGHT_PARTY": random.choice(["actor", "deployer"]),
+        "MEDIAN_SMOOTHING_MILLI": random.choice([10, 200, 1_000]),
+        "WEIGHT_CLIP_MIN_MILLI": least,
+        "WEIGHT_CLIP_MAX_MILLI": most,
     }
 
 
@@ -257,6 +270,9 @@ class _Drawing:
         if policy == "cip1" and random.random() < RIVAL_POLICIES:
             policy, drawn = random.choice((("gba_auction", _slices), ("bias_auction", _biases)))
             params |= drawn(random)
+        random = Random(f"{self.seed}/{self.protocol}/candidates")
+        if policy == "cip1" and random.random() < CANDIDATES:
+            params |= _candidates(random)
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from validator.node.executor.jobs import Finalized
 from validator.policies import gba_auction
 from validator.policies.auction import AuctionPhase
 from validator.policies.gba_auction import GbaAuctionPhase, GbaAuctionRules
+from validator.primitives.types import Address
 
 POOR = ACTORS[2]
 HEIGHTS = 30
@@ -44,12 +45,19 @@ def timers(random: Random, count: int, bids: Sequence[int] = ()) -> list[Any]:
     return [*found, ["try", ["cancel", {"saved": "s"}]]] if random.random() < 0.2 else found
 
 
-def walk(seed: int, policy: Policy = Policy.GBA_AUCTION, bids: Sequence[int] = (), **params: Any) -> Ledger:
+def walk(
+    seed: int,
+    policy: Policy = Policy.GBA_AUCTION,
+    bids: Sequence[int] = (),
+    deployers: Mapping[Address, Address] | None = None,
+    **params: Any,
+) -> Ledger:
     """Build contended blocks, and enter each into the books; they agree with the state as long as nothing is found."""
     genesis = make_genesis(
         {**PARAMETERS, "TIE_BREAK": "aged", **params},
         actors={ACTOR: RICH, OTHER: RICH, POOR: 10**9},
         policy=policy,
+        deployers=deployers,
     )
     author, random, ledger = Author(genesis), Random(seed), Ledger(genesis)
     for height in range(1, HEIGHTS + 1):

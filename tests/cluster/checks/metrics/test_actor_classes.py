@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 
 import pytest
 
@@ -119,6 +120,24 @@ def test_weights_are_those_of_the_specification(books: Books) -> None:
             divisor = max(2, middle)
             total += (2 * divisor - min(2 * recent[use.actor], divisor)) / divisor
         assert use.weight == pytest.approx(total / len(looks))
+
+
+def test_weights_follow_the_candidates_of_the_chain() -> None:
+    """Naively: an average over the medians of all heights, and the clip bounds of the chain."""
+    params = {"MEDIAN_SMOOTHING_MILLI": 300, "WEIGHT_CLIP_MIN_MILLI": 500, "WEIGHT_CLIP_MAX_MILLI": 1_900}
+    chain = {"params": {**params, "WEIGHT_PARTY": "deployer"}}
+    books = keep_books(simulate(Scenario.model_validate({**SCENARIO.model_dump(), "chain": chain}), 5))
+    uses, average, totals = use_by_actor(books), 0.0, Counter[bytes]()
+    fires = [receipts.fires for record in books.chain if (receipts := read_receipts(record.receipts))]
+    for height in range(1, books.ledger.height + 1):
+        recent = Counter(fire.actor for block in fires[: height - 1] for fire in block)
+        if recent:
+            newest = float(median(recent.values()))
+            average = 0.3 * newest + 0.7 * average if average else newest
+        for use in uses:
+            totals[use.actor] += min(1.9, max(0.5, 2 - min(2, recent[use.actor] / (average or 1))))  # type: ignore[assignment]
+    for use in uses:
+        assert use.weight == pytest.approx(totals[use.actor] / books.ledger.height, abs=0.001)
 
 
 def test_actors_that_are_not_the_loads_are_others() -> None:
