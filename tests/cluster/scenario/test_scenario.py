@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -568,6 +569,23 @@ def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
     text = "name: a\nchain: {preset: hardened, params: {PRIORITY_FLOOR: 5}}"
     parameters = load_scenario(scenario_file(tmp_path, text)).chain.parameters()
     assert (parameters.priority_floor, parameters.default_tip_cap) == (5, 8)
+
+
+def test_every_candidate_of_cip1_can_be_set(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "WEIGHT_PARTY": "deployer",
+        "MEDIAN_SMOOTHING_MILLI": 50,
+        "WEIGHT_CLIP_MIN_MILLI": 0,
+        "WEIGHT_CLIP_MAX_MILLI": 1_500,
+        "TIE_BREAK": "aged",
+        "MAX_FIRES_PER_BLOCK": 7,
+        "LANE_BASEFEE_SLOPE": 8,
+        "LANE_FEE_MULTIPLIER_MILLI": 500,
+        "PRIORITY_TIERS": [1, 2, 3, 4],
+    }
+    text = f"name: a\nchain: {{params: {json.dumps(given)}}}"
+    named = load_scenario(scenario_file(tmp_path, text)).chain.parameters().to_names()
+    assert {name: named[name] for name in given} == given
 
 
 @pytest.mark.parametrize(
