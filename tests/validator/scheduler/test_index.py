@@ -111,7 +111,7 @@ class IndexMachine(RuleBasedStateMachine):
     """Blocks grow on random parents; the index follows."""
 
     @initialize(activation=st.sampled_from([0, 3]), paid=st.booleans(), weight_party=st.sampled_from(WeightParty))
-    def begin(self, activation: int, paid: bool, weight_party: WeightParty) -> None:
+    def begin(self, activation: int, paid: bool, weight_party: WeightParty = WeightParty.ACTOR) -> None:
         balances = {**dict.fromkeys(ACTORS, RICH), ACTORS[3]: RICH if paid else 13 * 10**8}
         self.genesis: Genesis = make_genesis(
             {**PARAMETERS, "ACTIVATION_HEIGHT": activation, "WEIGHT_PARTY": weight_party.value},
