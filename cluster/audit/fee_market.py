@@ -147,9 +147,9 @@ class FairnessWindow:
         median_twice = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
         self.divisor = max(MIN_DIVISOR, median_twice)
         if count:
-            kept = 0 if self.smoothed is None else 1_000 - share_milli
-            moved = (1_000 - kept) * Fraction(median_twice * ONE, 2) + kept * (self.smoothed or 0)
-            self.smoothed = floor(moved / 1_000)
+            newest = median_twice * ONE // 2
+            before_it = newest if self.smoothed is None else self.smoothed
+            self.smoothed = (share_milli * newest + (1_000 - share_milli) * before_it) // 1_000
         if self.smoothed is not None and share_milli < 1_000:
             self.smoothed_at[height] = self.smoothed
 
@@ -211,8 +211,8 @@ class EarnedWeights:
 
     def score(self, actor: bytes, tip: int, height: int, late: int, p: Parameters) -> int:
         """The score of a timer that is ``late`` blocks late: its tip, then its actor's weight, or a starving one's."""
-        floor = _bound(p.starvation_floor_milli) if late >= p.starvation_blocks else 0
-        return tip << WEIGHT_BITS | max(self.weight(actor, height, p), floor)
+        least = _bound(p.starvation_floor_milli) if late >= p.starvation_blocks else 0
+        return tip << WEIGHT_BITS | max(self.weight(actor, height, p), least)
 
     def share(self, actor: bytes, height: int, p: Parameters) -> int:
         """The cycles of the lane after which an actor waits for the others."""

@@ -127,7 +127,8 @@ def test_weights_follow_the_candidates_of_the_chain() -> None:
     params = {"MEDIAN_SMOOTHING_MILLI": 300, "WEIGHT_CLIP_MIN_MILLI": 500, "WEIGHT_CLIP_MAX_MILLI": 1_900}
     chain = {"params": {**params, "WEIGHT_PARTY": "deployer"}}
     books = keep_books(simulate(Scenario.model_validate({**SCENARIO.model_dump(), "chain": chain}), 5))
-    uses, average, totals = use_by_actor(books), 0.0, Counter[bytes]()
+    uses, average = use_by_actor(books), 0.0
+    totals = dict.fromkeys((use.actor for use in uses), 0.0)
     fires = [receipts.fires for record in books.chain if (receipts := read_receipts(record.receipts))]
     for height in range(1, books.ledger.height + 1):
         recent = Counter(fire.actor for block in fires[: height - 1] for fire in block)
@@ -135,7 +136,7 @@ def test_weights_follow_the_candidates_of_the_chain() -> None:
             newest = float(median(recent.values()))
             average = 0.3 * newest + 0.7 * average if average else newest
         for use in uses:
-            totals[use.actor] += min(1.9, max(0.5, 2 - min(2, recent[use.actor] / (average or 1))))  # type: ignore[assignment]
+            totals[use.actor] += min(1.9, max(0.5, 2 - min(2, recent[use.actor] / (average or 1))))
     for use in uses:
         assert use.weight == pytest.approx(totals[use.actor] / books.ledger.height, abs=0.001)
 
