@@ -80,9 +80,12 @@ class Actor:
     def published(self, address: bytes, key: str) -> _Value:
         """What an actor has published under a key, or None."""
 
+    def allow_watching(self, key: str, allowed: bool = True) -> None:
+        """Let timers of any actor watch a key of this actor's storage, or no more."""
+
     def schedule(
         self,
-        height: int,
+        height: int | None = None,
         payload: _Value = None,
         handler: str = "handle_timer",
         fee_payer: bytes | None = None,
@@ -94,12 +97,13 @@ class Actor:
         tier: str | None = None,
         bid: int | None = None,
         bidding_agent: bytes | None = None,
+        watch: tuple[bytes, str] | None = None,
     ) -> bytes:
         """Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id."""
 
     def schedule_timer(
         self,
-        height: int,
+        height: int | None = None,
         payload: _Value = None,
         handler: str = "handle_timer",
         fee_payer: bytes | None = None,
@@ -111,12 +115,13 @@ class Actor:
         tier: str | None = None,
         bid: int | None = None,
         bidding_agent: bytes | None = None,
+        watch: tuple[bytes, str] | None = None,
     ) -> bytes:
         """``schedule`` by another name."""
 
     def schedule_timer_ex(
         self,
-        height: int,
+        height: int | None = None,
         payload: _Value = None,
         handler: str = "handle_timer",
         fee_payer: bytes | None = None,
@@ -128,6 +133,7 @@ class Actor:
         tier: str | None = None,
         bid: int | None = None,
         bidding_agent: bytes | None = None,
+        watch: tuple[bytes, str] | None = None,
     ) -> bytes:
         """``schedule`` by another name."""
 

@@ -235,9 +235,43 @@ class Locked(NamedTuple):
     amount: Price
 
 
+class Watching(NamedTuple):
+    """The key of an actor's storage that a new timer watches."""
+
+    timer_id: Hash
+    actor: Address
+    key: str
+
+
+class WatchableKey(NamedTuple):
+    """A key that timers may watch, when that is allowed and whenever it is written."""
+
+    actor: Address
+    key: str
+    digest: HashOrNone
+    """The digest of the value that the key has then; empty if it has none."""
+
+
+class UnwatchableKey(NamedTuple):
+    """A key that timers may not watch any more."""
+
+    actor: Address
+    key: str
+
+
 TimerChange = Annotated[
-    Cancelled | Extended | Bidder | Locked,
-    _one_of({"cancelled": Cancelled, "extended": Extended, "bidder": Bidder, "locked": Locked}),
+    Cancelled | Extended | Bidder | Locked | Watching | WatchableKey | UnwatchableKey,
+    _one_of(
+        {
+            "cancelled": Cancelled,
+            "extended": Extended,
+            "bidder": Bidder,
+            "locked": Locked,
+            "watching": Watching,
+            "watchable": WatchableKey,
+            "unwatchable": UnwatchableKey,
+        }
+    ),
 ]
 
 
@@ -441,6 +475,11 @@ class Appointment(NamedTuple):
 
 def keccak256(data: bytes) -> bytes:
     return keccak.new(digest_bits=256, data=data).digest()
+
+
+def watched_digest(value: bytes | None) -> bytes:
+    """The digest of the value of a key that timers may watch; empty if the key has none."""
+    return b"" if value is None else tagged(b"watched value", value)
 
 
 def tagged(tag: bytes, data: bytes) -> bytes:

@@ -108,6 +108,8 @@ class Mechanism(StrEnum):
     """A timer waits beyond its trigger height."""
     TIMERS_CANCELLED = "timers_cancelled"
     TIMERS_EXTENDED = "timers_extended"
+    WATCHES_TRIGGERED = "watches_triggered"
+    """A timer becomes due because the key that it watches has changed."""
     TIMERS_EXPIRED = "timers_expired"
     TIMERS_EXPIRED_WAITING = "timers_expired_waiting"
     """A timer expires that passed the gate in the block before, but had no room."""

@@ -15,6 +15,7 @@ from loadgen.workloads.limits import Limits
 from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
 from loadgen.workloads.transfer import Transfer
+from loadgen.workloads.watch import Watch
 
 USUAL: Final[tuple[type[Workload[Any]], ...]] = (
     Heartbeat,
@@ -25,6 +26,7 @@ USUAL: Final[tuple[type[Workload[Any]], ...]] = (
     Program,
     Runner,
     Governance,
+    Watch,
 )
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {workload.name: workload for workload in (*USUAL, *ATTACKS)}

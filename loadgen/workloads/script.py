@@ -24,6 +24,10 @@ SCHEDULE_CYCLES: Final = 1_000
 SEND_CYCLES: Final = 80
 CHANGE_TIMER_CYCLES: Final = 500
 """Cost of ``cancel`` and ``extend``."""
+ALLOW_WATCHING_CYCLES: Final = 200
+WATCHER_CYCLES: Final = 200
+"""What a write to a key that timers may watch costs more, and again for each timer that watches it then. A script's
+text does not say how many do, so :func:`cost_of` leaves this out."""
 
 MIN_MESSAGE_CYCLES: Final = 2_000
 """Minimum reservation for a message's run (SPEC §14)."""
@@ -90,6 +94,17 @@ def schedule(in_blocks: int, payload: Script, **fields: object) -> Operation:
     return ["schedule", {"in": in_blocks, "payload": payload, **given}]
 
 
+def watch(actor: str, key: str, payload: Script, **fields: object) -> Operation:
+    """An operation that schedules a timer, due when the value under a key of an actor's storage has changed. ``actor``
+    is the text of its address; ``fields`` are those of SPEC §2."""
+    return ["schedule", {"watch": {"actor": actor, "key": key}, "payload": payload, **fields}]
+
+
+def allow_watching(key: str, allowed: bool) -> Operation:
+    """An operation that lets timers watch a key of the actor's storage, or no more."""
+    return ["allow_watching", key, allowed]
+
+
 def schedule_at(height: int, payload: Script, **fields: object) -> Operation:
     """An operation that schedules a timer for a height. ``fields`` are those of SPEC §2."""
     return ["schedule", {"height": height, "payload": payload, **fields}]
@@ -116,22 +131,26 @@ def transfer(to: str, amount: int) -> Operation:
     return ["transfer", {"to": to, "amount": amount}]
 
 
+_FIXED_COSTS: Final = {
+    "get": Cost(GET_CYCLES),
+    "del": Cost(DELETE_CYCLES),
+    "fail": Cost(),
+    "transfer": Cost(TRANSFER_CYCLES),
+}
+
+
 def _cost_of_operation(operation: Operation) -> Cost:
     match operation:
         case ["burn", int(cycles)]:
             return Cost(cycles)
-        case ["get", str()]:
-            return Cost(GET_CYCLES)
+        case ["get" | "del" | "fail", str()] | ["transfer", dict()]:
+            return _FIXED_COSTS[operation[0]]
         case ["set", str(key), str(value)]:
             return Cost(SET_CYCLES, _size(key) + _size(value))
-        case ["del", str()]:
-            return Cost(DELETE_CYCLES)
-        case ["fail", str()]:
-            return Cost()
+        case ["allow_watching", str(key), bool()]:
+            return Cost(ALLOW_WATCHING_CYCLES, _size(key))
         case ["emit", str(), str(text)]:
             return Cost(EMIT_CYCLES, _size(text))
-        case ["transfer", dict()]:
-            return Cost(TRANSFER_CYCLES)
         case ["schedule", dict(call)]:
             return _cost_of_schedule(call)
         case ["send", {"payload": payload, "cycles": int(cycles), "cells": int(cells)}]:

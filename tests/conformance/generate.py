@@ -116,6 +116,24 @@ GOOD_ODDITIES: list[Any] = [
     [],
 ]
 
+WATCH_SCRIPTS: list[Any] = [
+    '[["schedule",{"in":1,"watch":{"actor":"USER","key":"a"},"payload":""}]]'.replace("USER", USERS[0]),
+    '[["schedule",{"height":9,"watch":{"actor":"USER","key":"a"},"payload":""}]]'.replace("USER", USERS[0]),
+    '[["schedule",{"watch":{"actor":"USER","key":1},"payload":""}]]'.replace("USER", USERS[0]),
+    '[["schedule",{"watch":{"actor":"USER"},"payload":""}]]'.replace("USER", USERS[0]),
+    '[["schedule",{"watch":{"actor":"0x12","key":"a"},"payload":""}]]',
+    '[["schedule",{"watch":["USER","a"],"payload":""}]]'.replace("USER", USERS[0]),
+    '[["allow_watching","a"]]',
+    '[["allow_watching","a",1]]',
+    '[["allow_watching","a",null]]',
+    '[["allow_watching",1,true]]',
+    '[["try",["schedule",{"in":null,"watch":{"actor":"USER","key":"a","x":1},"payload":""}]]]'.replace(
+        "USER", USERS[0]
+    ),
+    '[["try",["allow_watching","a",true]],["try",["allow_watching","a",false]]]',
+]
+"""About watched keys: bad scripts, then good ones. Only the corpus has them: cases draw from the lists above."""
+
 
 def near(rng: random.Random, value: int) -> int:
     """A figure at, next to or around `value`."""
@@ -129,6 +147,9 @@ class Maker:
         self.rng = random.Random(seed)
         self.other = random.Random(f"policies of {seed}")
         self.third = random.Random(f"candidates of {seed}")
+        self.fourth = random.Random(f"watches of {seed}")
+        self.watches = 0.0
+        """Share of the scripts that watch keys, or let them be watched."""
         self.genesis = self.make_genesis()
         self.chain = Chain(self.genesis)
         self.blocks: list[dict[str, Any]] = []
@@ -153,6 +174,7 @@ class Maker:
             params |= self.bias_params()
         elif policy == "cip1" and self.third.random() < 0.5:
             params |= self.candidate_params()
+        params |= self.watch_params(policy)
         rich = 10 ** rng.choice([9, 10, 12, 18]) * basefee
 
         def purse() -> int:
@@ -203,6 +225,15 @@ class Maker:
             "FAIRNESS_WINDOW_BLOCKS": pick([1, 2, 4, 6, 20]),
             "PRIORITY_FLOOR": pick([0, 1, 10**18, 10**18, 10**18, 10**18]),
         }
+
+    def watch_params(self, policy: str) -> dict[str, Any]:
+        """Parameters of watched keys, which a few cases of policies without them try to use, too."""
+        if policy == "bias_auction" and self.fourth.random() < 0.6:
+            self.watches = 0.7
+            return {"MAX_WATCHERS_PER_KEY": self.fourth.choice([1, 2, 3, 64])}
+        if self.fourth.random() < 0.05:
+            self.watches = 0.1
+        return {}
 
     def weight_params(self) -> dict[str, Any]:
         """Parameters of ``gba_auction``."""
@@ -462,6 +493,53 @@ class Maker:
         # An error of most operations ends the handler; caught, the rest of the script gets its turn too.
         return [["try", operation] if rng.random() < 0.8 else operation for operation in script]
 
+    def watch_script(self) -> list[Any]:
+        """Operations about watched keys, some of them in a message."""
+        fourth = self.fourth
+        script = [self.about_watches(fourth.choice([0, 1, 1, 2])) for _ in range(fourth.choice([1, 2, 3, 5]))]
+        script = [["try", operation] if fourth.random() < 0.9 else operation for operation in script]
+        if fourth.random() < 0.3:
+            options = {"to": fourth.choice(sorted(self.chain.actors)), "handler": "h", "payload": script, "cells": 0}
+            return [["try", ["send", options]], ["try", self.about_watches(1)]]
+        return script
+
+    def about_watches(self, depth: int) -> list[Any]:
+        """An operation that lets a key be watched or no more, watches one, writes one or extends a timer."""
+        pick, key = self.fourth.choice, self.fourth.choice([*KEYS[:2], *KEYS[:2], *KEYS])
+        kind = pick(["allow", "allow", "forbid", "watch", "watch", "watch", "watch", "write", "write", "extend"])
+        if kind in ("allow", "forbid"):
+            long = pick([key] * 9 + ["k" * 256, "ü" * 128 + "k"])
+            return ["allow_watching", long, kind == "allow"]
+        if kind == "write":
+            return pick([["set", key, pick(["x", "x", "y", "z"])], ["del", key]])
+        if kind == "extend":
+            return ["extend", {"saved": pick(KEYS), "expires_at": self.height + pick([1, 3, 8])}]
+        return ["schedule", self.watching(key, depth)]
+
+    def watching(self, key: str, depth: int) -> dict[str, Any]:
+        """A timer that watches a key, mostly one that may be watched."""
+        pick = self.fourth.choice
+        known = sorted(self.chain.state.watchable)
+        actor = pick(sorted(self.chain.actors))
+        if known and self.fourth.random() < 0.7:
+            actor, key = pick(known)
+        if self.fourth.random() < 0.03:
+            key = pick(["k" * 256, "k" * 257])
+        options: dict[str, Any] = {"watch": {"actor": pick([actor, actor.upper().replace("X", "x")]), "key": key}}
+        options["payload"] = [
+            ["try", self.about_watches(depth - 1)] if depth > 0 else pick([["set", key, "w"], ["burn", 50]])
+            for _ in range(pick([0, 1, 1, 2]))
+        ]
+        if self.fourth.random() < 0.5:
+            options["bid"] = pick([0, 1, 20, 400, 9_000])
+        if self.fourth.random() < 0.4:
+            options["gas_limit"] = self.param("MIN_GAS_LIMIT_PER_TIMER") + pick([0, 1_500, 4_000])
+        if self.fourth.random() < 0.4:
+            options["expires_at"] = self.height + pick([0, 1, 1, 2, 3, 6])
+        if self.fourth.random() < 0.4:
+            options["save_as"] = pick(KEYS)
+        return options
+
     def heartbeat(self) -> list[Any]:
         """A timer that schedules the next, several links deep."""
         rng = self.rng
@@ -623,6 +701,8 @@ class Maker:
             payload = self.script(3)
         else:
             payload = self.heartbeat() if kind < 0.93 else self.payload(3)
+        if self.watches and self.fourth.random() < self.watches:
+            payload = self.watch_script()
         size = len(payload_bytes(payload))
         enough = self.param("TX_BASE_CYCLES") + 30_000 + 4 * self.param("MESSAGE_CYCLES")
         fields: dict[str, Any] = {
@@ -742,7 +822,7 @@ def corpus_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "accounts": {USERS[0]: {"balance": 10**15}},
         "actors": {ACTORS[0]: {"balance": 10**15, "code": "builtin:script", "deployer": DEPLOYER}},
     }
-    scripts = [*BAD_SCRIPTS, *GOOD_ODDITIES]
+    scripts = [*BAD_SCRIPTS, *GOOD_ODDITIES, *WATCH_SCRIPTS]
     calls = [*scripts, *([["schedule", {"in": 1, "payload": script}]] for script in scripts)]
     txs = [
         {
@@ -761,6 +841,87 @@ def corpus_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         for nonce, payload in enumerate(calls)
     ]
     return genesis, [{"proposer": STRANGER, "txs": txs}, {"proposer": STRANGER, "empty": 2}]
+
+
+def watch_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Each rule of watched keys in turn, with one fire a block at most."""
+    watched, watcher = ACTORS[:2]
+    params = {"INITIAL_BASEFEE": 1, "MIN_BASEFEE": 1, "MAX_BASEFEE": 1, "MAX_FIRES_PER_BLOCK": 1}
+    params |= {"SCAN_LIMIT": 5, "TIMER_GC_CYCLES": 2_000}
+    genesis = {
+        "policy": "bias_auction",
+        "params": params,
+        "accounts": {USERS[0]: {"balance": 10**15}},
+        "actors": {
+            address: {"balance": 10**15, "code": "builtin:script", "deployer": DEPLOYER}
+            for address in (watched, watcher)
+        },
+    }
+
+    def watch(**fields: Any) -> list[Any]:
+        return ["schedule", {"watch": {"actor": watched, "key": "k"}, "payload": [], **fields}]
+
+    def put(value: str) -> tuple[str, list[Any]]:
+        return watched, [["set", "k", value]]
+
+    def put_later(value: str) -> tuple[str, list[Any]]:
+        """Change the key in a message, after the block's fires."""
+        return watched, [["send", {"to": watched, "handler": "h", "payload": [["set", "k", value]]}]]
+
+    allow: list[Any] = ["allow_watching", "k", True]
+    forbid: list[Any] = ["allow_watching", "k", False]
+    extend = [["try", ["extend", {"saved": key, "expires_at": 60}]] for key in ("one", "two")]
+    late = [watch(expires_at=31) for _ in range(13)]
+    calls: list[list[tuple[str, list[Any]]]] = [
+        [(watched, [["set", "k", "a"], allow]), (watcher, [watch()])],
+        [(watched, [allow])],
+        [put("b")],
+        [(watcher, [watch()]), put_later("c")],
+        [put("b")],
+        [(watcher, [watch()]), put("d")],
+        [],
+        [(watcher, [watch(expires_at=9)])],
+        [put("e")],
+        [(watcher, [watch(expires_at=11)])],
+        [put_later("f")],
+        [(watcher, [watch(save_as=key, expires_at=40) for key in ("one", "two")])],
+        [put("g")],
+        [(watcher, extend)],
+        [(watcher, [watch(save_as="one", expires_at=17), watch()])],
+        [(watcher, extend[:1])],
+        [],
+        [],
+        [(watched, [forbid, allow]), (watcher, [["cancel", {"saved": "one"}]])],
+        [put("h")],
+        [(watcher, [watch()])],
+        [put("i"), put("h")],
+        [(watched, [["del", "k"]])],
+        [(watched, [["set", "k", ""]]), (watcher, [watch(), watch()])],
+        [],
+        [],
+        [(watcher, late)],
+        [],
+        [],
+        [],
+        [],
+        [],
+        [put("j")],
+    ]
+    nonces = iter(range(10**6))
+    fees = {"max_fee_per_cycle": 1, "max_priority_fee_per_cycle": 0, "max_fee_per_cell": 1}
+    limits = {"gas_limit": 200_000, "cells_limit": 12_000}
+    blocks = [
+        {
+            "proposer": STRANGER,
+            "txs": [
+                {"kind": "call", "sender": USERS[0], "nonce": next(nonces), "to": to, "handler": "run"}
+                | {"payload": script, **limits, **fees}
+                for to, script in block
+            ],
+        }
+        for block in calls
+    ]
+    return genesis, blocks
 
 
 def case(seed: int, most_blocks: int = 24) -> tuple[dict[str, Any], list[dict[str, Any]]]:

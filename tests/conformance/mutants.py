@@ -37,8 +37,10 @@ MUTANTS: list[tuple[str, str, str]] = [
     ),
     (
         "tips of transactions after timers",
-        "            self.pay_proposer(proposer, tips)\n            self.timer_phase(proposer)\n",
-        "            self.timer_phase(proposer)\n            self.pay_proposer(proposer, tips)\n",
+        "            self.pay_proposer(proposer, tips)\n            self.check_watched_keys(self.height)\n"
+        "            self.timer_phase(proposer)\n",
+        "            self.check_watched_keys(self.height)\n            self.timer_phase(proposer)\n"
+        "            self.pay_proposer(proposer, tips)\n",
     ),
     ("failed handler keeps effects", "            self.state = before\n", "            pass\n"),
     ("cells out of cycles", "            self.cycles = self.cycle_limit\n", ""),
@@ -97,8 +99,8 @@ MUTANTS: list[tuple[str, str, str]] = [
         "if filled >= FEE_LIMIT:",
     ),
     ("tier of a zero median", "filled = self.p50 * self.params", "filled = 0 * self.params"),
-    ("same block", "if height <= self.height:", "if height < self.height:"),
-    ("far height", "if height >= 2**63:", "if False:"),
+    ("same block", "and height <= self.height:", "and height < self.height:"),
+    ("far height", "and height >= 2**63:", "and False:"),
     ("payload size", 'if len(payload) > self.params["MAX_TIMER_PAYLOAD"]:', "if False:"),
     (
         "handler length in characters",
@@ -115,7 +117,11 @@ MUTANTS: list[tuple[str, str, str]] = [
         'expires_at = min(options.get("expires_at", latest), latest)',
         'expires_at = options.get("expires_at", latest)',
     ),
-    ("expiry before height", "if expires_at < height:", "if False:"),
+    (
+        "expiry before height",
+        "self.height + 1 if height is None else height):",
+        "self.height + 1 if height is None else 0):",
+    ),
     ("below basefee accepted", 'raise Rejection("TimerRejectedBelowBasefee")', "pass"),
     ("no clamp", "and priority > max_fee - self.floor:", "and False:"),
     ("no schedule nonce", "state.schedule_nonce[actor] = nonce + 1", "pass"),
@@ -133,8 +139,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     # §5 tiers
     (
         "tiers by distance",
-        "placed_in_ring = timer.height < timer.scheduled_at",
-        "placed_in_ring = timer.height < self.height",
+        "timer.is_watching or timer.height < timer.scheduled_at",
+        "timer.is_watching or timer.height < self.height",
     ),
     ("carried not ring", "or timer.height <= self.height + 1:", "or False:"),
     ("horizon", 'elif epochs_away <= self.params["EPOCH_HORIZON"]', 'elif epochs_away < self.params["EPOCH_HORIZON"]'),
@@ -426,12 +432,12 @@ MUTANTS: list[tuple[str, str, str]] = [
     ("bid beyond the balance", "if self.state.balance.get(payer, 0) < bid:", "if False:"),
     (
         "cancelled bid kept",
-        "        del self.state.timers[timer.timer_id]\n        self.unlock(timer)\n\n    def do_ext",
+        "        del self.state.timers[timer.timer_id]\n        self.end_unfired(timer)\n\n    def do_ext",
         "        del self.state.timers[timer.timer_id]\n\n    def do_ext",
     ),
     (
         "destroyed bid kept",
-        "        del self.state.timers[timer.timer_id]\n        self.unlock(timer)\n        self.destr",
+        "        del self.state.timers[timer.timer_id]\n        self.end_unfired(timer)\n        self.destr",
         "        del self.state.timers[timer.timer_id]\n        self.destr",
     ),
     (
@@ -464,6 +470,112 @@ MUTANTS: list[tuple[str, str, str]] = [
         'min(params["BIAS_LAMBDA_MAX_MICRO"], max(params["BIAS_LAMBDA_MIN_MICRO"], moved))',
         "moved",
     ),
+    # watched keys of bias_auction
+    ("anyone is watched", 'raise Rejection("WatchNotAllowed")', "self.state.watchable[watch] = None, ()"),
+    (
+        "another actor's leave",
+        "if watch not in self.state.watchable:\n            raise",
+        "if not self.state.watchable:\n            raise",
+    ),
+    ("watches under every policy", 'raise Rejection("WatchUnavailable")', "pass"),
+    ("long keys are watched", 'raise Rejection("WatchKeyInvalid")', "pass"),
+    ("keys of 256 bytes are not watched", "if len(key.encode()) > 256:", "if len(key.encode()) > 255:"),
+    ("keys by characters", "if len(key.encode()) > 256:", "if len(key) > 256:"),
+    ("one watcher more", '>= self.params["MAX_WATCHERS_PER_KEY"]', '> self.params["MAX_WATCHERS_PER_KEY"]'),
+    ("allowing costs nothing", "run.meter.charge(200, len(key.encode()))\n        self.require", "self.require"),
+    (
+        "allowing without cells",
+        "run.meter.charge(200, len(key.encode()))\n        self.require",
+        "run.meter.charge(200)\n        self.require",
+    ),
+    ("leave for ever", "            self.state.watchable.pop(watch, None)\n", "            pass\n"),
+    ("leave given anew", "elif watch not in self.state.watchable:", "else:"),
+    ("leave is a change", "self.state.value_of(watch), ()\n\n", "None, ()\n\n"),
+    ("watchable writes are as cheap", "run.meter.charge(200 + 200 * len(", "run.meter.charge(200 * len("),
+    (
+        "watchers are free",
+        "run.meter.charge(200 + 200 * len(self.state.watchable[run.actor, key][1]))",
+        "run.meter.charge(200)",
+    ),
+    (
+        "every write is watchable",
+        "        if (run.actor, key) in self.state.watchable:\n            run.meter",
+        "        if True:\n            run.meter",
+    ),
+    (
+        "deletions are free",
+        "        self.pay_for_watchers(run, key)\n        self.state.storage.get",
+        "        self.state.storage.get",
+    ),
+    (
+        "writes pay for no watchers",
+        "        self.pay_for_watchers(run, key)\n        self.state.storage.setd",
+        "        self.state.storage.setd",
+    ),
+    ("changes by transactions wait", "            self.check_watched_keys(self.height)\n", ""),
+    ("changes after the fires are lost", "        self.check_watched_keys(self.height + 1)\n", ""),
+    (
+        "checked before the transactions",
+        "            receipts, tips = self.transactions(txs)\n            self.pay_proposer(proposer, tips)\n"
+        "            self.check_watched_keys(self.height)\n",
+        "            self.check_watched_keys(self.height)\n"
+        "            receipts, tips = self.transactions(txs)\n            self.pay_proposer(proposer, tips)\n",
+    ),
+    ("due a block later", "due = max(height, timer.scheduled_at + 1)", "due = max(height + 1, timer.scheduled_at + 1)"),
+    ("due in the block of its schedule", "due = max(height, timer.scheduled_at + 1)", "due = height"),
+    (
+        "due after its expiry",
+        "if due <= timer.expires_at:\n                    state",
+        "if True:\n                    state",
+    ),
+    (
+        "not due in its last block",
+        "if due <= timer.expires_at:\n                    state",
+        "if due < timer.expires_at:\n                    state",
+    ),
+    ("every check is a change", "            if now == before:\n                continue\n", ""),
+    (
+        "the first value for ever",
+        "            state.watchable[watch] = now, ()\n",
+        "            state.watchable[watch] = before, ()\n",
+    ),
+    (
+        "a change is forgotten",
+        "            state.watchable[watch] = now, ()\n",
+        "            state.watchable[watch] = now, watchers\n",
+    ),
+    (
+        "only the first watcher",
+        "map(state.timers.__getitem__, watchers)",
+        "map(state.timers.__getitem__, watchers[:1])",
+    ),
+    (
+        "expiry of a watch at once",
+        "if expires_at < (self.height + 1 if height is None",
+        "if expires_at < (self.height if height is None",
+    ),
+    (
+        "expiry of a watch a block later",
+        "if expires_at < (self.height + 1 if height is None",
+        "if expires_at < (self.height + 2 if height is None",
+    ),
+    (
+        "named by its expiry",
+        "height = expires_at + 1 if height is None else height\n",
+        "height = expires_at if height is None else height\n",
+    ),
+    (
+        "an extended watch is due",
+        "height = expires_at + 1 if timer.is_watching else timer.height",
+        "height = timer.height",
+    ),
+    (
+        "an extension undoes a change",
+        "height = expires_at + 1 if timer.is_watching else timer.height",
+        "height = expires_at + 1 if timer.watch else timer.height",
+    ),
+    ("ended timers watch on", "tuple(each for each in watchers if each != timer.timer_id)", "watchers"),
+    ("watches are placed by height", "placed_in_ring = timer.is_watching or timer", "placed_in_ring = timer"),
     # §14 messages
     ("message limits", "if not (2_000 <= cycles", "if not (0 <= cycles"),
     ("mailbox endless", 'raise Rejection("MailboxFull")', "pass"),

@@ -97,6 +97,7 @@ DEFAULTS: dict[str, Any] = {
     "BIAS_LAMBDA_STEP_MILLI": 125,
     "BIAS_INTERVAL_BLOCKS": 16,
     "VALUE_LIFE_BLOCKS": 100,
+    "MAX_WATCHERS_PER_KEY": 64,
 }
 HARDENED = {"PRIORITY_FLOOR": 1, "TIE_BREAK": "aged", "P50_WEIGHT": "cycles", "DEFAULT_TIP_CAP": 8}
 TIERS = ("economy", "standard", "fast", "urgent")
@@ -118,6 +119,10 @@ class Rejection(Failure):
     """A failure that `try` catches."""
 
 
+Watch = tuple[str, str]
+"""A key that is watched: an actor, and a key of its storage."""
+
+
 @dataclass(frozen=True)
 class Timer:
     timer_id: str
@@ -135,6 +140,12 @@ class Timer:
     scheduled_at: int
     default_max_fee: int | None = None
     bid: int = 0
+    watch: "Watch | None" = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether it waits for a change. Until then its height is the one after its expiry."""
+        return self.watch is not None and self.height > self.expires_at
 
     @property
     def age(self) -> tuple[int, int]:
@@ -194,6 +205,8 @@ class State:
         self.queue: list[Message] = []
         self.events: list[dict[str, Any]] = []
         self.pending: dict[str, Any] = {}
+        self.watchable: dict[Watch, tuple[str | None, tuple[str, ...]]] = {}
+        """The value of each watchable key at the last check, and the ids of the timers that watch it."""
 
     def copy(self) -> "State":
         twin = State()
@@ -208,6 +221,9 @@ class State:
     def debit(self, address: str, amount: int) -> None:
         self.balance[address] = self.balance.get(address, 0) - amount
         assert self.balance[address] >= 0
+
+    def value_of(self, watch: Watch) -> str | None:
+        return self.storage.get(watch[0], {}).get(watch[1])
 
     def mailbox_bytes(self, address: str) -> int:
         return sum(len(message.payload) for message in self.queue if message.to == address)
@@ -309,6 +325,14 @@ def payload_bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else dump(value)
 
 
+def is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_watch(value: Any) -> bool:
+    return isinstance(value, dict) and is_address(value.get("actor")) and is_text(value.get("key"))
+
+
 def is_payer(value: Any) -> bool:
     return value in ("self", "sender") or is_address(value)
 
@@ -322,6 +346,7 @@ PLAIN: dict[str, list[Any]] = {
     "get": [is_text],
     "set": [is_text, is_text],
     "del": [is_text],
+    "allow_watching": [is_text, is_flag],
     "emit": [is_text, is_text],
     "fail": [is_text],
 }
@@ -338,6 +363,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "schedule": {
         "height": is_integer,
         "in": is_integer,
+        "watch": is_watch,
         "handler": is_text,
         "fee_payer": is_payer,
         "payer_cap": is_integer,
@@ -352,7 +378,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "cancel": {"id": is_text, "saved": is_text},
     "extend": {"id": is_text, "saved": is_text},
 }
-EXACTLY_ONE = {"schedule": ("height", "in"), "cancel": ("id", "saved"), "extend": ("id", "saved")}
+EXACTLY_ONE = {"schedule": ("height", "in", "watch"), "cancel": ("id", "saved"), "extend": ("id", "saved")}
 
 
 def _check_operation(operation: Any) -> None:
@@ -499,8 +525,10 @@ class Chain:
         else:
             receipts, tips = self.transactions(txs)
             self.pay_proposer(proposer, tips)
+            self.check_watched_keys(self.height)
             self.timer_phase(proposer)
         messages = self.message_phase()
+        self.check_watched_keys(self.height + 1)
         report = {
             "height": self.height,
             "basefee_cycle": self.basefee_cycle,
@@ -576,7 +604,7 @@ class Chain:
         counts = {"ring": 0, "epoch": 0, "overflow": 0}
         length = self.params["EPOCH_LENGTH"]
         for timer in self.state.timers.values():
-            placed_in_ring = timer.height < timer.scheduled_at + self.params["RING_BUFFER_SIZE"]
+            placed_in_ring = timer.is_watching or timer.height < timer.scheduled_at + self.params["RING_BUFFER_SIZE"]
             epochs_away = timer.height // length - self.height // length
             if placed_in_ring or epochs_away <= 0 or timer.height <= self.height + 1:
                 counts["ring"] += 1
@@ -667,7 +695,7 @@ class Chain:
         if opcode == 48:
             timer = self.state.timers.pop(arguments["timer_id"].lower(), None)
             if timer is not None:
-                self.unlock(timer)
+                self.end_unfired(timer)
         elif opcode == 49:
             self.update_config(arguments["config"])
         else:
@@ -744,11 +772,22 @@ class Chain:
 
     def do_set(self, run: Run, key: str, value: str) -> None:
         run.meter.charge(200, len(key.encode()) + len(value.encode()))
+        self.pay_for_watchers(run, key)
         self.state.storage.setdefault(run.actor, {})[key] = value
 
     def do_del(self, run: Run, key: str) -> None:
         run.meter.charge(200)
+        self.pay_for_watchers(run, key)
         self.state.storage.get(run.actor, {}).pop(key, None)
+
+    def do_allow_watching(self, run: Run, key: str, allowed: bool) -> None:
+        run.meter.charge(200, len(key.encode()))
+        self.require_watch_key(key)
+        watch = (run.actor, key)
+        if not allowed:
+            self.state.watchable.pop(watch, None)
+        elif watch not in self.state.watchable:
+            self.state.watchable[watch] = self.state.value_of(watch), ()
 
     def do_emit(self, run: Run, name: str, data: str) -> None:
         run.meter.charge(50, len(data.encode()))
@@ -806,7 +845,7 @@ class Chain:
     def do_cancel(self, run: Run, options: dict[str, Any]) -> None:
         timer = self.own_timer(run, options)
         del self.state.timers[timer.timer_id]
-        self.unlock(timer)
+        self.end_unfired(timer)
 
     def do_extend(self, run: Run, options: dict[str, Any]) -> None:
         self.extend(self.own_timer(run, options), options["expires_at"])
@@ -817,7 +856,8 @@ class Chain:
         expires_at = min(expires_at, self.height + self.params["MAX_TTL"])
         if expires_at <= timer.expires_at or self.height > timer.expires_at:
             raise Rejection("TimerExpiryInvalid")
-        self.state.timers[timer.timer_id] = replace(timer, expires_at=expires_at)
+        height = expires_at + 1 if timer.is_watching else timer.height
+        self.state.timers[timer.timer_id] = replace(timer, expires_at=expires_at, height=height)
 
     def filled_priority(self, tier: str, stated: int | None) -> int:
         filled = self.p50 * self.params["PRIORITY_TIERS"][TIERS.index(tier)] // 10
@@ -835,7 +875,8 @@ class Chain:
             raise Rejection("TimerFeeOutOfRange")
         if "tier" in options:
             priority = self.filled_priority(options["tier"], priority)
-        height = options["height"] if "height" in options else self.height + options["in"]
+        watch = self.watch_in(options)
+        height = None if watch else options["height"] if "height" in options else self.height + options["in"]
         handler = options.get("handler", "handle_timer")
         self.check_shape(actor, height, handler, payload)
         payer, cap = self.payer(run, options.get("fee_payer", "self"), cap)
@@ -846,8 +887,9 @@ class Chain:
             raise Rejection("TimerGasLimitTooHigh")
         latest = self.height + self.params["MAX_TTL"]
         expires_at = min(options.get("expires_at", latest), latest)
-        if expires_at < height:
+        if expires_at < (self.height + 1 if height is None else height):
             raise Rejection("TimerExpiryInvalid")
+        height = expires_at + 1 if height is None else height
         if self.auction and max_fee is not None and max_fee < self.floor:
             raise Rejection("TimerRejectedBelowBasefee")
         bid = 0
@@ -878,8 +920,12 @@ class Chain:
             cap,
             self.height,
             bid=bid,
+            watch=watch,
         )
         state.seq += 1
+        if watch is not None:
+            value, watchers = state.watchable[watch]
+            state.watchable[watch] = value, (*watchers, timer_id)
         return timer_id
 
     def stated_bid(self, actor: str, bid: int | None) -> int | None:
@@ -907,10 +953,16 @@ class Chain:
         self.state.debit(ESCROW, timer.bid)
         self.state.credit(timer.fee_payer, timer.bid)
 
-    def check_shape(self, actor: str, height: int, handler: str, payload: bytes) -> None:
-        if height <= self.height:
+    def end_unfired(self, timer: Timer) -> None:
+        """Give a timer's bid back, and have it watch no more."""
+        self.unlock(timer)
+        for watch, (value, watchers) in self.state.watchable.items():
+            self.state.watchable[watch] = value, tuple(each for each in watchers if each != timer.timer_id)
+
+    def check_shape(self, actor: str, height: int | None, handler: str, payload: bytes) -> None:
+        if height is not None and height <= self.height:
             raise Rejection("TimerHeightNotInFuture")
-        if height >= 2**63:
+        if height is not None and height >= 2**63:
             raise Rejection("TimerHeightOutOfRange")
         if len(payload) > self.params["MAX_TIMER_PAYLOAD"]:
             raise Rejection("TimerPayloadTooLarge")
@@ -931,6 +983,43 @@ class Chain:
         if not 1 <= cap <= run.allowance:
             raise Rejection("TimerFeePayerForbidden")
         return payer, cap
+
+    # --- watched keys -----------------------------------------------------------------------------------------------
+
+    def require_watch_key(self, key: str) -> None:
+        if not self.by_bias:
+            raise Rejection("WatchUnavailable")
+        if len(key.encode()) > 256:
+            raise Rejection("WatchKeyInvalid")
+
+    def watch_in(self, options: dict[str, Any]) -> Watch | None:
+        """The key that a timer is to watch, if it may."""
+        if "watch" not in options:
+            return None
+        watch = (options["watch"]["actor"].lower(), options["watch"]["key"])
+        self.require_watch_key(watch[1])
+        if watch not in self.state.watchable:
+            raise Rejection("WatchNotAllowed")
+        if len(self.state.watchable[watch][1]) >= self.params["MAX_WATCHERS_PER_KEY"]:
+            raise Rejection("WatcherLimitReached")
+        return watch
+
+    def pay_for_watchers(self, run: Run, key: str) -> None:
+        if (run.actor, key) in self.state.watchable:
+            run.meter.charge(200 + 200 * len(self.state.watchable[run.actor, key][1]))
+
+    def check_watched_keys(self, height: int) -> None:
+        """Have the timers due at ``height`` whose keys have another value than at the last check."""
+        state = self.state
+        for watch, (before, watchers) in state.watchable.items():
+            now = state.value_of(watch)
+            if now == before:
+                continue
+            state.watchable[watch] = now, ()
+            for timer in map(state.timers.__getitem__, watchers):
+                due = max(height, timer.scheduled_at + 1)
+                if due <= timer.expires_at:
+                    state.timers[timer.timer_id] = replace(timer, height=due)
 
     # --- timer phase ------------------------------------------------------------------------------------------------
 
@@ -987,7 +1076,7 @@ class Chain:
 
     def destroy(self, timer: Timer, reason: str) -> None:
         del self.state.timers[timer.timer_id]
-        self.unlock(timer)
+        self.end_unfired(timer)
         self.destroyed.append({"timer_id": timer.timer_id, "reason": reason})
 
     def over_cap(self, timer: Timer) -> bool:
@@ -1347,6 +1436,7 @@ class Chain:
                     "due_height": due,
                     "deferrals": due - timer.height,
                     "expires_at": timer.expires_at,
+                    **({"watch": dict(zip(("actor", "key"), timer.watch, strict=True))} if timer.watch else {}),
                 }
                 for due, _, timer in timers
             ],

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance import reference
 from tests.conformance.compare import compare, difference, project_output, without_roots
-from tests.conformance.generate import case, corpus_case
+from tests.conformance.generate import case, corpus_case, watch_case
 from tests.conformance.mutants import MUTANTS, mutated
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
@@ -33,10 +33,13 @@ SOAK_BLOCKS = 60
 Case = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
+MADE = {-1: corpus_case, -2: watch_case}
+
+
 @cache
 def case_and_answer(seed: int) -> tuple[Case, dict[str, Any]]:
-    """A default case and the reference's output; case -1 is the corpus of scripts."""
-    made = case(seed) if seed >= 0 else corpus_case()
+    """A default case and the reference's output; case -1 is the corpus of scripts, -2 that of watched keys."""
+    made = case(seed) if seed >= 0 else MADE[seed]()
     return made, reference.run(*made)
 
 
@@ -55,8 +58,16 @@ def test_agrees(first: int) -> None:
     assert not found, f"see `python -m tests.conformance.compare {next(iter(found))}`: {found}"
 
 
-def test_agrees_on_the_corpus_of_scripts() -> None:
-    assert disagreement(-1) is None
+@pytest.mark.parametrize("number", MADE)
+def test_agrees_on_the_made_cases(number: int) -> None:
+    assert disagreement(number) is None
+
+
+def test_the_made_case_of_watched_keys_does_what_it_is_for() -> None:
+    _, answer = case_and_answer(-2)
+    assert all(tx["status"] == "ok" for block in answer["blocks"] for tx in block["txs"])
+    fires = [block["height"] for block in answer["blocks"] for _ in block["fires"]]
+    assert fires == [3, 5, 7, 9, 13, 14, 23, 25, 26]
 
 
 @pytest.mark.slow
@@ -114,7 +125,7 @@ def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> 
         except (AssertionError, LookupError, ArithmeticError):
             return True  # it fell over what the rule keeps away
 
-    assert any(notices(seed) for seed in range(-1, SEEDS)), f"no default case depends on: {name}"
+    assert any(notices(seed) for seed in range(-2, SEEDS)), f"no default case depends on: {name}"
 
 
 def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -213,6 +214,39 @@ def test_what_the_workloads_are_for() -> None:
     storm = sent["storm"]
     assert 0 < storm.count('"payer_cap":1') < storm.count('["schedule"')
     assert storm.count('"expires_at"') == storm.count('["schedule"') - storm.count('"payer_cap":1')
+
+
+def test_watches_are_allowed_and_forbidden_and_their_limits_suffice_for_all_watchers() -> None:
+    options = {"timers": 8, "forbid_percent": 30, "life_blocks": 5}
+    plan = LoadPlan.model_validate({"users": [{"workload": "watch", "count": 3, "options": options}]})
+    watched, kinds = set(), Counter[str]()
+    for user in plan.build_users(SEED, CHAIN_ID):
+        for observation, wire in play(user):
+            transaction = parse(wire, CHAIN_ID)
+            check_admission(transaction, observation)
+            assert isinstance(transaction.action, Call)
+            script = strict_json(transaction.action.payload.decode())
+            for name, *arguments in (operation[1] if operation[0] == "try" else operation for operation in script):
+                kinds[f"{name} {arguments[1]}" if name == "allow_watching" else name] += 1
+                if name == "schedule":
+                    watched.add(arguments[0]["watch"]["actor"])
+                    assert arguments[0]["expires_at"] == observation.height + 5
+            assert transaction.gas_limit >= 1_000 + 200 + 200 + 8 * 1_000 + 200 * (1 + 64)
+    assert kinds["schedule"] == 8 * 12 * 3
+    assert kinds["set"] == 12 * 3
+    assert kinds["allow_watching True"] + kinds["allow_watching False"] == 2 * 12 * 3
+    assert kinds["allow_watching False"] > 3
+    assert 3 < kinds["send"] < 30
+    assert len(watched) == 3
+
+
+def test_an_actor_without_room_schedules_no_watches() -> None:
+    plan = LoadPlan.model_validate({"users": [{"workload": "watch"}]})
+    (user,) = plan.build_users(SEED, CHAIN_ID)
+    (wire,) = user.next_transactions(replace(START, live_timers=DEFAULTS.max_timers_per_actor))
+    action = parse(wire, CHAIN_ID).action
+    assert isinstance(action, Call)
+    assert b'["schedule"' not in action.payload
 
 
 def test_a_storm_ends() -> None:

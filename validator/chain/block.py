@@ -145,6 +145,33 @@ class Locked(msgspec.Struct, frozen=True, array_like=True, tag="locked"):
     amount: bytes
 
 
+class Watching(msgspec.Struct, frozen=True, array_like=True, tag="watching"):
+    """The key that a new timer watches (SPEC §13, ``bias_auction``)."""
+
+    timer_id: bytes
+    actor: bytes
+    key: str
+
+
+class WatchableKey(msgspec.Struct, frozen=True, array_like=True, tag="watchable"):
+    """A key that timers may watch: the running actor allowed that, or wrote the key."""
+
+    actor: bytes
+    key: str
+    digest: bytes
+    """The digest of the key's value after that; empty if the key has none."""
+
+
+class UnwatchableKey(msgspec.Struct, frozen=True, array_like=True, tag="unwatchable"):
+    """A key that timers may not watch any more."""
+
+    actor: bytes
+    key: str
+
+
+TimerChange = Cancelled | Extended | Bidder | Locked | Watching | WatchableKey | UnwatchableKey
+
+
 class Sent(msgspec.Struct, frozen=True, array_like=True):
     """A message that was queued, with the cycles and cells reserved for its run."""
 
@@ -159,7 +186,7 @@ class Effects(msgspec.Struct, frozen=True, array_like=True):
 
     movements: tuple[Movement, ...] = ()
     scheduled: tuple[Scheduled, ...] = ()
-    timer_changes: tuple[Cancelled | Extended | Bidder | Locked, ...] = ()
+    timer_changes: tuple[TimerChange, ...] = ()
     events: tuple[Event, ...] = ()
     messages: tuple[Sent, ...] = ()
 

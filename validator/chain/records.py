@@ -29,6 +29,7 @@ key                                        record
 ``w`` ‖ address[20]                        a registered runner; the value is empty
 ``M``                                      the smoothed median of fires under ``cip1``, in units of 1 / 65,536, from the
                                            first window with fires on; only if ``MEDIAN_SMOOTHING_MILLI`` is below 1,000
+``x`` ‖ address[20] ‖ key                  :class:`Watchable`: a storage key that timers may watch
 ``l``                                      :class:`BiasRate` under ``bias_auction``, from the first fire on
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
@@ -72,6 +73,7 @@ ACTOR_JOBS: Final = b"k"
 JOB_COUNTERS: Final = b"n"
 RUNNER: Final = b"w"
 MEDIAN_FIRES: Final = b"M"
+WATCHABLE: Final = b"x"
 BIAS_RATE: Final = b"l"
 GLOBALS: Final = b"g"
 
@@ -201,6 +203,22 @@ class QueuedMessage(NamedTuple):
     """The hash of the transaction that started the sender's run."""
 
 
+class Watch(NamedTuple):
+    """A key of an actor's storage that a timer watches (SPEC §13)."""
+
+    actor: Address
+    key: str
+
+
+class Watchable(NamedTuple):
+    """A storage key that timers may watch (SPEC §13)."""
+
+    digest: bytes
+    """The digest of the key's value when a block was last checked for changes; empty if the key had none."""
+    watchers: tuple[TimerId, ...] = ()
+    """The timers that watch the key, in the order of scheduling."""
+
+
 class Timer(NamedTuple):
     """The record of a pending timer (SPEC §4). A price or limit is ``None`` if the caller left it open."""
 
@@ -224,6 +242,14 @@ class Timer(NamedTuple):
     bid: int | None = None
     """The amount that is locked for the timer under ``bias_auction``; ``None`` if it was scheduled under another
     policy."""
+    watch: Watch | None = None
+    """The key whose change makes the timer due; ``None`` if a height does. Until then, its trigger height is the first
+    one after its expiry."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the timer waits for a change of the key that it watches."""
+        return self.watch is not None and self.trigger_height > self.expires_at
 
     @property
     def key(self) -> bytes:
@@ -452,6 +478,10 @@ def runner_key(address: bytes) -> bytes:
     return RUNNER + address
 
 
+def watchable_key(address: bytes, key: str) -> bytes:
+    return WATCHABLE + address + key.encode()
+
+
 def height_in(key: bytes) -> int:
     """The height in a key of :func:`fires_key` or :func:`supply_key`."""
     return int.from_bytes(key[1:], "big")
@@ -531,14 +561,29 @@ def _decode_message(data: bytes) -> QueuedMessage:
 
 def _encode_timer(record: Timer) -> bytes:
     """Encode a timer without its id, which is in the key, and without a payer or handler that is the default."""
-    _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent, bid = (
-        record
-    )
+    (
+        _,
+        actor,
+        trigger,
+        sequence,
+        handler,
+        payload,
+        payer,
+        gas_limit,
+        expires_at,
+        *fees,
+        scheduled_at,
+        agent,
+        bid,
+        watch,
+    ) = record
     named = None if handler == DEFAULT_HANDLER else handler
     paying = None if payer == actor else payer
     packed = [_pack_optional(value) for value in fees]
     plain = (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed, scheduled_at)
-    return encode((*plain, *_written(agent)) if bid is None else (*plain, agent, pack_uint(bid)))
+    if bid is None:
+        return encode((*plain, *_written(agent)))
+    return encode((*plain, agent, pack_uint(bid), *_written(watch)))
 
 
 def _decode_timer(data: bytes) -> Timer:
@@ -548,9 +593,16 @@ def _decode_timer(data: bytes) -> Timer:
     fees: Any = map(_unpack_optional, packed[:4])
     if len(packed) > 6:
         packed[6] = _unpack(packed[6])
+    if len(packed) > 7:
+        packed[7] = Watch(*packed[7])
     return Timer(
         TimerId(b""), actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, *packed[4:]
     )
+
+
+def _decode_watchable(data: bytes) -> Watchable:
+    digest, watchers = msgspec.msgpack.decode(data)
+    return Watchable(digest, tuple(map(TimerId, watchers)))
 
 
 def _decode_fires(data: bytes) -> Fires:
@@ -608,6 +660,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     JOB_COUNTERS: (encode, _decoder(JobCounters)),
     RUNNER: (_identity, _identity),
     MEDIAN_FIRES: (pack_uint, _unpack),
+    WATCHABLE: (encode, _decode_watchable),
     BIAS_RATE: (_encode_wide, _wide_decoder(BiasRate)),
     GLOBALS: (_encode_wide, _wide_decoder(Globals)),
 }

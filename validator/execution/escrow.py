@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from validator.chain.records import Timer
+from validator.execution.watching import forget_watchers
 from validator.primitives.errors import Rejection
 from validator.primitives.types import BID_ESCROW_ADDRESS, Address
 from validator.state.working_set import World
@@ -24,8 +25,9 @@ def lock_bid(world: World, payer: Address, payer_cap: int | None, amount: int) -
 
 
 def end_unfired(world: World, timers: Sequence[Timer]) -> None:
-    """Remove timers that end without a fire, and return their bids."""
+    """Remove timers that end without a fire: they watch no key any more, and their bids are returned."""
     world.remove_timers(timers)
+    forget_watchers(world, timers)
     for timer in timers:
         if timer.bid:
             pay_from_escrow(world, timer.fee_payer, timer.bid)

@@ -13,9 +13,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from validator.chain.block import Bidder, Cancelled, Effects, Event, Extended, Locked, Movement, Scheduled, Sent
-from validator.chain.records import QueuedMessage, Timer
-from validator.execution import jobs, mailbox
+from validator.chain.block import (
+    Bidder,
+    Cancelled,
+    Effects,
+    Event,
+    Extended,
+    Locked,
+    Movement,
+    Scheduled,
+    Sent,
+    TimerChange,
+    UnwatchableKey,
+    WatchableKey,
+    Watching,
+)
+from validator.chain.records import QueuedMessage, Timer, Watch
+from validator.execution import jobs, mailbox, watching
 from validator.execution import timer_calls as scheduling
 from validator.execution.lane_rules import Bids
 from validator.execution.timer_calls import Allowance, SchedulingTerms
@@ -57,7 +71,7 @@ class HandlerContext:
     """Cycles already charged for the next call."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
-    timer_changes: list[Cancelled | Extended | Bidder | Locked] = field(default_factory=list)
+    timer_changes: list[TimerChange] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     messages: list[Sent] = field(default_factory=list)
 
@@ -111,11 +125,42 @@ class HandlerContext:
 
     def kv_set(self, key: str, value: bytes) -> None:
         self._pay(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
+        is_watchable = self._pay_for_watchers(key)
         self.world.storage_set(self.actor, key, value)
+        if is_watchable:
+            self._note_write(key)
 
     def kv_delete(self, key: str) -> None:
         self._pay(costs.KV_DELETE_CYCLES)
+        is_watchable = self._pay_for_watchers(key)
         self.world.storage_delete(self.actor, key)
+        if is_watchable:
+            self._note_write(key)
+
+    def _pay_for_watchers(self, key: str) -> bool:
+        """Charge for the timers that watch a key which is to be written. Returns whether the key is watchable."""
+        watchable = watching.find(self.world, Watch(self.actor, key)) if self.terms.rules.has_watches else None
+        if watchable is None:
+            return False
+        self.meter.charge(costs.WRITE_WATCHABLE_CYCLES + costs.TRIGGER_CYCLES * len(watchable.watchers))
+        return True
+
+    def _note_write(self, key: str) -> None:
+        """Have a watchable key that was written checked for a change."""
+        digest = watching.note_write(self.world, Watch(self.actor, key))
+        self.timer_changes.append(WatchableKey(self.actor, key, digest))
+
+    def allow_watching(self, key: str, allowed: bool) -> None:
+        self._pay(costs.ALLOW_WATCHING_CYCLES, len(key.encode()))
+        if not self.terms.rules.has_watches:
+            raise Rejection("WatchUnavailable")
+        watch = Watch(self.actor, key)
+        if not watching.change(self.world, watch, allowed):
+            return
+        if allowed:
+            self._note_write(key)
+        else:
+            self.timer_changes.append(UnwatchableKey(self.actor, key))
 
     def publish(self, key: str, value: bytes) -> None:
         self._pay(costs.PUBLISH_CYCLES, len(key.encode()) + len(value))
@@ -158,6 +203,8 @@ class HandlerContext:
             self.timer_changes.append(Bidder(timer.timer_id, timer.bidding_agent))
         if timer.bid:
             self.timer_changes.append(Locked(timer.timer_id, pack_uint(timer.bid)))
+        if timer.watch is not None:
+            self.timer_changes.append(Watching(timer.timer_id, *timer.watch))
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:
@@ -246,6 +293,9 @@ class ReadOnlyContext(HandlerContext):
 
     def set_bidding_agent(self, agent: Address | None) -> None:
         self._refuse(costs.SET_BIDDING_AGENT_CYCLES)
+
+    def allow_watching(self, key: str, allowed: bool) -> None:
+        self._refuse(costs.ALLOW_WATCHING_CYCLES)
 
     def emit(self, name: str, data: str) -> None:
         self._refuse(costs.EMIT_CYCLES)

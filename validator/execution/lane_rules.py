@@ -38,6 +38,8 @@ class LaneRules(ABC):
     __slots__ = ()
     bids: ClassVar[Bids]
     """What becomes of a request's ``bid``."""
+    has_watches: ClassVar[bool] = False
+    """Whether timers may watch keys of actors."""
     timers_first: ClassVar[bool]
     """Whether a block's timers fire before its transactions run."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
 from validator.execution.escrow import end_unfired, lock_bid
 from validator.execution.lane_rules import Bids, LaneRules, Offer
+from validator.execution.watching import add_watcher, require_watchable
 from validator.primitives.codec import keccak256
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
@@ -80,7 +81,7 @@ def schedule(
     """
     parameters = terms.parameters
     priority = _check_fees(request, terms)
-    _check_height(request.height, terms.height)
+    _check_trigger(world, request, terms)
     _check_sizes(request, parameters)
     record = world.actor(actor)
     assert record is not None, "only an actor schedules"
@@ -97,10 +98,11 @@ def schedule(
         lock_bid(world, fee_payer, payer_cap, bid)
 
     chain = world.globals
+    trigger = expires_at + 1 if request.height is None else request.height
     timer = Timer(
-        timer_id=timer_id_of(actor, request.height, request.payload, record.schedule_nonce),
+        timer_id=timer_id_of(actor, trigger, request.payload, record.schedule_nonce),
         actor=actor,
-        trigger_height=request.height,
+        trigger_height=trigger,
         sequence=chain.next_sequence,
         handler=request.handler,
         payload=None,
@@ -114,6 +116,7 @@ def schedule(
         scheduled_at=terms.height,
         bidding_agent=request.bidding_agent,
         bid=bid,
+        watch=request.watch,
     )
     if allowance is not None and fee_payer != actor:
         assert payer_cap is not None
@@ -121,6 +124,8 @@ def schedule(
     world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
     world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
     world.add_timer(timer, request.payload)
+    if timer.watch is not None:
+        add_watcher(world, timer)
     return Accepted(timer, offer.clamped_from)
 
 
@@ -187,7 +192,8 @@ def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters
     expires_at = min(expires_at, height + parameters.max_ttl)
     if expires_at <= timer.expires_at or height > timer.expires_at:
         raise Rejection("TimerExpiryInvalid")
-    extended = timer._replace(expires_at=expires_at)
+    trigger = expires_at + 1 if timer.is_watching else timer.trigger_height
+    extended = timer._replace(expires_at=expires_at, trigger_height=trigger)
     world.put(extended.key, extended)
     return extended
 
@@ -220,6 +226,17 @@ def _bid(request: ScheduleRequest, priority: int | None, terms: SchedulingTerms)
     if bid >= PRICE_LIMIT:
         raise Rejection("TimerFeeOutOfRange")
     return bid
+
+
+def _check_trigger(world: World, request: ScheduleRequest, terms: SchedulingTerms) -> None:
+    """Check the height or the key that is to make the timer due."""
+    if request.watch is None:
+        assert request.height is not None, "a timer has a height or watches a key"
+        _check_height(request.height, terms.height)
+    elif not terms.rules.has_watches:
+        raise Rejection("WatchUnavailable")
+    else:
+        require_watchable(world, request.watch, terms.parameters.max_watchers_per_key)
 
 
 def _check_height(height: int, current: int) -> None:
@@ -260,7 +277,8 @@ def _check_gas_limit(gas_limit: int | None, terms: SchedulingTerms) -> None:
 def _expiry(request: ScheduleRequest, terms: SchedulingTerms) -> int:
     latest = terms.height + terms.parameters.max_ttl
     expires_at = latest if request.expires_at is None else min(request.expires_at, latest)
-    if expires_at < request.height:
+    earliest = terms.height + 1 if request.height is None else request.height
+    if expires_at < earliest:
         raise Rejection("TimerExpiryInvalid")
     return expires_at
 

@@ -31,6 +31,7 @@ class BiasRules(LaneRules):
 
     __slots__ = ()
     bids: ClassVar[Bids] = Bids.LOCKED
+    has_watches: ClassVar[bool] = True
     timers_first: ClassVar[bool] = False
 
     def fire_cap(self, parameters: Parameters) -> int:

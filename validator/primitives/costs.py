@@ -15,6 +15,11 @@ PUBLISH_CYCLES: Final = 200
 PUBLISHED_CYCLES: Final = 10
 """Cost of reading a value that an actor published."""
 SET_BIDDING_AGENT_CYCLES: Final = 200
+ALLOW_WATCHING_CYCLES: Final = 200
+WRITE_WATCHABLE_CYCLES: Final = 200
+"""Price of a write to a key that timers may watch, in addition to that of other writes."""
+TRIGGER_CYCLES: Final = 200
+"""Price that such a write pays for each timer that watches the key: the timer becomes due if the value has changed."""
 SCHEDULE_TIMER_CYCLES: Final = 1_000
 CANCEL_TIMER_CYCLES: Final = 500
 EXTEND_TIMER_CYCLES: Final = 500

@@ -135,6 +135,7 @@ class Parameters:
     bias_lambda_step_milli: int = 125
     bias_interval_blocks: int = 16
     value_life_blocks: int = 100
+    max_watchers_per_key: int = 64
 
     def __post_init__(self) -> None:
         _check_relations(self)
@@ -210,6 +211,7 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "BIAS_LAMBDA_MIN_MICRO": (10_000, 10**7),
     "BIAS_LAMBDA_MAX_MICRO": (10_000, 10**7),
     "BIAS_LAMBDA_STEP_MILLI": (0, 1_000),
+    "MAX_WATCHERS_PER_KEY": (1, 1_024),
 }
 """The least and the greatest value of each integer parameter whose range is not ``1 … 10**9``."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from validator.chain.records import DEFAULT_HANDLER
+from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives import script_json
 from validator.primitives.errors import BadScript, Rejection, ScriptFailed
 from validator.primitives.types import HEX_DIGITS, Address, parse_address, parse_timer_id
@@ -82,6 +82,13 @@ def _delete(key: Any) -> Operation:
     return lambda context: context.kv_delete(name)
 
 
+def _allow_watching(key: Any, allowed: Any) -> Operation:
+    name = _text(key)
+    if not isinstance(allowed, bool):
+        raise BadScript
+    return lambda context: context.allow_watching(name, allowed)
+
+
 def _emit(name: Any, data: Any) -> Operation:
     event, text = _text(name), _text(data)
     return lambda context: context.emit(event, text)
@@ -127,7 +134,8 @@ def _try(item: Any) -> Operation:
 def _schedule(arguments: Any) -> Operation:
     given = _Arguments(arguments)
     height, delay = given.optional_integer("height"), given.optional_integer("in")
-    if (height is None) == (delay is None):
+    watch = _watch(given)
+    if [height, delay, watch].count(None) != 2:
         raise BadScript
     fee_payer = _fee_payer(given)
     save_as = given.optional_text("save_as")
@@ -144,13 +152,22 @@ def _schedule(arguments: Any) -> Operation:
         fixed[name] = given.optional_integer(name)
 
     def perform(context: Host) -> None:
-        at = height if height is not None else context.height + (delay or 0)
+        at = height if delay is None else context.height + delay
         payer = context.sender if fee_payer is SENDER else fee_payer
-        timer_id = context.schedule_timer(ScheduleRequest(height=at, fee_payer=payer, **fixed))
+        timer_id = context.schedule_timer(ScheduleRequest(height=at, fee_payer=payer, watch=watch, **fixed))
         if save_as is not None:
             context.kv_set(save_as, timer_id.hex().encode())
 
     return perform
+
+
+def _watch(given: _Arguments) -> Watch | None:
+    """The key that the timer watches, given as ``{"actor": address, "key": text}``."""
+    value = given.optional("watch")
+    if value is None:
+        return None
+    named = _Arguments(value)
+    return Watch(named.address("actor"), _text(named.required("key")))
 
 
 def _fee_payer(given: _Arguments) -> Address | None:
@@ -244,6 +261,9 @@ class _Arguments:
             raise BadScript
         return value
 
+    def optional(self, name: str) -> Any:
+        return self._given.get(name)
+
     def integer(self, name: str) -> int:
         return _integer(self.required(name))
 
@@ -267,6 +287,7 @@ _OPERATIONS: Final[dict[str, tuple[int, Callable[..., Operation] | None]]] = {
     "get": (1, _get),
     "set": (2, _set),
     "del": (1, _delete),
+    "allow_watching": (2, _allow_watching),
     "emit": (2, _emit),
     "fail": (1, _fail),
     "transfer": (1, _transfer),

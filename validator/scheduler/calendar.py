@@ -171,7 +171,9 @@ class Calendar:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _is_far(self, timer: Timer) -> bool:
-        """Whether a timer was beyond the horizon when it was scheduled."""
+        """Whether a timer was beyond the horizon when it was scheduled. One that watches a key never is."""
+        if timer.watch is not None:
+            return False
         p = self._parameters
         horizon = timer.scheduled_at // p.epoch_length + p.epoch_horizon
         return (
@@ -189,11 +191,13 @@ def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, in
     """The number of these live timers in each logical tier (SPEC §5) at the end of block ``height``.
 
     A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; timers due
-    in the next block count as ring. It leaves the overflow once its epoch is within the horizon.
+    in the next block count as ring, and so do timers that watch a key. It leaves the overflow once its epoch is within
+    the horizon.
     """
     trigger = rows["trigger"]
     epoch, current = trigger // np.uint64(parameters.epoch_length), height // parameters.epoch_length
     direct = trigger < rows["scheduled_at"] + np.uint64(parameters.ring_buffer_size)
+    direct |= trigger > rows["expires_at"]  # it watches a key
     ring = (trigger <= height + 1) | direct | (epoch <= current)
     within = ring | (epoch <= current + parameters.epoch_horizon)
     return {"ring": int(ring.sum()), "epoch": int((within & ~ring).sum()), "overflow": int((~within).sum())}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ from validator.chain.records import (
     height_in,
     kept_answer_parties,
 )
-from validator.primitives.types import Address, Hash
+from validator.primitives.types import Address, Hash, TimerId
 from validator.scheduler.agents import OWN, Party, party_of
 from validator.scheduler.calendar import Calendar
 from validator.scheduler.open_timers import OpenTimers
@@ -55,6 +56,8 @@ class _Beginning(NamedTuple):
 
     appended: int
     dropped: tuple[Fires, ...]
+    triggered: Mapping[TimerId, tuple[Timer, Timer]] = MappingProxyType({})
+    """Timers that became due because a key changed: each before and after."""
 
 
 class SchedulerIndex:
@@ -97,14 +100,49 @@ class SchedulerIndex:
         assert height == self._height + 1, "a block follows the one that the index was last at"
         if height % self._genesis.parameters.epoch_length == 0:
             self.calendar.enter(height // self._genesis.parameters.epoch_length)
-        rows = self.calendar.rows_at(height)
         self._height = height
-        if len(rows):
-            self.pool.append(rows)
-            self.open.append(rows, height)
+        appended = self._append_due()
         for fires in dropped:
             self.parties.count(fires, -1)
-        self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
+        self._beginnings.append(_Beginning(appended, tuple(dropped)))
+
+    def make_due(self, changes: Iterable[Change]) -> None:
+        """Have timers that watch a key wait from now on, if these changes of the block make them due in it."""
+        pairs = (
+            (before, after)
+            for _, before, after in changes
+            if isinstance(before, Timer) and before.is_watching and after is not None
+        )
+        triggered = {pair[0].timer_id: pair for pair in pairs if pair[1].trigger_height == self._height}
+        if not triggered:
+            return
+        self._cut_due(self._beginnings[-1].appended)
+        for before, after in triggered.values():
+            self.calendar.remove(before)
+            self.calendar.add(after, self._row(after))
+        self._beginnings[-1] = self._beginnings[-1]._replace(appended=self._append_due(), triggered=triggered)
+
+    def is_due(self, timer: Timer) -> bool:
+        """Whether a timer, as it was before the block that was begun, is due in it."""
+        return self._when_due(timer).trigger_height <= self._height
+
+    def _when_due(self, before: Timer) -> Timer:
+        """A timer as :meth:`make_due` had it; as it was before the block if it was not among those."""
+        _, after = self._beginnings[-1].triggered.get(before.timer_id, (before, before))
+        return after
+
+    def _append_due(self) -> int:
+        """Have the timers wait that become due at this height. Returns their number."""
+        rows = self.calendar.rows_at(self._height)
+        if len(rows):
+            self.pool.append(rows)
+            self.open.append(rows, self._height)
+        return len(rows)
+
+    def _cut_due(self, appended: int) -> None:
+        """Undo :meth:`_append_due`, which returned ``appended``."""
+        if appended:
+            self.open.cut(self.pool.cut(appended), self._height)
 
     def abandon(self) -> None:
         """Undo :meth:`begin`, and all changes that were applied since, ahead of :meth:`advance`."""
@@ -115,8 +153,10 @@ class SchedulerIndex:
             self._change_actor(address, None)
         self._deployed = []
         beginning = self._beginnings.pop()
-        if beginning.appended:
-            self.open.cut(self.pool.cut(beginning.appended), self._height)
+        self._cut_due(beginning.appended)
+        for before, after in beginning.triggered.values():
+            self.calendar.remove(after)
+            self.calendar.add(before, self._row(before))
         self.parties.withdraw()
         if self._height == self.supplies.first_height:
             self.pool.withdraw_supplies()
@@ -134,12 +174,18 @@ class SchedulerIndex:
         self._take(change for change in changes if change.key[:1] != TIMER)
         if self._height in self.supplies.max_fees:
             self.supply(self.supplies.max_fees[self._height])
-        timers = ((change.before, change.after) for change in changes if change.key[:1] == TIMER)
+        timers = self._timer_changes(changes)
         if self._staged is None:
             self._change_timers(timers)
         else:
             self._staged = None
             self._change_timers(pair for pair in timers if not self._is_beyond(pair))
+
+    def _timer_changes(self, changes: Sequence[Change]) -> Iterator[tuple[Timer | None, Timer | None]]:
+        """A block's changes of timers, after :meth:`make_due`."""
+        for key, before, after in changes:
+            if key[:1] == TIMER:
+                yield None if before is None else self._when_due(before), after
 
     def overflow_root_after(
         self, changes: Iterable[tuple[Timer | None, Timer | None]], deployed: Mapping[Address, Actor]
@@ -172,11 +218,12 @@ class SchedulerIndex:
             change.before for change in changes if isinstance(change.before, Fires) and change.after is None
         ]
         self.begin(height, dropped)
+        self.make_due(changes)
 
     def retreat(self, changes: Sequence[Change]) -> None:
         """Move back to the parent of the block that made these changes."""
         self._take(Change(change.key, change.after, change.before) for change in changes if change.key[:1] != TIMER)
-        self._change_timers((change.after, change.before) for change in changes if change.key[:1] == TIMER)
+        self._change_timers((after, before) for before, after in self._timer_changes(changes))
         self.abandon()
 
     def settle(self, height: int) -> None:
@@ -277,8 +324,11 @@ class SchedulerIndex:
                 self._add_timer(after)
             elif after.trigger_height <= self._height:
                 self.pool.put(self._row(after))
-            else:
+            elif after.trigger_height == before.trigger_height:
                 self.calendar.change(after, self._row(after))
+            else:
+                self.calendar.remove(before)
+                self.calendar.add(after, self._row(after))
         if ended:
             self._end_timers(ended)
 

@@ -65,6 +65,8 @@ class World:
         self._original: dict[bytes, Record | None] = {}
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
+        self.written_watchables: set[bytes] = set()
+        """Keys of the records of watchable keys that were written since the last check for changes, undone or not."""
         self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
         """The most recently used Python programs whose loading this block has paid for: the price by the actor's code.
         They stay paid if the handler is undone."""

@@ -35,7 +35,14 @@ from validator.pvm.deployment import deployment, refusal
 LATER_PARAMETERS: Final = {
     name: value
     for name, value in DEFAULTS.to_names().items()
-    if name in ("WEIGHT_PARTY", "MEDIAN_SMOOTHING_MILLI", "WEIGHT_CLIP_MIN_MILLI", "WEIGHT_CLIP_MAX_MILLI")
+    if name
+    in (
+        "WEIGHT_PARTY",
+        "MEDIAN_SMOOTHING_MILLI",
+        "WEIGHT_CLIP_MIN_MILLI",
+        "WEIGHT_CLIP_MAX_MILLI",
+        "MAX_WATCHERS_PER_KEY",
+    )
 }
 """Parameters that the genesis block covers only if they differ from these defaults, so that the genesis blocks of older
 chains stay what they were."""

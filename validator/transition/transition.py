@@ -36,7 +36,7 @@ from validator.chain.transactions import (
     UpdateTimerConfig,
     deployed_address,
 )
-from validator.execution import governance, jobs, mailbox, runner_contract
+from validator.execution import governance, jobs, mailbox, runner_contract, watching
 from validator.execution.bidding import BiddingRound
 from validator.execution.governance import parameters_in_force
 from validator.execution.handler_context import HandlerContext, RunResult, run_handler
@@ -440,16 +440,23 @@ class Transition:
         """Perform all steps after the last transaction. Returns the block's outcome."""
         self.world.credit(self.context.proposer, self.user_lane.tips)
         if not self.terms.rules.timers_first:
+            self.trigger_timers()
             self.run_timers()
         phase = self.phase
         self.run_callbacks()
         self.run_messages()
+        watching.trigger(self.world, self.context.height + 1)
         phase.count_fires()
         jobs.end_jobs(self.world, self.context.height)
         ended = self.keep_calendar()
         self.keep_supplies(phase, ended)
         burned = self.close(phase)
         return self.outcome(phase, burned, len(ended))
+
+    def trigger_timers(self) -> None:
+        """Make timers due that watch what the transactions changed (SPEC §13)."""
+        if watching.trigger(self.world, self.context.height):
+            self.index.make_due(self.world.changes_under(TIMER))
 
     def run_timers(self) -> None:
         """Run the timer phase, and pay its tips to the proposer."""
@@ -591,7 +598,7 @@ class Transition:
         deployed = {Address(key[1:]): actor for key, before, actor in actors if before is None and actor is not None}
         self.world.put(OVERFLOW, self.index.overflow_root_after(changes, deployed))
         ended = (before for before, after in changes if before is not None and after is None)
-        return [timer for timer in ended if timer.trigger_height <= self.context.height]
+        return [timer for timer in ended if self.index.is_due(timer)]
 
     def close(self, phase: TimerPhase) -> int:
         """Set the counters and prices for the next block; returns the amount that this block burned."""

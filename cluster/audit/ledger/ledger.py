@@ -149,6 +149,7 @@ class Ledger:
             self._enter_transactions(context)
         else:
             self._enter_transactions(context)
+            self.timers.trigger(context, context.height)
             self._enter_timer_phase(context)
         self._mailboxes.begin_deferred()
         for callback in outcome.callbacks:
@@ -160,6 +161,7 @@ class Ledger:
             self._enter_message(context, message)
         for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, context.parameters):
             context.found(CHAIN, what)
+        self.timers.trigger(context, context.height + 1)
         self.timers.end_block(context)
         self._note_metrics(context)
 

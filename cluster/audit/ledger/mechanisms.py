@@ -15,6 +15,7 @@ from cluster.audit.chain_codec import (
     MessageReceipt,
     Scheduled,
     TransactionReceipt,
+    Watching,
 )
 from cluster.audit.fee_market import markets
 from cluster.audit.ledger.agent_queries import UNPAID, spent_by
@@ -120,7 +121,8 @@ class ChainMechanisms:
             if any(key in self._pending or key in gone for key in overflow.come_within(height)):
                 yield Mechanism.OVERFLOW_CUT
         for receipt in receipts:
-            overflow.enter(height, receipt.effects.scheduled)
+            watching = {each.timer_id for each in receipt.effects.timer_changes if isinstance(each, Watching)}
+            overflow.enter(height, [each for each in receipt.effects.scheduled if each.timer_id not in watching])
             for change in receipt.effects.timer_changes:
                 if isinstance(change, Extended):
                     yield Mechanism.TIMERS_EXTENDED

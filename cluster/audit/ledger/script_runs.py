@@ -7,19 +7,38 @@ script's storage until it is written again. Runs that depend on unknown data are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
-from cluster.audit.chain_codec import Call, Effects, FireReceipt, MessageReceipt, TransactionBody, TransactionReceipt
+from cluster.audit.chain_codec import (
+    Call,
+    Effects,
+    FireReceipt,
+    MessageReceipt,
+    TimerChange,
+    TransactionBody,
+    TransactionReceipt,
+    WatchableKey,
+)
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import CHAIN, BlockContext, Part
 from cluster.audit.ledger.messages import MessageBooks
-from cluster.audit.ledger.timer_phase import Offer
+from cluster.audit.ledger.timer_phase import Offer, TimerLife
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
 from cluster.audit.scripts.reading import handler_input
-from cluster.audit.scripts.script_run import LiveTimer, Outcome, Run, Terms, UnknownError, outcome
+from cluster.audit.scripts.script_run import (
+    UNKNOWN_DIGEST,
+    LiveTimer,
+    Outcome,
+    Run,
+    Terms,
+    UnknownError,
+    WatchedKey,
+    outcome,
+)
 from cluster.record.rules import LedgerRule
 from validator.primitives.types import Address, parse_timer_id
 
@@ -210,7 +229,11 @@ class ScriptRuns:
 
     def timer(self, timer_id: bytes) -> LiveTimer | None:
         life = self._timers.pending.get(timer_id)
-        return None if life is None else LiveTimer(life.actor, life.expires_at, life.terms.fee_payer, life.bid)
+        return None if life is None else _live(life)
+
+    def watchers(self, key: WatchedKey) -> Collection[bytes] | None:
+        watched = self._timers.watches.keys.get(key)
+        return None if watched is None else watched.watchers
 
     def live_timers(self, actor: bytes) -> int:
         return self._timers.live[actor]
@@ -229,6 +252,10 @@ class ScriptRuns:
         if key not in kept and actor in self._unknown:
             raise UnknownError
         return kept.get(key, b"")
+
+
+def _live(life: TimerLife) -> LiveTimer:
+    return LiveTimer(life.actor, life.expires_at, life.terms.fee_payer, life.bid, life.watch)
 
 
 def _known(amount: int | None) -> int:
@@ -265,7 +292,20 @@ def _problems(expected: Outcome, receipt: _Receipt) -> Iterator[str]:
         if used != given:
             yield f"used {used} {name}, its script gives {given}"
     for name in Effects._fields:
-        yield from _differences(name, getattr(receipt.effects, name), getattr(expected.effects, name))
+        given = getattr(expected.effects, name)
+        if name == "timer_changes":
+            given = _with_digests(given, receipt.effects.timer_changes)
+        yield from _differences(name, getattr(receipt.effects, name), given)
+
+
+def _with_digests(given: Sequence[TimerChange], said: Sequence[TimerChange]) -> tuple[TimerChange, ...]:
+    """Expected changes, with the digests of values that are unknown taken from the receipt."""
+    return tuple(
+        change._replace(digest=other.digest)
+        if isinstance(change, WatchableKey) and change.digest == UNKNOWN_DIGEST and isinstance(other, WatchableKey)
+        else change
+        for change, other in zip_longest(given, said[: len(given)])
+    )
 
 
 def _differences(name: str, said: Sequence[Any], given: Sequence[Any]) -> Iterator[str]:

@@ -83,6 +83,13 @@ class TimerLife:
     """The maximum fee that the default agent fixed for the timer; 0 if it has not yet."""
     bid: int = 0
     """The amount that is locked for it (SPEC §13)."""
+    watch: tuple[bytes, str] | None = None
+    """The actor and the key of its storage that the timer watches (SPEC §13)."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the timer waits for a change of a key. Until then, its trigger height is the one after its expiry."""
+        return self.watch is not None and self.trigger_height > self.expires_at
 
     @property
     def turn(self) -> tuple[int, int]:
@@ -297,6 +304,7 @@ class TurnAudit:
     # --- a block, in its order ----------------------------------------------------------------------------------------
 
     def scheduled(self, life: TimerLife) -> None:
+        """Enter a timer that was scheduled, or whose trigger height changed."""
         heapq.heappush(self._coming, (*life.turn, life.timer_id, life))
 
     def begin_phase(self, context: BlockContext) -> None:
@@ -305,8 +313,8 @@ class TurnAudit:
         self.window.begin_block(context.height, p.fairness_window_blocks, p.median_smoothing_milli)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= context.height:
-            waiting = heapq.heappop(self._coming)[3]
-            if waiting.state is TimerState.PENDING:
+            trigger, _, _, waiting = heapq.heappop(self._coming)
+            if waiting.state is TimerState.PENDING and waiting.trigger_height == trigger:
                 self._due[waiting.timer_id] = waiting
                 if waiting.terms.max_fee_per_cycle is None or waiting.terms.max_priority_fee_per_cycle is None:
                     self._open.setdefault(waiting.actor, {})[waiting.timer_id] = waiting

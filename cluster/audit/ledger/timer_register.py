@@ -27,6 +27,9 @@ from cluster.audit.chain_codec import (
     FireReceipt,
     Locked,
     Scheduled,
+    UnwatchableKey,
+    WatchableKey,
+    Watching,
 )
 from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.accounts import Accounts
@@ -60,12 +63,57 @@ class ActorTimers:
 
     def end(self, life: TimerLife, state: TimerState, height: int) -> None:
         """Count one of the actor's timers that ended."""
-        came_due = life.trigger_height <= height
+        came_due = life.trigger_height <= height and not life.is_watching
         self.due += came_due
         if state is TimerState.FIRED:
             self.fired_at.append(height)
             if came_due:
                 self.lateness[height - life.trigger_height] += 1
+
+
+@dataclass(slots=True)
+class WatchedValue:
+    """A key that timers may watch."""
+
+    before: bytes
+    """The digest of its value when the block was last checked for changes."""
+    now: bytes
+    watchers: dict[bytes, TimerLife] = field(default_factory=dict)
+
+
+class WatchBooks:
+    """The keys that timers may watch, and the timers that watch them (SPEC §13)."""
+
+    def __init__(self) -> None:
+        self.keys: dict[tuple[bytes, str], WatchedValue] = {}
+        self._written: dict[tuple[bytes, str], None] = {}
+        """Keys that were written since the last :meth:`take_changed`."""
+
+    def enter(self, change: WatchableKey | UnwatchableKey) -> None:
+        """Enter that a key may be watched or may not, or that it was written."""
+        key = change.actor, change.key
+        if isinstance(change, UnwatchableKey):
+            self.keys.pop(key, None)
+        elif key in self.keys:
+            self.keys[key].now = change.digest
+            self._written[key] = None
+        else:
+            self.keys[key] = WatchedValue(change.digest, change.digest)
+
+    def forget(self, life: TimerLife) -> None:
+        watched = None if life.watch is None else self.keys.get(life.watch)
+        if watched is not None:
+            watched.watchers.pop(life.timer_id, None)
+
+    def take_changed(self) -> list[TimerLife]:
+        """The timers whose keys have another value than at the last call. They watch them no more."""
+        changed: list[TimerLife] = []
+        for watched in filter(None, map(self.keys.get, self._written)):
+            if watched.now != watched.before:
+                changed.extend(watched.watchers.values())
+                watched.before, watched.watchers = watched.now, {}
+        self._written.clear()
+        return changed
 
 
 class TimerRegister:
@@ -90,6 +138,7 @@ class TimerRegister:
         self.schedule_nonces: Counter[bytes] = Counter()
         """The number of timers that each actor has scheduled: its next schedule nonce (SPEC §4)."""
         self.next_sequence = 0
+        self.watches = WatchBooks()
         self._turns = turns
         self._agents = agents
         self._accounts = accounts
@@ -129,16 +178,20 @@ class TimerRegister:
         ``actor`` is the actor that ran; ``None`` if it is unknown, or if the run may change any actor's timers.
         ``payloads`` are those of the scheduled timers, if they are known.
         """
+        watching = {change.timer_id for change in effects.timer_changes if isinstance(change, Watching)}
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
             _check_owner(timer, item.actor, actor, "scheduled")
-            self._schedule(timer, item, payload)
+            self._schedule(timer, item, payload, item.timer_id in watching)
         for change in effects.timer_changes:
             if isinstance(change, Bidder):
                 self._enter_bidder(context, change, effects, actor)
                 continue
             if isinstance(change, Locked):
                 self._lock(_timer(context, change.timer_id), change, effects)
+                continue
+            if isinstance(change, Watching | WatchableKey | UnwatchableKey):
+                self._enter_watch(context, change, effects, actor)
                 continue
             life = self.pending.get(change.timer_id)
             if life is not None:
@@ -171,7 +224,51 @@ class TimerRegister:
         life.bid = change.amount
         self._accounts.lock(life.terms.fee_payer, change.amount)
 
-    def _schedule(self, timer: Part, item: Scheduled, payload: bytes | None) -> None:
+    def _enter_watch(
+        self,
+        context: BlockContext,
+        change: Watching | WatchableKey | UnwatchableKey,
+        effects: Effects,
+        actor: bytes | None,
+    ) -> None:
+        """Check and enter a key that timers may watch or may not, or a new timer that watches one (SPEC §13)."""
+        if not context.policy.locks_bids:
+            context.found(TIMERS, f"a key of {address_text(change.actor)} was watched, which this policy does not have")
+        if not isinstance(change, Watching):
+            if actor is not None and actor != change.actor:
+                context.found(TIMERS, f"a key of {address_text(change.actor)} was changed by {address_text(actor)}")
+            self.watches.enter(change)
+            return
+        timer, life = _timer(context, change.timer_id), self.pending.get(change.timer_id)
+        watched = self.watches.keys.get((change.actor, change.key))
+        if (
+            life is None
+            or life.watch is not None
+            or all(change.timer_id != item.timer_id for item in effects.scheduled)
+        ):
+            timer.found(TIMERS, "watches a key, but was not scheduled for that")
+            return
+        life.watch = change.actor, change.key
+        if watched is None:
+            timer.found(TIMERS, "watches a key that its actor does not allow to be watched")
+            return
+        watched.watchers[life.timer_id] = life
+        if len(watched.watchers) > context.parameters.max_watchers_per_key:
+            timer.found(TIMERS, f"watches a key as the {len(watched.watchers)}th")
+
+    def trigger(self, context: BlockContext, height: int) -> None:
+        """Have the timers due at ``height`` whose keys have changed since the call before (SPEC §13).
+
+        None is due in the block that scheduled it. One that expires before it would be due stays as it is.
+        """
+        for life in self.watches.take_changed():
+            due = max(height, life.scheduled_at + 1)
+            if due <= life.expires_at:
+                context.reach(Mechanism.WATCHES_TRIGGERED)
+                life.trigger_height = due
+                self._turns.scheduled(life)
+
+    def _schedule(self, timer: Part, item: Scheduled, payload: bytes | None, watches: bool) -> None:
         height = timer.context.height
         self.schedule_nonces[item.actor] += 1
         if item.timer_id in self.pending or item.timer_id in self._ended:
@@ -179,7 +276,9 @@ class TimerRegister:
             return
         if item.trigger_height <= height:
             timer.found(TIMERS, f"was scheduled for height {item.trigger_height}")
-        if item.expires_at < item.trigger_height:
+        if watches and (item.trigger_height != item.expires_at + 1 or item.expires_at <= height):
+            timer.found(TIMERS, f"watches a key to {item.expires_at}, with the trigger height {item.trigger_height}")
+        elif not watches and item.expires_at < item.trigger_height:
             timer.found(TIMERS, "was scheduled to expire before its trigger height")
         _check_end(timer, item.expires_at)
         if item.sequence < self.next_sequence:
@@ -207,7 +306,11 @@ class TimerRegister:
             timer.found(TIMERS, "was extended to an earlier end")
         _check_end(timer, change.expires_at)
         self._expires_no_more(life)
+        was_watching = life.is_watching
         life.expires_at = change.expires_at
+        if was_watching:
+            life.trigger_height = life.expires_at + 1
+            self._turns.scheduled(life)
         self._expiring.setdefault(change.expires_at, {})[change.timer_id] = None
 
     def _expires_no_more(self, life: TimerLife) -> None:
@@ -232,7 +335,9 @@ class TimerRegister:
     def _check_fire_time(self, context: BlockContext, fire: FireReceipt, life: TimerLife) -> None:
         context.evaluate(LedgerRule.FIRE_TIMES)
         timer = _timer(context, fire.timer_id)
-        if context.height < life.trigger_height:
+        if life.is_watching:
+            timer.found(TIMERS, "fired, though the key that it watches had not changed")
+        elif context.height < life.trigger_height:
             early = life.trigger_height - context.height
             timer.found(TIMERS, f"fired {early} blocks before its trigger height {life.trigger_height}")
         elif context.height > life.expires_at:
@@ -267,6 +372,7 @@ class TimerRegister:
         life.state, life.ended_at, life.payload = state, context.height, None
         if life.bid and state is not TimerState.FIRED:
             self._accounts.lock(life.terms.fee_payer, -life.bid)
+        self.watches.forget(life)
         self.live[life.actor] -= 1
         self._turns.ended(key)
         self._agents.ended(key)

@@ -242,6 +242,7 @@ def key_words(key: bytes) -> str:
         (_BY_ID, lambda: f"{_BY_ID[prefix]} {rest.hex()}"),
         (_BY_NUMBER, lambda: f"{_BY_NUMBER[prefix]} {int.from_bytes(rest, 'big'):,}"),
         ({records.STORAGE}, lambda: f"storage of actor {address}, entry {name.decode('utf-8', 'replace')!r}"),
+        ({records.WATCHABLE}, lambda: f"watchers of actor {address}'s entry {name.decode('utf-8', 'replace')!r}"),
         ({records.LONG_STORAGE}, lambda: f"storage of actor {address}, entry with hash {name.hex()}"),
         ({records.PUBLISHED}, lambda: f"value {name.decode('utf-8', 'replace')!r} published by actor {address}"),
         ({records.LONG_PUBLISHED}, lambda: f"value with key hash {name.hex()} published by actor {address}"),

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from cluster.audit.chain_codec import watched_digest
 from validator.chain import records
-from validator.chain.records import Account, Actor, Globals, Job, JobCounters, Timer
+from validator.chain.records import Account, Actor, Globals, Job, JobCounters, Timer, Watchable
 from validator.primitives.types import BID_ESCROW_ADDRESS, HASH_BYTES
 
 MOST: Final = 3
@@ -33,6 +34,7 @@ def contradictions(items: Iterable[tuple[bytes, bytes]], first_priced: int, wind
     return [
         *_window(state, window_begins),
         *_timers(state, first_priced),
+        *_watches(state),
         *_actors(state),
         *_jobs(state),
         *_queues(state),
@@ -56,6 +58,24 @@ def _timers(state: Mapping[bytes, Records], first_priced: int) -> Iterator[str]:
     total = _globals(state).live_timers
     if total != len(timers):
         yield f"{total:,} live timers are counted, and there are {len(timers):,}"
+
+
+def _watches(state: Mapping[bytes, Records]) -> Iterator[str]:
+    """Check that each watched key has its value's digest, and that its watchers are live timers that watch it."""
+    timers: Mapping[bytes, Timer] = state.get(records.TIMER, {})
+    values: Mapping[bytes, bytes] = state.get(records.STORAGE, {})
+    watchables: Mapping[bytes, Watchable] = state.get(records.WATCHABLE, {})
+    stale = {key for key, found in watchables.items() if found.digest != watched_digest(values.get(key))}
+    if stale:
+        yield f"other values of the watched keys {_named(stale)} than when they were last checked"
+    waiting = {
+        (timer.watch.actor + timer.watch.key.encode(), timer_id)
+        for timer_id, timer in timers.items()
+        if timer.watch is not None and timer.is_watching
+    }
+    listed = {(key, bytes(timer_id)) for key, found in watchables.items() for timer_id in found.watchers}
+    if listed - waiting:
+        yield f"watchers of keys that do not watch them: {_named({timer_id for _, timer_id in listed - waiting})}"
 
 
 def _actors(state: Mapping[bytes, Records]) -> Iterator[str]:

@@ -12,6 +12,12 @@ SET: Final = 200
 DELETE: Final = 200
 EMIT: Final = 50
 TRANSFER: Final = 200
+ALLOW_WATCHING: Final = 200
+WRITE_WATCHABLE: Final = 200
+"""What a write to a watchable key costs more than another one, in cycles. :data:`TRIGGER` is added for each watcher."""
+TRIGGER: Final = 200
+WATCHED_KEY_BYTES: Final = 256
+"""The longest key that can be watched."""
 SCHEDULE: Final = 1_000
 CANCEL: Final = 500
 EXTEND: Final = 500

@@ -43,6 +43,11 @@ class Delete(NamedTuple):
     key: str
 
 
+class AllowWatching(NamedTuple):
+    key: str
+    allowed: bool
+
+
 class Emit(NamedTuple):
     name: str
     text: str
@@ -68,11 +73,13 @@ class Send(NamedTuple):
 class Schedule(NamedTuple):
     """The operation that schedules a timer. Omitted arguments are ``None``.
 
-    Exactly one of ``height`` and ``blocks_ahead`` is given.
+    Exactly one of ``height``, ``blocks_ahead`` and ``watch`` is given.
     """
 
     height: int | None
     blocks_ahead: int | None
+    watch: tuple[bytes, str] | None
+    """The actor and the key of its storage that the timer watches."""
     payload: bytes
     handler: str
     fee_payer: Address | str | None
@@ -108,7 +115,7 @@ class Try(NamedTuple):
     operation: Operation
 
 
-Operation = Burn | Get | Set | Delete | Emit | Fail | Transfer | Send | Schedule | Cancel | Extend | Try
+Operation = Burn | Get | Set | Delete | AllowWatching | Emit | Fail | Transfer | Send | Schedule | Cancel | Extend | Try
 
 
 def read_script(payload: bytes) -> tuple[Operation, ...] | None:
@@ -175,12 +182,14 @@ def _schedule(value: Any) -> Schedule:
     named = _named(value)
     height, ahead = (_left_out_or(_integer, named.get(name)) for name in ("height", "in"))
     handler, tier, save_as = (_left_out_or(_text, named.get(name)) for name in ("handler", "tier", "save_as"))
-    if (height is None) == (ahead is None) or tier not in (None, *TIERS):
+    watch = _left_out_or(_watch, named.get("watch"))
+    if [height, ahead, watch].count(None) != 2 or tier not in (None, *TIERS):
         raise BadScript
     payer = _left_out_or(_text, named.get("fee_payer"))
     return Schedule(
         height=height,
         blocks_ahead=ahead,
+        watch=watch,
         payload=_payload(named.get("payload")),
         handler=DEFAULT_HANDLER if handler is None else handler,
         fee_payer=None if payer in (None, "self") else payer if payer == SENDER else _address(payer),
@@ -193,6 +202,11 @@ def _schedule(value: Any) -> Schedule:
         bid=_left_out_or(_integer, named.get("bid")),
         save_as=save_as,
     )
+
+
+def _watch(value: Any) -> tuple[bytes, str]:
+    named = _named(value)
+    return _address(named.get("actor")), _text(named.get("key"))
 
 
 def _extend(value: Any) -> Extend:
@@ -234,6 +248,12 @@ def _integer(value: Any) -> int:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise BadScript
+    return value
+
+
 def _natural(value: Any) -> int:
     number = _integer(value)
     if number < 0:
@@ -253,6 +273,7 @@ _READ: Final[dict[tuple[str, int], Callable[..., Operation]]] = {
     ("get", 1): lambda key: Get(_text(key)),
     ("set", 2): lambda key, value: Set(_text(key), _text(value)),
     ("del", 1): lambda key: Delete(_text(key)),
+    ("allow_watching", 2): lambda key, allowed: AllowWatching(_text(key), _flag(allowed)),
     ("emit", 2): lambda name, text: Emit(_text(name), _text(text)),
     ("fail", 1): lambda text: Fail(_text(text)),
     ("transfer", 1): _transfer,

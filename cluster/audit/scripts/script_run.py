@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from cluster.audit.chain_codec import (
     Cancelled,
@@ -16,11 +17,16 @@ from cluster.audit.chain_codec import (
     Scheduled,
     Sent,
     TimerChange,
+    UnwatchableKey,
+    WatchableKey,
+    Watching,
     keccak256,
+    watched_digest,
 )
 from cluster.audit.scripts import limits
 from cluster.audit.scripts.reading import (
     SENDER,
+    AllowWatching,
     Burn,
     Cancel,
     Chosen,
@@ -48,9 +54,16 @@ from validator.primitives.types import (
     parse_timer_id,
 )
 
+UNKNOWN_DIGEST: Final = b"unknown"
+"""The digest of the value that a key has when timers are first allowed to watch it."""
+
 
 class UnknownError(Exception):
     """The run depends on something that an observer does not know."""
+
+
+WatchedKey = tuple[bytes, str]
+"""An actor, and a key of its storage."""
 
 
 class LiveTimer(NamedTuple):
@@ -59,6 +72,8 @@ class LiveTimer(NamedTuple):
     fee_payer: bytes
     bid: int = 0
     """The amount that is locked for it."""
+    watch: WatchedKey | None = None
+    """The key that it watches, or watched until that changed."""
 
 
 class State(Protocol):
@@ -77,6 +92,9 @@ class State(Protocol):
     def next_sequence(self) -> int: ...
 
     def mailbox_bytes(self, actor: bytes) -> int: ...
+
+    def watchers(self, key: WatchedKey) -> Collection[bytes] | None:
+        """The timers that watch a key; ``None`` if none may."""
 
     def saved(self, actor: bytes, key: str) -> bytes:
         """The timer id that an actor stored as a text under a key; empty if the key holds no timer id."""
@@ -196,6 +214,8 @@ class _Running:
         self.stored: dict[str, bytes] = {}
         self.timers: dict[bytes, LiveTimer | None] = {}
         """Timers that the run scheduled or changed, by id; ``None`` for those that it cancelled."""
+        self.watchers: dict[WatchedKey, frozenset[bytes] | None] = {}
+        """The timers that watch a key now, for keys where the run changed that; ``None`` if none may any more."""
         self.mailboxes: Counter[bytes] = Counter()
         """The bytes that the run's messages added to each receiver's mailbox."""
 
@@ -231,7 +251,7 @@ class _Running:
                 self.pay(cycles)
             case Fail():
                 raise _Failed("ScriptFailed")
-            case Get() | Set() | Delete():
+            case Get() | Set() | Delete() | AllowWatching():
                 self.use_storage(operation)
             case Emit(name, text):
                 self.emit(name, text)
@@ -256,7 +276,7 @@ class _Running:
 
     # --- storage, money, messages -------------------------------------------------------------------------------------
 
-    def use_storage(self, operation: Get | Set | Delete) -> None:
+    def use_storage(self, operation: Get | Set | Delete | AllowWatching) -> None:
         match operation:
             case Get():
                 self.pay(limits.GET)
@@ -264,7 +284,9 @@ class _Running:
                 self.store(key, value)
             case Delete(key):
                 self.pay(limits.DELETE)
-                self.stored[key] = b""
+                self.write(key, None)
+            case AllowWatching(key, allowed):
+                self.allow_watching(key, allowed)
 
     def emit(self, name: str, text: str) -> None:
         self.pay(limits.EMIT, len(text.encode()))
@@ -275,7 +297,31 @@ class _Running:
     def store(self, key: str, value: str) -> None:
         data = value.encode()
         self.pay(limits.SET, len(key.encode()) + len(data))
-        self.stored[key] = data
+        self.write(key, data)
+
+    def write(self, key: str, data: bytes | None) -> None:
+        """Write a value, or remove it: with a price for each timer that watches the key (SPEC §13)."""
+        watchers = self.watchers_of((self.run.actor, key))
+        if watchers is not None:
+            self.pay(limits.WRITE_WATCHABLE + limits.TRIGGER * len(watchers))
+            self.made.timer_changes.append(WatchableKey(self.run.actor, key, watched_digest(data)))
+        self.stored[key] = b"" if data is None else data
+
+    def watchers_of(self, key: WatchedKey) -> Collection[bytes] | None:
+        return self.watchers[key] if key in self.watchers else self.state.watchers(key)
+
+    def allow_watching(self, key: str, allowed: bool) -> None:
+        self.pay(limits.ALLOW_WATCHING, len(key.encode()))
+        if not self.terms.locks_bids:
+            raise _Rejected("WatchUnavailable")
+        if len(key.encode()) > limits.WATCHED_KEY_BYTES:
+            raise _Rejected("WatchKeyInvalid")
+        actor = self.run.actor
+        if allowed == (self.watchers_of((actor, key)) is not None):
+            return
+        self.watchers[actor, key] = frozenset() if allowed else None
+        change = WatchableKey(actor, key, UNKNOWN_DIGEST) if allowed else UnwatchableKey(actor, key)
+        self.made.timer_changes.append(change)
 
     def transfer(self, to: Address, amount: int) -> None:
         self.pay(limits.TRANSFER)
@@ -322,8 +368,10 @@ class _Running:
         self.check_gas(asked.gas_limit)
         latest = self.terms.height + self.terms.parameters.max_ttl
         expires_at = latest if asked.expires_at is None else min(asked.expires_at, latest)
-        if expires_at < trigger:
+        if expires_at < (self.terms.height + 1 if trigger is None else trigger):
             raise _Rejected("TimerExpiryInvalid")
+        if trigger is None:
+            trigger = expires_at + 1
         headroom = self.headroom_of(asked)
         bid = self.lock(asked, priority, payer, cap) if self.terms.locks_bids else 0
         stored = priority if headroom is None or priority is None else min(priority, headroom)
@@ -336,9 +384,12 @@ class _Running:
         bounds = (asked.gas_limit, asked.max_fee_per_cycle, stored, cap)
         self.made.scheduled.append(Scheduled(key, actor, trigger, sequence, expires_at, payer, *bounds))
         self.payloads.append(asked.payload)
-        self.timers[key] = LiveTimer(actor, expires_at, payer, bid)
+        self.timers[key] = LiveTimer(actor, expires_at, payer, bid, asked.watch)
         if bid:
             self.made.timer_changes.append(Locked(key, bid))
+        if asked.watch is not None:
+            self.watchers[asked.watch] = frozenset({*(self.watchers_of(asked.watch) or ()), key})
+            self.made.timer_changes.append(Watching(key, Address(asked.watch[0]), asked.watch[1]))
         if asked.save_as is not None:
             self.store(asked.save_as, key.hex())
 
@@ -358,7 +409,11 @@ class _Running:
     def balance(self, address: bytes) -> int:
         return self.state.balance(address) + self.changes[address]
 
-    def trigger_height_of(self, asked: Schedule) -> int:
+    def trigger_height_of(self, asked: Schedule) -> int | None:
+        """The height at which the timer is due; ``None`` if it watches a key."""
+        if asked.watch is not None:
+            self.check_watch(asked.watch)
+            return None
         now = self.terms.height
         trigger = now + (asked.blocks_ahead or 0) if asked.height is None else asked.height
         if trigger <= now:
@@ -366,6 +421,17 @@ class _Running:
         if trigger >= HEIGHT_LIMIT:
             raise _Rejected("TimerHeightOutOfRange")
         return trigger
+
+    def check_watch(self, watch: WatchedKey) -> None:
+        if not self.terms.locks_bids:
+            raise _Rejected("WatchUnavailable")
+        if len(watch[1].encode()) > limits.WATCHED_KEY_BYTES:
+            raise _Rejected("WatchKeyInvalid")
+        watchers = self.watchers_of(watch)
+        if watchers is None:
+            raise _Rejected("WatchNotAllowed")
+        if len(watchers) >= self.terms.parameters.max_watchers_per_key:
+            raise _Rejected("WatcherLimitReached")
 
     def check_sizes(self, asked: Schedule) -> None:
         parameters = self.terms.parameters
@@ -445,6 +511,10 @@ class _Running:
         timer_now = self.own_timer(key)
         self.changes[timer_now.fee_payer] += timer_now.bid
         self.timers[key] = None
+        if timer_now.watch is not None:
+            watchers = self.watchers_of(timer_now.watch)
+            if watchers is not None and key in watchers:
+                self.watchers[timer_now.watch] = frozenset(each for each in watchers if each != key)
         self.made.timer_changes.append(Cancelled(key))
 
     def extend(self, timer: Chosen, expires_at: int) -> None:

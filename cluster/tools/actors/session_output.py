@@ -17,7 +17,17 @@ from cluster.tools.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.tools.actors.profiler import LineProfile
 from cluster.tools.actors.session import Actor, HandlerUse, Session, handler_uses
 from cluster.tools.actors.values import SHOWN_CHARACTERS, decoded, show
-from validator.chain.block import Bidder, Cancelled, Event, Extended, Locked
+from validator.chain.block import (
+    Bidder,
+    Cancelled,
+    Event,
+    Extended,
+    Locked,
+    TimerChange,
+    UnwatchableKey,
+    WatchableKey,
+    Watching,
+)
 
 FAILED: Final = "bold red"
 QUIET: Final = "dim"
@@ -150,7 +160,7 @@ def _bid(most: int | None, tip: int | None) -> str:
     return f"bids at most {most:,} a cycle, {share} included"
 
 
-def _change(change: Cancelled | Extended | Bidder | Locked, names: Mapping[bytes, str]) -> str:
+def _change(change: TimerChange, names: Mapping[bytes, str]) -> str:
     match change:
         case Cancelled(timer_id):
             return f"timer {_short(timer_id)} cancelled"
@@ -161,6 +171,12 @@ def _change(change: Cancelled | Extended | Bidder | Locked, names: Mapping[bytes
             return f"{_who(agent, names)} bids for {whose}" if agent else "bids for its timers itself again"
         case Locked(timer_id, amount):
             return f"timer {_short(timer_id)} bids {int.from_bytes(amount):,}, which are locked"
+        case Watching(timer_id, actor, key):
+            return f"timer {_short(timer_id)} watches {printable(repr(key))} of {_who(actor, names)}"
+        case WatchableKey(_, key):
+            return f"timers may watch {printable(repr(key))}, which is checked for a change"
+        case UnwatchableKey(_, key):
+            return f"timers may not watch {printable(repr(key))} any more"
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:

@@ -27,6 +27,7 @@ from validator.chain.records import (
     decode_record,
 )
 from validator.chain.transactions import Transaction, unsigned_hash
+from validator.execution.watching import watch_page
 from validator.primitives.types import address_text
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.calendar import count_tiers
@@ -191,6 +192,7 @@ def _timers(chain: BareChain) -> list[Page]:
             "due_height": timer.due_height(height),
             "deferrals": timer.due_height(height) - timer.trigger_height,
             "expires_at": timer.expires_at,
+            **watch_page(timer),
         }
         for timer in sorted(chain.timers(), key=lambda timer: timer.due_height(height))
     ]

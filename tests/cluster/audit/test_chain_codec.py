@@ -73,7 +73,10 @@ def test_left_out_and_tagged_fields() -> None:
     query = blocks.QueryReceipt(bytes(32), bytes(20), "ok", 7, b"\1", (None, b"\5"), b"\x0b" * 20)
     own = blocks.QueryReceipt(bytes(32), bytes(20), "failed", 7, b"\1")
     bidder, extended = blocks.Bidder(b"", bytes(20)), blocks.Extended(bytes(32), 9)
-    effects = blocks.Effects(timer_changes=(blocks.Cancelled(bytes(32)), extended, bidder))
+    watching = blocks.Watching(bytes(32), bytes(20), "k")
+    keys = (blocks.WatchableKey(bytes(20), "k", bytes(32)), blocks.UnwatchableKey(bytes(20), "k"))
+    changes = (blocks.Cancelled(bytes(32)), extended, bidder, watching, *keys, blocks.WatchableKey(bytes(20), "l", b""))
+    effects = blocks.Effects(timer_changes=changes)
     message = blocks.MessageReceipt(bytes(20), bytes(20), "", True, "", 1, 2, effects)
     callback = blocks.CallbackReceipt(bytes(32), bytes(20), "h", False, "E", 1, 2, blocks.Effects(), None)
     receipts = blocks.BlockReceipts(3, bytes(20), (), (), (), (query, own), (message,), 4, b"", (callback,))
@@ -84,6 +87,10 @@ def test_left_out_and_tagged_fields() -> None:
         "Cancelled",
         "Extended",
         "Bidder",
+        "Watching",
+        "WatchableKey",
+        "UnwatchableKey",
+        "WatchableKey",
     ]
 
 

@@ -73,6 +73,7 @@ DEFAULTS = {
     "BIAS_LAMBDA_STEP_MILLI": 125,
     "BIAS_INTERVAL_BLOCKS": 16,
     "VALUE_LIFE_BLOCKS": 100,
+    "MAX_WATCHERS_PER_KEY": 64,
 }
 """SPEC §16, and behind it those of other policies."""
 
@@ -104,6 +105,7 @@ BOUNDS = {
     "BIAS_LAMBDA_MIN_MICRO": (10_000, 10**7),
     "BIAS_LAMBDA_MAX_MICRO": (10_000, 10**7),
     "BIAS_LAMBDA_STEP_MILLI": (0, 1_000),
+    "MAX_WATCHERS_PER_KEY": (1, 1_024),
 }
 """Where they are not 1 … 10**9 (SPEC §12)."""
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from validator.chain.records import Watch
 from validator.execution.handler_context import HandlerContext
 from validator.primitives.codec import keccak256
 from validator.primitives.costs import READ_CONTEXT_CYCLES
@@ -1306,7 +1307,7 @@ class Host:
         """A call, its price taken before anything else happens."""
         prices = {"get": 10, "pending": 10, "emit": 50, "send": 80, "schedule": 1_000, "cancel": 500, "extend": 500}
         prices |= dict.fromkeys(("set", "delete", "transfer", "consume_result"), 200)
-        prices |= {"published": 10, "publish": 200, "set_bidding_agent": 200}
+        prices |= {"published": 10, "publish": 200, "set_bidding_agent": 200, "allow_watching": 200}
         prices |= dict.fromkeys(("schedule_timer", "schedule_timer_ex"), 1_000)
         prices |= {"burn": 0, "request_job": 500 + self.context.terms.parameters.message_cycles}
         self.context.prepay(prices[name])
@@ -1321,6 +1322,11 @@ class Host:
 
     def delete(self, key: Value) -> None:
         self.context.kv_delete(self.key(key))
+
+    def allow_watching(self, key: Value, allowed: Value = True) -> None:
+        if not isinstance(allowed, bool):
+            fail("TypeError")
+        self.context.allow_watching(self.key(key), allowed)
 
     def publish(self, key: Value, value: Value) -> None:
         self.context.publish(self.key(key), self.packed(value))
@@ -1343,7 +1349,7 @@ class Host:
 
     def schedule(
         self,
-        height: Value,
+        height: Value = None,
         payload: Value = None,
         handler: Value = "handle_timer",
         fee_payer: Value = None,
@@ -1352,7 +1358,10 @@ class Host:
         tier = more.pop("tier", None)
         if tier is not None and self.text(tier) not in TIERS:
             fail("ValueError")
-        at, packed = self.number(height), self.payload(payload)
+        watched = more.pop("watch", None)
+        if watched is not None and height is not None:
+            fail("ValueError")
+        at, packed = self.number(height) if watched is None else None, self.payload(payload)
         self.charge(max(0, len(packed) - 32) // w.KECCAK_BYTES_PER_CYCLE)
         request: dict[str, Any] = {
             "height": at,
@@ -1365,7 +1374,12 @@ class Host:
         numbers: dict[str, Any] = {name: self.or_none(value) for name, value in more.items()}
         offered = self.or_none(bid)
         named = None if agent is None else self.account(agent)
-        made = ScheduleRequest(**request, **numbers, tier=tier, bid=offered, bidding_agent=named)
+        watch = None
+        if watched is not None:
+            if not isinstance(watched, tuple) or len(watched) != 2:
+                fail("TypeError")
+            watch = Watch(self.account(watched[0]), self.key(watched[1]))
+        made = ScheduleRequest(**request, **numbers, tier=tier, bid=offered, bidding_agent=named, watch=watch)
         return bytes(self.context.schedule_timer(made))
 
     schedule_timer = schedule_timer_ex = schedule

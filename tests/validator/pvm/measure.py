@@ -178,6 +178,7 @@ KERNELS: dict[str, tuple[str, str]] = {
     "schedule and cancel": ("", "self.cancel(self.schedule(self.height + 3, 1))"),
     "schedule timer and cancel": ("", "self.cancel(self.schedule_timer(self.height + 3, 1))"),
     "schedule timer ex and cancel": ("", "self.cancel(self.schedule_timer_ex(self.height + 3, 1))"),
+    "allow watching": ("", "self.allow_watching('k')"),
     "publish": ("", "self.publish('k', 1)"),
     "published": ("x=self.address\nself.publish('k', 1)", "self.published(x, 'k')"),
     "set bidding agent": ("", "self.set_bidding_agent(None)"),

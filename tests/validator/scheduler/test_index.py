@@ -33,7 +33,7 @@ from tests.validator.chains import (
     schedule,
     script,
 )
-from validator.chain.genesis import Genesis, GenesisAgent
+from validator.chain.genesis import Genesis, GenesisAgent, Policy
 from validator.chain.records import BID_MEMORY, TIMER, BidMemory, Fires, Timer, decode_record
 from validator.chain.transactions import Call, ExtendTimer, System, Transaction, UpdateTimerConfig
 from validator.primitives.params import Parameters, WeightParty
@@ -78,6 +78,27 @@ AGENTS = {
 FIRES_ALWAYS = {"max_fee_per_cycle": 2**90, "max_priority_fee_per_cycle": 3}
 
 
+def draw_watches(random: Random, height: int) -> list[Any]:
+    """What a transaction's script does about watched keys."""
+    key, value = random.choice("kl"), random.choice("xy")
+    watched = {"actor": "0x" + random.choice(ACTORS[:2]).hex(), "key": random.choice("kl")}
+    payload = [["set", random.choice("kl"), random.choice("xy")]] if random.random() < 0.5 else []
+    fields: dict[str, Any] = {"bid": random.choice((0, 5)), "gas_limit": 8_000, "save_as": random.choice("abc")}
+    if random.random() < 0.7:
+        fields["expires_at"] = height + random.choice((1, 2, 4, 9))
+    timer = ["schedule", {"watch": watched, "payload": payload, **fields}]
+    later = {"to": "0x" + random.choice(ACTORS[:2]).hex(), "handler": "h", "payload": payload, "cycles": 5_000}
+    drawn: dict[str, list[Any]] = {
+        "allow": [["allow_watching", key, random.random() < 0.8] for key in "kl"],
+        "watch": [["try", timer], ["try", timer]],
+        "change": [["set", key, value]],
+        "later": [["send", later]],
+        "allow, watch and change": [["allow_watching", key, True], ["try", timer], ["set", key, value]],
+    }
+    names = ("allow", "watch", "watch", "watch", "change", "change", "later", "allow, watch and change")
+    return drawn[random.choice(names)]
+
+
 def draw_operations(random: Random, height: int) -> list[Any]:
     """What a transaction's script does."""
     delay, key = random.choice((1, 1, 1, 2, 2, 3, 5, 6, 7, 9, 13, 30)), random.choice("abc")
@@ -110,15 +131,29 @@ class Node:
 class IndexMachine(RuleBasedStateMachine):
     """Blocks grow on random parents; the index follows."""
 
-    @initialize(activation=st.sampled_from([0, 3]), paid=st.booleans(), weight_party=st.sampled_from(WeightParty))
-    def begin(self, activation: int, paid: bool, weight_party: WeightParty = WeightParty.ACTOR) -> None:
+    @initialize(
+        activation=st.sampled_from([0, 3]),
+        paid=st.booleans(),
+        weight_party=st.sampled_from(WeightParty),
+        watches=st.sampled_from([False, False, True]),
+    )
+    def begin(
+        self,
+        activation: int,
+        paid: bool,
+        weight_party: WeightParty = WeightParty.ACTOR,
+        watches: bool = False,
+    ) -> None:
+        """``watches``: whether timers watch keys, under ``bias_auction``, which asks no agents."""
+        self.watches, self.agents = watches, {} if watches else AGENTS
         balances = {**dict.fromkeys(ACTORS, RICH), ACTORS[3]: RICH if paid else 13 * 10**8}
         self.genesis: Genesis = make_genesis(
             {**PARAMETERS, "ACTIVATION_HEIGHT": activation, "WEIGHT_PARTY": weight_party.value},
             actors=balances,
-            agents=AGENTS,
+            agents=self.agents,
             system_deployers=(BOB,),
             deployers={ACTORS[1]: BOB},
+            policy=Policy.BIAS_AUCTION if watches else Policy.CIP1,
         )
         self.store = LogStateStore.open(MemoryDisk())
         self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
@@ -198,7 +233,7 @@ class IndexMachine(RuleBasedStateMachine):
         assert self.index.pool.live == len(due)
         for actor in ACTORS:
             ids = [timer.timer_id for timer in due if timer.actor == actor and None in timer[9:11]]
-            assert self.open_ids(actor) == (ids if actor in AGENTS else [])
+            assert self.open_ids(actor) == (ids if actor in self.agents else [])
 
     def open_ids(self, actor: Address) -> list[bytes]:
         return [timer_id_of_row(row) for row in self.index.open_rows(actor, with_own=True)]
@@ -222,7 +257,8 @@ class IndexMachine(RuleBasedStateMachine):
         return transition, nonces
 
     def draw(self, random: Random, height: int, sender: Address, nonce: int) -> Transaction:
-        action: Any = Call(random.choice(ACTORS), "run", script(*draw_operations(random, height)))
+        draws = draw_watches if self.watches and random.random() < 0.6 else draw_operations
+        action: Any = Call(random.choice(ACTORS), "run", script(*draws(random, height)))
         timers = [key[1:] for key, _ in self.here.view.scan(b"t")]
         if sender == BOB and timers and random.random() < 0.5:
             action = System(ExtendTimer(random.choice(timers), height + random.randrange(90)))
@@ -301,10 +337,10 @@ def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
         run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))
 
 
-def long_chain(activation: int) -> Iterator[IndexMachine]:
+def long_chain(activation: int, watches: bool = False) -> Iterator[IndexMachine]:
     """Sixty blocks, one on the other, of which all but the newest few become final. Yields after each new one."""
     machine = IndexMachine()
-    machine.begin(activation, paid=False)
+    machine.begin(activation, paid=False, watches=watches)
     for seed in range(60):
         machine.grow(0, seed, count=1)
         yield machine
@@ -330,6 +366,31 @@ def test_random_chains_reach_what_they_are_for() -> None:
                     seen.add("swept")
                 rows = machine.index.pool.count
     assert seen == {"fired", "expired", "ok", "unpaid", "defaulted", "far", "carried", "window", "swept", "supplies"}
+
+
+@pytest.mark.slow
+def test_random_chains_with_watches_reach_what_they_are_for() -> None:
+    """Keys change before the fires and after them, and timers end while they watch, and once they are due."""
+    seen: set[str] = set()
+    with sweeping_often():
+        for activation in (0, 3):
+            for machine in long_chain(activation, watches=True):
+                node = machine.nodes[-1]
+                seen |= {what for change in node.changes for what in became(change, node.view.height)}
+    assert seen == {"due at once", "due in the next block", "ended watching", "ended due", "extended"}
+
+
+def became(change: Change, height: int) -> Iterator[str]:
+    """What a block made of a timer that watched a key."""
+    before, after = change.before, change.after
+    if not isinstance(before, Timer) or before.watch is None:
+        return
+    if after is None:
+        yield "ended watching" if before.is_watching else "ended due"
+    elif before.is_watching and not after.is_watching:
+        yield "due at once" if after.trigger_height == height else "due in the next block"
+    elif before.is_watching and after.expires_at > before.expires_at:
+        yield "extended"
 
 
 def reached(machine: IndexMachine, node: Node) -> set[str]:
@@ -426,6 +487,20 @@ def timers_first(advance: Method) -> Method:
     return lambda index, changes: advance(index, [change for change in changes if change.key[:1] == b"t"])
 
 
+def leaving_it_due(abandon: Method) -> Method:
+    """What the block made due stays so when it is undone."""
+
+    def changed(index: SchedulerIndex) -> None:
+        index._beginnings[-1] = index._beginnings[-1]._replace(triggered={})
+        abandon(index)
+
+    return changed
+
+
+def as_before(_: Method) -> Method:
+    return lambda _index, timer: timer
+
+
 FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
     (WaitingPool, "kill", keeping_summaries),
     (WaitingPool, "withdraw_supplies", nothing),
@@ -445,6 +520,9 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
     (OverflowTree, "rows_at", taking_nothing),
     (SchedulerIndex, "abandon", forgetting_what_was_staged),
     (FireCounts, "count", always_up),
+    (SchedulerIndex, "make_due", nothing),
+    (SchedulerIndex, "abandon", leaving_it_due),
+    (SchedulerIndex, "_when_due", as_before),
 ]
 
 
@@ -454,7 +532,8 @@ FAULT_NAMES = [f"{name} {fault.__name__}" for _, name, fault in FAULTS]
 def go_everywhere() -> None:
     """Long chains first: short ones hardly ever sweep."""
     for activation in (0, 3):
-        deque(long_chain(activation), maxlen=0)
+        for watches in (False, True):
+            deque(long_chain(activation, watches), maxlen=0)
     run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, phases=[Phase.generate], max_examples=2_000))
 
 

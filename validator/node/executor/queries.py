@@ -30,6 +30,7 @@ from validator.chain.records import (
 )
 from validator.chain.transactions import address_of, transaction_hash
 from validator.execution.governance import GOVERNED_NAMES, parameters_in_force
+from validator.execution.watching import watch_page
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash, TimerId, ValidatorError, address_text
 from validator.state import View
@@ -320,6 +321,7 @@ class StatePages:
             "expires_at": timer.expires_at,
             "fee_payer": address_text(timer.fee_payer),
             "handler": timer.handler,
+            **watch_page(timer),
         }
 
     def _ended_timer(self, timer_id: TimerId) -> Page | None:

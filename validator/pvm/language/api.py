@@ -42,7 +42,7 @@ def _call(*parameters: str, result: str = "None", purpose: str) -> Signature:
 
 def _schedule(purpose: str) -> Signature:
     return _call(
-        "height: int",
+        "height?: int | None",
         "payload?: Value",
         "handler?: str",
         "fee_payer?: bytes | None",
@@ -54,6 +54,7 @@ def _schedule(purpose: str) -> Signature:
         "tier?: str | None",
         "bid?: int | None",
         "bidding_agent?: bytes | None",
+        "watch?: tuple[bytes, str] | None",
         result="bytes",
         purpose=purpose,
     )
@@ -66,6 +67,9 @@ HOST_CALLS: Final[dict[str, Signature]] = {
     "publish": _call("key: str", "value: Value", purpose="Publish a value under a key, for every actor to read."),
     "published": _call(
         "address: bytes", "key: str", result="Value", purpose="What an actor has published under a key, or None."
+    ),
+    "allow_watching": _call(
+        "key: str", "allowed?: bool", purpose="Let timers of any actor watch a key of this actor's storage, or no more."
     ),
     "schedule": _schedule(
         "Have the chain call a handler (``handle_timer`` where none is named) at a height; the timer's id."
@@ -124,7 +128,15 @@ HOST_READS: Final[dict[str, tuple[str, str]]] = {
 """The host values: attributes of ``self`` that programs read without a call. For each, its type and meaning."""
 
 YIELDING: Final = frozenset(
-    {"publish", "published", "schedule_timer", "schedule_timer_ex", "set_bidding_agent", "origin_hash"}
+    {
+        "publish",
+        "published",
+        "allow_watching",
+        "schedule_timer",
+        "schedule_timer_ex",
+        "set_bidding_agent",
+        "origin_hash",
+    }
 )
 """Names of host calls and values that a program may also define as methods or constants. The program's definition then
 takes precedence. These names were added when programs existed already."""

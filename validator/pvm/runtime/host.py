@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from validator.chain.records import DEFAULT_HANDLER
+from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives.meter import Meter
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash, TimerId
@@ -16,9 +16,9 @@ TIERS: Final = ("economy", "standard", "fast", "urgent")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequest:
-    """The arguments of ``schedule_timer``, as the program gave them."""
+    """The arguments of ``schedule_timer``, as the program gave them. Exactly one of height and watch is given."""
 
-    height: int
+    height: int | None
     payload: bytes
     handler: str = DEFAULT_HANDLER
     fee_payer: Address | None = None
@@ -30,6 +30,7 @@ class ScheduleRequest:
     tier: str | None = None
     bid: int | None = None
     bidding_agent: Address | None = None
+    watch: Watch | None = None
 
 
 class BlockTerms(Protocol):
@@ -99,6 +100,9 @@ class Host(Protocol):
 
     def published(self, address: Address, key: str) -> bytes | None:
         """The value that an actor published under a key; ``None`` if there is none."""
+
+    def allow_watching(self, key: str, allowed: bool) -> None:
+        """Let timers of any actor watch a key of the actor's storage, or no more."""
 
     def saved_timer(self, key: str) -> bytes:
         """The timer id that is stored, as hex digits, under a key of the actor's storage; empty if there is none."""

@@ -10,7 +10,10 @@ Names and parameters are in :mod:`validator.pvm.language.api`. Values go to the 
 
 from __future__ import annotations
 
-from validator.chain.records import DEFAULT_HANDLER
+from collections.abc import Callable
+from typing import Any
+
+from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives import costs
 from validator.primitives.limits import MAX_STORAGE_KEY
 from validator.primitives.types import ADDRESS_BYTES, Address
@@ -20,11 +23,8 @@ from validator.pvm.runtime.operations import Value, fault, is_number, text_size
 from validator.pvm.runtime.values import pack, unpack
 
 
-class HostCalls:
-    """The host calls and host values of the running handler.
-
-    There is one method for each name of ``HOST_CALLS``, and one with the prefix ``read_`` for each of ``HOST_READS``.
-    """
+class HostReads:
+    """The host values of the running handler: one method with the prefix ``read_`` for each name of ``HOST_READS``."""
 
     def __init__(self) -> None:
         self.context: Host | None = None
@@ -33,6 +33,36 @@ class HostCalls:
     def _host(self) -> Host:
         assert self.context is not None, "a handler runs"
         return self.context
+
+    def read_height(self) -> int:
+        return self._host.height
+
+    def read_sender(self) -> bytes:
+        return bytes(self._host.sender)
+
+    def read_origin_hash(self) -> bytes:
+        return bytes(self._host.origin)
+
+    def read_address(self) -> bytes:
+        return bytes(self._host.actor)
+
+    def read_deployer(self) -> bytes:
+        actor = self._host.world.actor(self._host.actor)
+        assert actor is not None, "an actor runs"
+        return bytes(actor.deployer)
+
+    def read_balance(self) -> int:
+        return self._host.world.balance(self._host.actor)
+
+    def read_value(self) -> int:
+        return self._host.value
+
+    def read_lane_price(self) -> int:
+        return self._host.terms.fee_floor
+
+
+class HostCalls(HostReads):
+    """The host calls of the running handler: one method for each name of ``HOST_CALLS``; and its host values."""
 
     def _charge(self, cycles: int) -> None:
         """Charge the host's meter, which counts the cycles during a host call."""
@@ -71,6 +101,12 @@ class HostCalls:
         self._host.prepay(costs.KV_DELETE_CYCLES)
         self._host.kv_delete(self._key(key))
 
+    def allow_watching(self, key: Value, allowed: Value = True) -> None:
+        self._host.prepay(costs.ALLOW_WATCHING_CYCLES)
+        if allowed.__class__ is not bool:
+            fault("TypeError")
+        self._host.allow_watching(self._key(key), bool(allowed))
+
     # --- published values ---------------------------------------------------------------------------------------------
 
     def publish(self, key: Value, value: Value) -> None:
@@ -86,7 +122,7 @@ class HostCalls:
 
     def schedule(
         self,
-        height: Value,
+        height: Value = None,
         payload: Value = None,
         handler: Value = DEFAULT_HANDLER,
         fee_payer: Value = None,
@@ -98,11 +134,14 @@ class HostCalls:
         tier: Value = None,
         bid: Value = None,
         bidding_agent: Value = None,
+        watch: Value = None,
     ) -> bytes:
         self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
         if tier is not None and _text(tier) not in TIERS:
             fault("ValueError")
-        at, packed = _number(height), self._payload(payload)
+        if watch is not None and height is not None:
+            fault("ValueError")
+        at, packed = _number(height) if watch is None else None, self._payload(payload)
         self._charge(
             max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_PER_CYCLE
         )  # the id is a hash of it
@@ -119,6 +158,7 @@ class HostCalls:
             tier=tier,
             bid=_optional(bid),
             bidding_agent=None if bidding_agent is None else _address(bidding_agent),
+            watch=None if watch is None else Watch(*_pair(watch, _address, self._key)),
         )
         return bytes(self._host.schedule_timer(request))
 
@@ -178,34 +218,6 @@ class HostCalls:
         self._host.prepay(costs.CONSUME_RESULT_CYCLES)
         self._host.consume_result(_bytes(job_id))
 
-    # --- readings -----------------------------------------------------------------------------------------------------
-
-    def read_height(self) -> int:
-        return self._host.height
-
-    def read_sender(self) -> bytes:
-        return bytes(self._host.sender)
-
-    def read_origin_hash(self) -> bytes:
-        return bytes(self._host.origin)
-
-    def read_address(self) -> bytes:
-        return bytes(self._host.actor)
-
-    def read_deployer(self) -> bytes:
-        actor = self._host.world.actor(self._host.actor)
-        assert actor is not None, "an actor runs"
-        return bytes(actor.deployer)
-
-    def read_balance(self) -> int:
-        return self._host.world.balance(self._host.actor)
-
-    def read_value(self) -> int:
-        return self._host.value
-
-    def read_lane_price(self) -> int:
-        return self._host.terms.fee_floor
-
 
 def _text(value: Value) -> str:
     if value.__class__ is not str:
@@ -235,6 +247,12 @@ def _bytes(value: Value) -> bytes:
     if value.__class__ is not bytes:
         fault("TypeError")
     return bytes(value)
+
+
+def _pair(value: Value, first: Callable[[Value], Any], second: Callable[[Value], Any]) -> tuple[Any, Any]:
+    if value.__class__ is not tuple or len(value) != 2:
+        fault("TypeError")
+    return first(value[0]), second(value[1])
 
 
 def _address(value: Value) -> Address:

@@ -31,6 +31,8 @@ SMALLEST: Final = 4
 """Minimum size of a committee."""
 AT_LIMITS: Final = 0.3
 """Share of the seeds with users of the workload ``limits`` (:func:`call_at_limits`)."""
+WATCHES: Final = 0.5
+"""Share of the chains with ``bias_auction`` that have users whose timers watch keys (:func:`watch_keys`)."""
 LOSING: Final = ("wipe", "bit_rot", "lose_node")
 """Kinds of faults by which validators can lose their disks."""
 
@@ -68,6 +70,16 @@ def call_at_limits(random: Random, fields: Fields) -> None:
         "interval_ms": random.choice([300, 600]),
         "options": {"calls": random.choice([3, 8])},
     }
+    fields["load"]["users"].append(group)  # last, so that the numbers of the other users stay the same
+
+
+def watch_keys(random: Random, fields: Fields) -> None:
+    """Add users whose timers watch keys, in a share :data:`WATCHES` of the chains that have such timers."""
+    if fields["chain"]["policy"] != "bias_auction" or random.random() >= WATCHES:
+        return
+    fields["chain"]["params"]["MAX_WATCHERS_PER_KEY"] = random.choice([1, 4, 64])
+    options = {"timers": random.choice([2, 8]), "life_blocks": random.choice([4, 20])}
+    group = {"workload": "watch", "count": 2, "interval_ms": random.choice([300, 600]), "options": options}
     fields["load"]["users"].append(group)  # last, so that the numbers of the other users stay the same
 
 

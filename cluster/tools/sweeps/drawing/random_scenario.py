@@ -37,6 +37,7 @@ from cluster.tools.sweeps.drawing.extremes import (
     nodes_of,
     run_programs,
     storm,
+    watch_keys,
 )
 from cluster.tools.sweeps.drawing.small_worlds import shrink
 from consensus.types import fault_bound
@@ -249,6 +250,7 @@ class _Drawing:
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
         call_at_limits(Random(f"{self.seed}/{self.protocol}/limits"), fields)
+        watch_keys(Random(f"{self.seed}/{self.protocol}/watches"), fields)
         _build_at_once(self, Random(f"{self.seed}/{self.protocol}/hasty"), fields)
         return fields
 

@@ -165,7 +165,9 @@ FAULTS = {
     "the priority is not clamped": rewritten(AuctionRules.admit, "headroom, clamped_from=priority", "priority"),
     "the cap is refused": rewritten(timer_calls._check_gas_limit, "gas_limit > terms", "gas_limit >= terms"),
     "the least gas is refused": rewritten(timer_calls._check_gas_limit, "gas_limit < terms", "gas_limit <= terms"),
-    "expiry at the trigger is refused": rewritten(timer_calls._expiry, "expires_at < request", "expires_at <= request"),
+    "expiry at the trigger is refused": rewritten(
+        timer_calls._expiry, "expires_at < earliest", "expires_at <= earliest"
+    ),
     "expiry is not clamped": rewritten(timer_calls._expiry, "min(request.expires_at, latest)", "request.expires_at"),
     "extended to the same end": rewritten(timer_calls._extend, "expires_at <= timer", "expires_at < timer"),
     "one timer too many": rewritten(timer_calls.schedule, ">= parameters.max_timers", "> parameters.max_timers"),

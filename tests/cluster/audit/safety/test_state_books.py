@@ -21,7 +21,10 @@ from validator.chain.records import (
     JobEnd,
     QueuedMessage,
     Timer,
+    Watch,
+    Watchable,
 )
+from validator.primitives.codec import tagged_hash
 from validator.primitives.types import Address, Hash, TimerId
 
 ACTOR = Address(b"\x01" * 20)
@@ -29,11 +32,17 @@ OTHER = Address(b"\x02" * 20)
 RUNNERS = (Address(b"\x03" * 20), Address(b"\x04" * 20))
 SHORT, LONG = TimerId(b"\x11" * 32), TimerId(b"\x12" * 32)
 OPEN, COMPLETE, CONSUMED = Hash(b"\x21" * 32), Hash(b"\x22" * 32), Hash(b"\x23" * 32)
+WATCHED = records.watchable_key(OTHER, "k")
 CODE, SOURCE = records.python_code("class Nothing(Actor):\n    pass\n")
 
 
 def timer(timer_id: TimerId, payload: bytes | None) -> Timer:
     return Timer(timer_id, ACTOR, 40, 7, "", payload, ACTOR, None, 90, None, None, None, None, 20)
+
+
+def watching(timer_id: TimerId) -> Timer:
+    """A timer with a short payload that watches a key; it is due after its expiry while the key has not changed."""
+    return timer(timer_id, b"short")._replace(watch=Watch(OTHER, "k"), trigger_height=91, bid=0)
 
 
 def job(*runners: Address, consumed: bool = False) -> Job:
@@ -81,6 +90,43 @@ def told(state: Mapping[bytes, Any], first_priced: int = 1) -> list[str]:
 
 def test_a_right_state_has_no_contradiction() -> None:
     assert told(right()) == []
+
+
+def watched() -> dict[bytes, Any]:
+    """Records that agree, of which a timer watches a key."""
+    digest = tagged_hash(b"watched value", b"v")
+    return right() | {
+        records.timer_key(SHORT): watching(SHORT),
+        records.storage_key(OTHER, "k"): b"v",
+        WATCHED: Watchable(digest, (SHORT,)),
+    }
+
+
+def test_a_timer_that_watches_a_key_contradicts_nothing() -> None:
+    assert told(watched()) == []
+    unheeded = watched()[WATCHED]._replace(watchers=())
+    assert told(watched() | {WATCHED: unheeded}) == []
+    assert told(watched() | {WATCHED: None}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (records.storage_key(OTHER, "k"), b"w", "other values of the watched keys 02020202"),
+        (records.storage_key(OTHER, "k"), None, "other values of the watched keys 02020202"),
+        (WATCHED, Watchable(b"", (SHORT,)), "other values of the watched keys 02020202"),
+        (records.timer_key(SHORT), timer(SHORT, b"short"), "watchers of keys that do not watch them: 11111111"),
+        (
+            records.timer_key(SHORT),
+            watching(SHORT)._replace(trigger_height=40),
+            "watchers of keys that do not watch them: 11111111",
+        ),
+        (records.timer_key(SHORT), None, "watchers of keys that do not watch them: 11111111"),
+    ],
+)
+def test_a_watch_that_is_wrong_or_left_over_is_told(key: bytes, value: Any, expected: str) -> None:
+    found = told(watched() | {key: value})
+    assert any(what.startswith(expected) for what in found), found
 
 
 def test_timers_that_were_due_before_any_was_priced_stand_by_the_first_supply() -> None:

@@ -39,6 +39,7 @@ HOST_COSTS = {
     "get": (f"{costs.KV_GET_CYCLES}", ""),
     "set": (f"{costs.KV_SET_CYCLES}", "bytes of key and value"),
     "delete": (f"{costs.KV_DELETE_CYCLES}", ""),
+    "allow_watching": (f"{costs.ALLOW_WATCHING_CYCLES}", "bytes of the key"),
     "publish": (f"{costs.PUBLISH_CYCLES}", "bytes of key and value"),
     "published": (f"{costs.PUBLISHED_CYCLES}", ""),
     **dict.fromkeys(

@@ -26,7 +26,7 @@ from cluster.scenario.sections.faults import (
     loses_disk,
 )
 from cluster.simulation.driver import simulate
-from cluster.tools.sweeps.drawing import corners
+from cluster.tools.sweeps.drawing import corners, extremes
 from cluster.tools.sweeps.drawing import random_scenario as generator
 from cluster.tools.sweeps.drawing.attackers import ATTACKS
 from cluster.tools.sweeps.drawing.random_scenario import ED25519_EVERY, FORGERIES, LIES, random_scenario
@@ -197,8 +197,8 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed that governs has a group of users more, with attackers and users at the limits behind it alone; the others
-    are drawn as without any that do."""
+    """A seed that governs has a group of users more, behind which are only attackers, users at the limits and users
+    that watch keys; the others are drawn as without any that do."""
     monkeypatch.setattr(corners, "CORNERED", 0.0)
     drawn = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, "GOVERNED", 0.0)
@@ -210,8 +210,31 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
         assert plan.model_copy(update={"load": without}) == random_scenario(seed, protocol)
         names = [group.workload for group in plan.load.users]
         if "governance" in names:
-            assert set(names[names.index("governance") + 1 :]) <= {*ATTACKS, "limits"}
+            assert set(names[names.index("governance") + 1 :]) <= {*ATTACKS, "limits", "watch"}
     assert 4 <= governed <= 25
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_watches_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some chains with ``bias_auction`` have a group of users more, the last one, and a limit of watchers; the others
+    are drawn as without any that watch."""
+    drawn = [random_scenario(seed, protocol) for seed in range(200)]
+    monkeypatch.setattr(extremes, "WATCHES", 0.0)
+    watching = 0
+    for seed, plan in enumerate(drawn):
+        without = random_scenario(seed, protocol)
+        if plan.load.users[-1].workload != "watch":
+            assert plan == without
+            continue
+        watching += 1
+        assert plan.chain.policy == "bias_auction"
+        assert plan.load.users[:-1] == without.load.users
+        assert {**plan.chain.params, "MAX_WATCHERS_PER_KEY": None} == {
+            **without.chain.params,
+            "MAX_WATCHERS_PER_KEY": None,
+        }
+        assert plan.model_copy(update={"load": without.load, "chain": without.chain}) == without
+    assert 3 <= watching <= 20
 
 
 @pytest.mark.slow

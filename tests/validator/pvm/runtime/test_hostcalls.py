@@ -69,6 +69,7 @@ PRICES = {
     "schedule": costs.SCHEDULE_TIMER_CYCLES,
     "schedule_timer": costs.SCHEDULE_TIMER_CYCLES,
     "schedule_timer_ex": costs.SCHEDULE_TIMER_CYCLES,
+    "allow_watching": 200,
     "publish": 200,
     "published": 10,
     "set_bidding_agent": 200,
@@ -100,7 +101,7 @@ def test_a_call_is_paid_for_before_its_arguments_are_looked_at(name: str) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        "set('k', None)", "delete('k')", "publish('k', None)", "set_bidding_agent(None)", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
+        "set('k', None)", "delete('k')", "allow_watching('k')", "publish('k', None)", "set_bidding_agent(None)", "schedule(9)", "cancel(b'')", "extend(b'', 5)", "send(self.address, 'h')",
         "transfer(self.address, 1)", "emit('e')", "request_job(None, 1, 'h')", "consume_result(b'')",
     ],
 )  # fmt: skip
