@@ -13,6 +13,8 @@ in one run.
   hundred steps of work, read, schedule and write in each: the same blocks without a testnet, executed in memory.
 - ``selection_ratio_POLICY``: finding the first 200 of 100,000 timers that wait, with different fees and bids, against
   ``cip1``.
+- ``unwatched_block_ratio``: processor time of blocks of ``bias_auction`` whose fires write keys, of which none is
+  watched, against the same blocks without the question whether a key is watchable.
 - ``gc_storm_ratio``: blocks after very many timers expired at one height against the ordinary full blocks before. Both
   lanes are full in all of them: 2,000 transactions that schedule a timer each, 2,000 fires.
 """
@@ -32,6 +34,7 @@ from cluster.audit.served.chains import longest_chain
 from cluster.simulation.driver import simulate
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import GenesisAgent, Policy
+from validator.policies.bias_auction import BiasRules
 from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
@@ -63,6 +66,7 @@ def measure(size: Size) -> list[Metric]:
             "backlog_block_ratio", _backlog_ratio(backlog), f"× ({backlog:,} waiting / {SMALL_BACKLOG:,})", 2, False
         ),
         *_selection_ratios(100_000),
+        Metric("unwatched_block_ratio", _unwatched_ratio(), "×", 1.1, False),
         Metric("epoch_block_ratio", _epoch_ratio(migrating), f"× ({migrating:,} migrating)", 3, False),
         Metric("gc_storm_ratio", _storm_ratio(storm), f"× ({storm:,} expired / full block)", 4, False),
     ]
@@ -216,6 +220,38 @@ def _contending(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
                 bid=tip * HEAVY_GAS,
             ),
         )
+
+
+# --- watched keys -----------------------------------------------------------------------------------------------------
+
+
+def _unwatched_ratio() -> float:
+    """The cost of asking whether written keys are watchable, where none is."""
+    rounds, gas_limit = 24, 2_500
+    parameters = Parameters(max_timers_per_actor=LOTS)
+    chains = [BenchmarkChain(parameters, actors(100), policy=Policy.BIAS_AUCTION) for _ in range(2)]
+    try:
+        for chain in chains:
+            a_block = parameters.lane_timer_cycles // gas_limit
+            chain.fill(_due(range(1, rounds + 3), a_block, RESCHEDULE, gas_limit))
+            chain.block()
+        asking, silent = interleaved(
+            rounds, partial(_processor_time, chains[0], True), partial(_processor_time, chains[1], False)
+        )
+        return asking / silent
+    finally:
+        BiasRules.has_watches = True
+        for chain in chains:
+            chain.close()
+
+
+def _processor_time(chain: BenchmarkChain, has_watches: bool) -> float:
+    """Seconds of processor time of the next block, in which timers may watch keys or not."""
+    BiasRules.has_watches = has_watches
+    began = time.process_time()
+    outcome = chain.block()
+    assert outcome.receipts.fires
+    return time.process_time() - began
 
 
 # --- epochs -----------------------------------------------------------------------------------------------------------
