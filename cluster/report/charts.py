@@ -337,7 +337,7 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
         for use in sorted(uses, key=lambda use: -use.fires)[:MAX_POINTS]
     ]
     columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
-    keys = _point_keys((one.colour, one.name) for one in chart.named)
+    keys = point_keys((one.colour, one.name) for one in chart.named)
     most = max((len(group.actors) for group in classes), default=0)
     note = _joined(
         f"{summary} Actors with many recent fires weigh less, down to 1.", _thin_note(most, "actors by their weight")
@@ -382,7 +382,7 @@ def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Calla
     table = [
         (row.name, *(form(dict(row.values).get(name, math.inf)) for name in chart.value_names)) for row in chart.rows
     ]
-    keys = _point_keys(enumerate(chart.value_names))
+    keys = point_keys(enumerate(chart.value_names))
     return ChartPanel(chart, Markup(render(chart)), note if chart.rows else "", columns, table, keys, texts=1)
 
 
@@ -483,7 +483,7 @@ def resource_charts(record: RunRecord, marks: Sequence[Marked]) -> list[ChartPan
         )
         if series:
             note = _thin_note(max(map(len, looks.values())), "looks")
-            found.append(ChartPanel(chart, Markup(render(chart, (SMALL,))), note, (), (), _line_keys(chart)))
+            found.append(ChartPanel(chart, Markup(render(chart, (SMALL,))), note, (), (), line_keys(chart)))
     return found
 
 
@@ -520,7 +520,7 @@ def lag_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
     if others:
         note = f"{note} Named are the driver and the {len(named)} hosts with the most; {OTHER_HOSTS} are grey."
     note = _joined(note, _thin_note(most, "seconds"))
-    keys = _point_keys((one.colour, one.name) for one in chart.named)
+    keys = point_keys((one.colour, one.name) for one in chart.named)
     return ChartPanel(chart, Markup(render(chart)), "" if chart.is_empty else note, (), (), keys)
 
 
@@ -626,10 +626,10 @@ def _height_panel(
 def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ChartPanel:
     if chart.is_empty:
         return ChartPanel(chart, Markup(render(chart)), "", columns, [])
-    return ChartPanel(chart, Markup(render(chart)), note, columns, rows, _line_keys(chart))
+    return ChartPanel(chart, Markup(render(chart)), note, columns, rows, line_keys(chart))
 
 
-def _line_keys(chart: Chart) -> list[Key]:
+def line_keys(chart: Chart) -> list[Key]:
     """The key of a chart of lines, for narrow drawings, which have no names next to the lines."""
     if chart.is_empty:
         return []
@@ -643,7 +643,7 @@ def _line_key(kind: str, dash: str) -> str:
     return f'<svg viewBox="0 0 26 8" role="presentation">{line(kind, 0, 4, 26, 4, dash)}</svg>'
 
 
-def _point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
+def point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
     """The key of a chart of points, whose names are not next to them. Each name comes with the number of its shape."""
     points = [(name, f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>') for place, name in names]
     head = '<svg class="point" viewBox="0 0 12 12" role="presentation">'

@@ -43,6 +43,8 @@ STRIP_NAMES: Final = 2
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
 """Maximum distance in pixels by which a short name may be shifted from its band's beginning."""
+TICK_ROW_PIXELS: Final = 14.0
+"""Height of a row of tick names below the x axis, in pixels."""
 CHARACTER_PIXELS: Final = 6.6
 """Approximate width of a character in a chart's text, for fitting labels."""
 
@@ -78,6 +80,9 @@ class Series:
     """Whether the series is drawn in grey and without a label, as a background for the others."""
     gap: float = math.inf
     """Distance in x beyond which two neighbouring points are not connected."""
+    intervals: Sequence[tuple[float, float]] = ()
+    """For each point, the lowest and the highest value that it may have. They are drawn as a whisker, and the points
+    of a line are marked. Empty if no interval is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,8 @@ class Chart:
     marks: Sequence[Mark] = ()
     hints: Sequence[tuple[float, str]] = ()
     """Texts shown under the pointer, each with its x."""
+    x_ticks: Sequence[float] = ()
+    """The values of the ticks of the x axis. Empty means round numbers."""
     format_x: Format = number
     format_y: Format = number
     may_be_logarithmic: bool = False
@@ -180,6 +187,10 @@ def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> s
 
 
 SCATTER_PIXELS: Final = 4.2
+POINT_RADIUS: Final = 3.2
+"""Radius of the marked points of a line, in pixels."""
+WHISKER_PIXELS: Final = 4.0
+"""Half the width of the bars at the ends of a whisker."""
 SCATTER_MARGIN: Final = 0.03
 """Share of the x axis that a scatter leaves free on each side of its points."""
 
@@ -243,6 +254,13 @@ def _scale_from_zero(high: float, ticks: int, start: float, end: float) -> Scale
     return Scale(0.0, math.ceil(high / step - 1e-9) * step, start, end)
 
 
+def _scale_around_zero(low: float, high: float, ticks: int, start: float, end: float) -> Scale:
+    """A scale between round values that are not above ``low``, which is negative, and not below ``high``."""
+    first, second, *_ = round_steps(0.0, high - low, ticks)
+    step = second - first
+    return Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, start, end)
+
+
 def _decades(low: float, high: float, wanted: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     skip = max(1, -(-(last - first) // max(1, wanted)))
@@ -268,14 +286,17 @@ class _Drawing:
     """The bands drawn as a strip, sorted by start."""
     band_rows: list[tuple[Band, str, float, int]] = field(init=False)
     """The names above the drawing: each band with its name, the name's start in pixels, and the name's row."""
+    tick_names: list[tuple[float, str, float, int]] = field(init=False)
+    """The names below the x axis: each tick's value and name, the name's middle in pixels, and the name's row."""
 
     def __post_init__(self) -> None:
         chart = self.chart
         has_names_right = len(chart.labelled) > 1 or bool(chart.marks)
         size = self.size if has_names_right and self.size.direct_labels else replace(self.size, right=NARROW.right)
-        xs = [x for series in chart.series for x, _ in series.points]
+        xs = [*chart.x_ticks, *(x for series in chart.series for x, _ in series.points)]
         styles = {series.style for series in chart.series}
-        pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
+        has_room = "bars" in styles or bool(chart.x_ticks)
+        pad = 0.5 if has_room else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
         self.x = Scale(min(xs) - pad, max(xs) + pad, size.left, size.end)
         faults = [band for band in chart.bands if not band.is_stall]
         self.crowd = sorted(faults, key=lambda band: band.start) if len(faults) > MAX_BANDS_DRAWN else []
@@ -284,12 +305,18 @@ class _Drawing:
         self.band_rows = self._place_band_names()
         rows = 1 + max((row for *_, row in self.band_rows), default=-1)
         strip = STRIP_PIXELS if self.crowd else 0.0
-        self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows + strip)
+        self.tick_names = self._place_tick_names()
+        below = TICK_ROW_PIXELS * max((row for *_, row in self.tick_names), default=0)
+        top = size.top + BAND_NAME_PIXELS * rows + strip
+        self.size = replace(size, top=top, bottom=size.bottom + below, height=size.height + below)
         self.y = self._value_scale()
 
     def _value_scale(self) -> Scale:
         size, chart = self.size, self.chart
         values = [y for series in chart.series for _, y in series.points] + [mark.value for mark in chart.marks]
+        values += [end for series in chart.series for interval in series.intervals for end in interval]
+        if min(values) < 0:
+            return _scale_around_zero(min(values), max(*values, 0.0), size.y_ticks, size.floor, size.top)
         positive = [value for value in values if value > 0]
         if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
             return Scale(min(positive) / 1.2, max(positive) * 1.2, size.floor, size.top, logarithmic=True)
@@ -317,19 +344,34 @@ class _Drawing:
         parts = []
         for value in self.y.ticks(size.y_ticks):
             at = self.y(value)
-            parts.append(line("grid", left, at, right, at))
+            parts.append(line("axis" if self.y.low < 0 == value else "grid", left, at, right, at))
             parts.append(text(chart.format_y(value), left - 8, at + 4, "tick", "end"))
         parts.append(line("axis", left, bottom, right, bottom))
-        for value in self._whole_x_ticks():
+        for value, name, middle, row in self.tick_names:
             at = self.x(value)
             parts.append(line("axis", at, bottom, at, bottom + 4))
-            parts.append(text(chart.format_x(value), at, bottom + 17, "tick", "middle"))
+            parts.append(text(name, middle, bottom + 17 + TICK_ROW_PIXELS * row, "tick", "middle"))
         note = " (log scale)" if self.y.logarithmic else ""
         parts.append(text(f"{chart.y_label}{note}", 2, 13, "label"))
         parts.append(text(chart.x_label, right, size.height - 6, "label", "end"))
         return parts
 
-    def _whole_x_ticks(self) -> list[float]:
+    def _place_tick_names(self) -> list[tuple[float, str, float, int]]:
+        """Place the names of the ticks below the x axis. Names of given ticks have as many rows as they need."""
+        placed, ends = [], list[float]()
+        for value in self._whole_x_ticks():
+            name, middle, row = self.chart.format_x(value), self.x(value), 0
+            if self.chart.x_ticks:
+                width = len(name) * CHARACTER_PIXELS
+                middle = min(middle, self.size.width - width / 2)
+                row = next((i for i, end in enumerate(ends) if middle - width / 2 > end), len(ends))
+                ends[row:] = [middle + width / 2, *ends[row + 1 :]]
+            placed.append((value, name, middle, row))
+        return placed
+
+    def _whole_x_ticks(self) -> Sequence[float]:
+        if self.chart.x_ticks:
+            return self.chart.x_ticks
         ticks = self.x.ticks(self.size.x_ticks)
         heights = all(float(x).is_integer() for series in self.chart.series for x, _ in series.points)
         return [value for value in ticks if not heights or float(value).is_integer()]
@@ -433,7 +475,7 @@ class _Drawing:
             if series.style == "scatter":
                 place, radius = series.colour, SCATTER_PIXELS
             points = "".join(shape(place, self.x(x), self.y(y), radius) for x, y in series.points)
-            return f'<g class="dots {_colour(series)}">{points}</g>'
+            return f'{self._whiskers(series)}<g class="dots {_colour(series)}">{points}</g>'
         path = self._path(series)
         alone = series.muted or len(self.chart.named) == 1
         dash = "" if alone else _dashes(DASHES[series.colour % len(DASHES)])
@@ -443,7 +485,21 @@ class _Drawing:
             bottom = self.size.floor
             under = f"L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"
             area = f'<path class="area {_colour(series)}" d="{path}{under}"/>'
-        return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
+        marked = self._whiskers(series)
+        if series.intervals:
+            points = "".join(shape(0, self.x(x), self.y(y), POINT_RADIUS) for x, y in series.points)
+            marked += f'<g class="dots {_colour(series)}">{points}</g>'
+        return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>{marked}'
+
+    def _whiskers(self, series: Series) -> str:
+        """The intervals of a series as SVG: a line from end to end, with a bar at each end."""
+        parts = []
+        for (x, _), (low, high) in zip(series.points, series.intervals, strict=False):
+            across, bottom, top = self.x(x), self.y(low), self.y(high)
+            ends = "".join(f"M{across - WHISKER_PIXELS:.1f} {at:.1f}h{2 * WHISKER_PIXELS:g}" for at in (top, bottom))
+            path = f"M{across:.1f} {top:.1f}V{bottom:.1f}{ends}"
+            parts.append(f'<path class="line whisker {_colour(series)}" d="{path}"/>')
+        return "".join(parts)
 
     def _path(self, series: Series) -> str:
         parts: list[str] = []

@@ -8,7 +8,21 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.report.svg import MAX_BANDS_DRAWN, Band, Chart, Mark, Row, RowChart, Scale, Series, number, render
+from cluster.report.svg import (
+    CHARACTER_PIXELS,
+    MAX_BANDS_DRAWN,
+    NARROW,
+    TICK_ROW_PIXELS,
+    Band,
+    Chart,
+    Mark,
+    Row,
+    RowChart,
+    Scale,
+    Series,
+    number,
+    render,
+)
 
 
 def chart(points: list[tuple[float, float]], **changes: object) -> Chart:
@@ -141,3 +155,56 @@ def test_a_strip_says_how_much_of_each_stretch_is_filled() -> None:
     opacities = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', drawn)]
     assert set(opacities) >= {1.0, 0.25}, "filled, and hardly touched"
     assert "0 pause; 1 pause; and 98 more" in drawn
+
+
+def test_intervals_are_whiskers_that_the_axis_has_room_for() -> None:
+    points, intervals = [(0.0, 1.0), (1.0, 2.0)], [(0.5, 1.5), (1.0, 9.0)]
+    plain = render(chart(points))
+    drawn = render(chart(points, series=[Series("one", points, intervals=intervals)]))
+    assert "whisker" not in plain
+    assert drawn.count('class="line whisker c0"') == 2 * len(points), "on a desktop and on a phone"
+    assert ">10</text>" in drawn and ">10</text>" not in plain
+    tops = [float(top) for top in re.findall(r'whisker c0" d="M[\d.]+ ([\d.]+)V', drawn)]
+    assert tops[1] < tops[0]
+    assert drawn.count("<circle") == 4, "the points of the line are marked"
+
+
+def test_values_below_zero_have_an_axis_at_zero() -> None:
+    drawn = render(chart([(0.0, -3.0), (1.0, 4.0)]))
+    assert "−" not in drawn and ">-4</text>" in drawn
+    heights = {float(at) for at in re.findall(r'<line class="axis" x1="50.0" y1="([\d.]+)" x2="346.0" y2="\1"', drawn)}
+    assert len(heights) == 2, "the x axis, and zero"
+    below = render(chart([(0.0, -3.0), (1.0, -2.0)]))
+    assert ">0</text>" in below and ">-3</text>" in below
+
+
+def test_given_ticks_are_all_drawn_with_their_names() -> None:
+    names = ["one", "two", "three", "four", "five", "six", "seven"]
+    points = [(float(at), 1.0) for at in range(7)]
+    drawn = render(chart(points, x_ticks=range(7), format_x=lambda at: names[round(at)]))
+    assert [drawn.count(f">{name}</text>") for name in names] == [2] * 7
+    without_last = render(chart(points[:-1], x_ticks=range(7), format_x=lambda at: names[round(at)]), (NARROW,))
+    places = [
+        float(x) for x in re.findall(r'<text class="tick" x="([\d.]+)" y="[\d.]+" text-anchor="middle"', without_last)
+    ]
+    assert max(places) < NARROW.end, "a tick without a point is within the axis"
+
+
+def test_long_names_of_ticks_are_in_rows_without_overlap() -> None:
+    names = [f"level number {at}" for at in range(7)]
+    points = [(float(at), 1.0) for at in range(7)]
+    short, drawn = (
+        render(chart(points, x_ticks=range(7), format_x=lambda at, given=given: given[round(at)]), (NARROW,))
+        for given in ("abcdefg", names)
+    )
+    found = re.findall(r'<text class="tick" x="([\d.]+)" y="([\d.]+)" text-anchor="middle">level', drawn)
+    rows: dict[float, list[float]] = {}
+    for across, down in found:
+        rows.setdefault(float(down), []).append(float(across))
+    assert len(found) == 7
+    assert len(rows) > 1
+    width = len(names[0]) * CHARACTER_PIXELS
+    assert all(right - left > width for row in rows.values() for left, right in pairwise(row))
+    assert max(across for row in rows.values() for across in row) + width / 2 <= NARROW.width
+    heights = [float(re.findall(r'viewBox="0 0 360 ([\d.]+)"', each)[0]) for each in (short, drawn)]
+    assert heights == [NARROW.height, NARROW.height + TICK_ROW_PIXELS * (len(rows) - 1)]
