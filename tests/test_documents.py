@@ -355,7 +355,7 @@ def test_what_the_readme_names_of_runs_was_made_before() -> None:
 
 CHEAPER: Final = {"scenarios/smoke.yaml": ["--set", "stop.height=16", "--set", "stop.drain_blocks=2"]}
 """Simulated runs of a scenario end sooner on the walk; what they come to is not what is tested here."""
-NOT_WALKED: Final = ("make", "up", "fuzz", "mutants", "shrink", "drill", "dos", "load", "k8s")
+NOT_WALKED: Final = ("make", "up", "fuzz", "mutants", "shrink", "drill", "dos", "load", "k8s", "lab")
 """Parsed alone: whole builds, what runs until Ctrl-C, what takes minutes, and what needs a testnet or a cluster."""
 
 

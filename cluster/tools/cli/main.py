@@ -33,6 +33,7 @@ from cluster.tools.load.dos import commands as dos
 from cluster.tools.rerun import commands as rerun
 from cluster.tools.run import commands as run
 from cluster.tools.sweeps import commands as sweeps
+from cluster.tools.sweeps.lab import commands as lab
 from cluster.tools.sweeps.mutation import commands as mutation
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
@@ -163,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         compare,
         actors,
         k8s,
+        lab,
     ):
         add_commands(subparsers, module.COMMANDS)
     return parser

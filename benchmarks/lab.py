@@ -1,0 +1,113 @@
+"""The lab: blocks a second of a market with few and with many waiting timers, and what a second worker brings.
+
+- ``blocks_per_second``: a market's blocks of which none has transactions, while so many timers are due and wait.
+- ``selection_ratio``: the slowest policy against the fastest, with most timers.
+- ``speed_up``: the same quick experiment with one worker and with two, with the start of Ray.
+- ``run_all_quick`` (``--full``): all experiments with two workers.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from reporting import Metric, Size, run_benchmark
+from rich.console import Console
+
+from cluster.tools.sweeps.lab.experiment import Experiment
+from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+from cluster.tools.sweeps.lab.market import LANE_CYCLES, Market
+from cluster.tools.sweeps.lab.population import Group
+from cluster.tools.sweeps.lab.running import run_lab
+from validator.chain.genesis import Policy
+
+FEW, MANY, MANY_QUICK = 1_000, 100_000, 4_000
+MIN_WINDOW = 25
+"""Least number of blocks in which the jobs become due."""
+MAX_AGENTS = 1_000
+"""Number of transactions of a block, at most. An agent sends one."""
+LIFE = 1_000
+"""Number of blocks after which a job has no value: more than the blocks of a market."""
+TIMED_BLOCKS = 15
+CYCLES = (10_000, 80_000)
+WORTH = 1e6
+"""Median value of a job: no price is above it, so no timer is refused."""
+SEED = 1
+EXPERIMENT = "fragmentation"
+MAX_MINUTES = 10.0
+MAX_SELECTION_RATIO = 3.0
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure, full="also all experiments, quick, with two workers (minutes)")
+
+
+def measure(size: Size) -> list[Metric]:
+    """All metrics of this benchmark."""
+    many = MANY_QUICK if size.quick else MANY
+    found, rates = [], []
+    for policy in Policy:
+        few, most = blocks_per_second(policy, FEW), blocks_per_second(policy, many)
+        rates.append(most)
+        found.append(Metric(f"blocks_per_second_{policy.value}_{FEW}", few, "blocks/s"))
+        found.append(Metric(f"blocks_per_second_{policy.value}_{many}", most, "blocks/s"))
+    unit = f"× (slowest policy / fastest, {many:,} waiting)"
+    found.append(Metric("selection_ratio", max(rates) / min(rates), unit, MAX_SELECTION_RATIO, at_least=False))
+    experiment = [EXPERIMENTS[EXPERIMENT]]
+    found.append(Metric("speed_up", seconds(experiment, 1) / seconds(experiment, 2), "× (2 workers / 1)"))
+    if size.full:
+        minutes = seconds(list(EXPERIMENTS.values()), 2) / 60
+        found.append(Metric("run_all_quick", minutes, "minutes", MAX_MINUTES, at_least=False))
+    return found
+
+
+class _Ended(Exception):
+    """All blocks that are to be timed were made."""
+
+
+class _Timed(Market):
+    """A market that times its blocks once all jobs are due, and ends after some of them."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.seconds: list[float] = []
+
+    def _block(self, height: int) -> None:
+        started = time.perf_counter()
+        super()._block(height)
+        if height > self.blocks:
+            self.seconds.append(time.perf_counter() - started)
+        if len(self.seconds) == TIMED_BLOCKS:
+            raise _Ended
+
+
+def blocks_per_second(policy: Policy, waiting: int) -> float:
+    """Blocks a second, while about ``waiting`` timers are due."""
+    agents = min(MAX_AGENTS, -(-waiting // MIN_WINDOW))
+    window = -(-waiting // agents)
+    load = agents * sum(CYCLES) / 2 / LANE_CYCLES * 0.999  # nearly each agent has a job in each block
+    group = Group(name="all", agents=agents, load=load, cycles=CYCLES, worth=WORTH, life=LIFE)
+    market = _Timed(policy, [group], SEED, window + group.notice, {"LANE_BASEFEE_SLOPE": 1})
+    try:
+        market.run()
+    except _Ended:
+        left = len(market._open)
+        assert left > 0.6 * waiting, f"{policy.value}: {left:,} timers wait, not {waiting:,}"
+    return 1 / median(market.seconds)
+
+
+def seconds(experiments: Sequence[type[Experiment]], workers: int) -> float:
+    """Wall-clock seconds of quick runs of experiments."""
+    with tempfile.TemporaryDirectory(prefix="stampede-benchmark-") as folder:
+        started = time.perf_counter()
+        run_lab(experiments, True, Path(folder) / "lab", workers, Console(file=io.StringIO()))
+        return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""``stampede lab``: experiments on scheduling policies, with agents that have private values, on the real scheduler."""

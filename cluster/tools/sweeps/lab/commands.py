@@ -1,0 +1,125 @@
+"""``stampede lab``: experiments about scheduling policies."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.command import Command, Group, argument, flag, option
+from cluster.tools.console.output import console, plain_table, print_line
+from cluster.tools.sweeps.commands import worker_count
+
+if TYPE_CHECKING:
+    from cluster.tools.sweeps.lab.experiment import Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListExperiments(Command):
+    HELP = "list the experiments"
+
+    json: bool = flag("as JSON, with question, factors, metrics, seeds and decision rule")
+
+    def run(self) -> int:
+        from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+        from cluster.tools.sweeps.lab.running import listed
+
+        experiments, output = list(EXPERIMENTS.values()), console()
+        if self.json:
+            print_line(output, listed(experiments))
+            return ExitCode.PASS
+        table = plain_table(("name", "cells", "question"), right=("cells",), folded=("question",))
+        for each in experiments:
+            table.add_row(each.name, f"{len(each.cells())}", each.question)
+        output.print(table)
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabOptions(Command):
+    """What ``run`` and ``run-all`` have in common."""
+
+    EPILOG = "The exit code says whether all runs ended, not what they show."
+
+    quick: bool = flag("few seeds and blocks, for a first look: minutes")
+    workers: int | None = option("processes (default: one per processor of each node)", "N", worker_count)
+    out: Path | None = option("folder of table and pages; an interrupted lab continues in its folder", "DIR", Path)
+
+    def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
+        """Run experiments with these options; returns the exit code."""
+        from cluster.record.folder import new_run_folder
+        from cluster.tools.sweeps.lab.page import INDEX_FILE, write_pages
+        from cluster.tools.sweeps.lab.running import run_lab
+        from cluster.tools.sweeps.lab.table import TABLE_FILE
+
+        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console()
+        try:
+            lab = run_lab(experiments, self.quick, folder, self.workers, output)
+        except KeyboardInterrupt:
+            again = f"--out {shlex.quote(str(folder))}"
+            print_line(output, f"the runs that ended are kept; the same command with {again} makes the others")
+            raise
+        write_pages(folder, lab)
+        for each in experiments:
+            decision = each.decide(lab.results(each))
+            print_line(output, f"{each.name}: {decision.answer} {decision.recommendation}")
+        print_line(output, f"table   {folder / TABLE_FILE}")
+        print_line(output, f"digest  {lab.digest}")
+        print_line(output, f"pages   {folder / INDEX_FILE}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunExperiment(LabOptions):
+    HELP = "run one experiment"
+
+    name: str = argument("NAME", "name of the experiment (see stampede lab list)")
+
+    def run(self) -> int:
+        from cluster.common.suggestions import unknown
+        from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+
+        if self.name not in EXPERIMENTS:
+            raise BadInput(unknown("experiment", self.name, EXPERIMENTS))
+        return self.run_experiments([EXPERIMENTS[self.name]], f"lab-{self.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAll(LabOptions):
+    HELP = "run all experiments"
+
+    def run(self) -> int:
+        from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+
+        return self.run_experiments(list(EXPERIMENTS.values()), "lab")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Command):
+    HELP = "write the pages of a lab again, from its table"
+
+    folder: Path = argument("DIR", "folder of the lab (--out)", Path)
+
+    def run(self) -> int:
+        from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+        from cluster.tools.sweeps.lab.page import INDEX_FILE, write_pages
+        from cluster.tools.sweeps.lab.running import read_lab
+
+        lab, output = read_lab(self.folder, list(EXPERIMENTS.values())), console()
+        write_pages(self.folder, lab)
+        print_line(output, f"digest  {lab.digest}")
+        print_line(output, f"pages   {self.folder / INDEX_FILE}")
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {
+    "lab": Group(
+        "run experiments about scheduling policies",
+        {"list": ListExperiments, "run": RunExperiment, "run-all": RunAll, "report": Report},
+        "list|run|run-all|report",
+    )
+}

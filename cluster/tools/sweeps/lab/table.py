@@ -1,0 +1,107 @@
+"""The table of a lab: one row for each run, in one columnar file.
+
+The file is NumPy's ``.npz`` format: an array for each column. Text columns name the experiment and the cell; all others
+are numbers, ``nan`` where an experiment lacks a measure. Rows are in the order of experiments, cells and seeds, so the
+same runs give the same file, wherever and in whichever order they ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from zipfile import BadZipFile
+from zlib import error as ZlibError  # noqa: N812
+
+import numpy as np
+
+from cluster.common.errors import BadInput
+from cluster.common.files import write_atomically
+
+TABLE_FILE: Final = "lab.npz"
+DIGITS: Final = 9
+"""Significant digits of a number in the table."""
+KINDS: Final = {"experiment": "U", "cell": "U", "seed": "i"}
+"""NumPy's kinds of the key columns. All other columns are floating-point numbers."""
+NAMES_OF_KINDS: Final = {"U": "texts", "i": "integers", "f": "numbers"}
+KEYS: Final = tuple(KINDS)
+
+
+class Row(NamedTuple):
+    """The measures of one run."""
+
+    experiment: str
+    cell: str
+    """The levels as text, in the order of the factors."""
+    seed: int
+    measures: Mapping[str, float]
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """The columns of a table by name: the keys, then the measures in alphabetic order."""
+    names = sorted({name for row in rows for name in row.measures})
+    found: dict[str, np.ndarray] = {
+        "experiment": np.array([row.experiment for row in rows], np.str_),
+        "cell": np.array([row.cell for row in rows], np.str_),
+        "seed": np.array([row.seed for row in rows], np.int64),
+    }
+    for name in names:
+        found[name] = np.array([rounded(row.measures.get(name, np.nan)) for row in rows], np.float64)
+    return found
+
+
+def rounded(value: float) -> float:
+    """A number with :data:`DIGITS` significant digits, so that the last bits of a sum do not count."""
+    return float(f"{value:.{DIGITS - 1}e}") + 0.0  # no negative zero
+
+
+def digest(rows: Sequence[Row]) -> str:
+    """SHA-256 of the table's content, as 64 hex digits."""
+    hashed = hashlib.sha256()
+    for name, column in columns_of(rows).items():
+        hashed.update(f"{name}\n".encode())
+        hashed.update("\n".join(map(str, column.tolist())).encode() + b"\n")
+    return hashed.hexdigest()
+
+
+def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Write a table, whole or not at all. Raises :class:`BadInput`."""
+    data = io.BytesIO()
+    np.savez_compressed(data, **columns_of(rows))  # type: ignore[arg-type]
+    try:
+        write_atomically(path, data.getvalue())
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def read_table(path: Path) -> list[Row]:
+    """Read a table. Raises :class:`BadInput`."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            columns = {name: found[name] for name in found.files}
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, EOFError, TypeError, AttributeError, BadZipFile, ZlibError) as error:
+        raise BadInput(f"{path}: is no table of a lab: {error}") from None
+    if problem := _problem(columns):
+        raise BadInput(f"{path}: is no table of a lab: {problem}")
+    measures = {name: column.tolist() for name, column in columns.items() if name not in KEYS}
+    experiments, cells, seeds = (columns[name].tolist() for name in KEYS)
+    return [
+        Row(experiment, cell, seed, {name: each[at] for name, each in measures.items() if not np.isnan(each[at])})
+        for at, (experiment, cell, seed) in enumerate(zip(experiments, cells, seeds, strict=True))
+    ]
+
+
+def _problem(columns: Mapping[str, np.ndarray]) -> str:
+    """What is wrong with the columns of a file; empty if nothing is."""
+    if missing := [name for name in KEYS if name not in columns]:
+        return f"has no column {missing[0]}"
+    rows = len(columns["seed"])
+    for name, column in columns.items():
+        kind = KINDS.get(name, "f")
+        if column.ndim != 1 or len(column) != rows or column.dtype.kind != kind:
+            return f"the column {name} is not one of {rows} {NAMES_OF_KINDS[kind]}"
+    return ""
