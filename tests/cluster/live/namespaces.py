@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.live.nodes import loopback_node
 from tests.cluster.ray_cluster import EARLY_LOSS
 from tests.hangs import HANGS_AFTER_S
 
@@ -84,12 +85,8 @@ class Machines:
         role = [f"--address={self.address(0)}:{PORT}"]
         if machine == 0:
             role = ["--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={self.temporary}"]
-        command = [
-            str(Path(sys.executable).parent / "ray"),
-            "start",
-            *role,
-            f"--node-ip-address={self.address(machine)}",
-        ]
+        command = [sys.executable, "-m", loopback_node.MODULE, "start", *role]
+        command += [f"--node-ip-address={self.address(machine)}"]
         command += ["--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats", *options]
         with self.start(machine, *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as starting:
             said, _ = starting.communicate(timeout=HANGS_AFTER_S)

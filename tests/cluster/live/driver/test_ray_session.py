@@ -156,7 +156,11 @@ def test_a_ray_of_our_own_listens_on_loopback_alone(nodes: int, lease_s: float |
     finally:
         session.close([])
     assert {name for name, _ in listening} >= {"gcs_server", "raylet"}
-    assert [line for line in lines if re.search(r"(monitor|dashboard)\.py", line)] == [], "nothing that nobody uses"
+    assert [line for line in lines if re.search(r"(monitor|dashboard)\.py|::DashboardAgent", line)] == [], (
+        "nothing unused"
+    )
+    idle = [line for line in lines if line.startswith(f"{sys.executable} -I -S ") and "idle_agent.py" in line]
+    assert len(idle) == nodes + (nodes > 1), "of each node, in place of Ray's own"
     assert [found for found in sorted(listening) if not ip_address(found[1].removeprefix("::ffff:")).is_loopback] == []
     assert not processes.using(folders[0]) and not folders[0].exists()
 
