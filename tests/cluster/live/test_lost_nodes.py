@@ -8,6 +8,7 @@ chain goes on all the time, the run has its verdict, and both losses are judged 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,14 @@ NETWORK = "10.213.79"
 KILLED, CUT_OFF = 1, 2
 KILL_AT: Final = 10
 LOG_LINES: Final = 25
+RAY_LOG_LINES: Final = 150
+OF_ACTORS: Final = re.compile(r"\[\d{4}-.*\b(actor|worker|lease|kill|node|memory)", re.IGNORECASE)
+RAY_LOGS: Final = {
+    "gcs_server.out": OF_ACTORS,
+    "raylet*.out": OF_ACTORS,
+    "python-core-worker-*.log": re.compile(r"\[\d{4}-\S+ \S+ [WEFC] |\*\*\*"),
+    "worker-*.err": re.compile(r"."),
+}
 DRIVER = """
 import json, sys, threading
 from pathlib import Path
@@ -116,6 +125,15 @@ def ends_of_logs(folder: Path) -> Iterator[str]:
         yield from path.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
 
 
+def said_by_ray(logs: Path) -> Iterator[str]:
+    """What Ray wrote of nodes, workers and actors, without its statistics: why a process of the run ended."""
+    for pattern, worth in RAY_LOGS.items():
+        for path in sorted(logs.glob(pattern)):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            told = [line for line in lines if worth.match(line) and "state-dump" not in line]
+            yield from (f"--- of {path.name}", *told[-RAY_LOG_LINES:]) if told else ()
+
+
 @pytest.mark.parametrize(
     ("validators", "hosts", "block_ms"),
     [pytest.param(8, 4, 300, marks=pytest.mark.slow), pytest.param(32, 8, 1_000, marks=pytest.mark.soak)],
@@ -138,9 +156,10 @@ def test_a_node_is_killed_and_another_cut_off_while_the_chain_goes_on(
                 if rehearsal.is_over and not driver.stdin.closed:
                     driver.stdin.close()
         assert driver.returncode == 0, log.read_text(encoding="utf-8")
+        ray_said = list(said_by_ray(found.temporary / "session_latest" / "logs"))
     if told.get("verdict") != "pass":
         said = [*rehearsal.notices, *told.get("wrong", ()), *map(str, told.get("faults", ()))]
-        pytest.fail("\n".join([*said, *ends_of_logs(tmp_path / "run" / "logs")]))
+        pytest.fail("\n".join([*said, *ends_of_logs(tmp_path / "run" / "logs"), *ray_said]))
     heights = rehearsal.heights
     assert heights["cut"] > heights["kill"] and heights["return"] > heights["cut"], "the chain went on without them"
     assert all(
