@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -110,9 +111,13 @@ class RayCluster:
         (raylet,) = (each for each in inside if each.name() == "raylet")
         workers = [each for each in inside if each.name().startswith("ray::")]
         assert workers
+        handles = [os.pidfd_open(each.pid) for each in workers]
         raylet.terminate()
-        _, left = psutil.wait_procs(workers, timeout=HANGS_AFTER_S)
-        assert not left
+        for handle in handles:
+            # It can be read when the process has ended, though no parent may reap it: a worker can outlive its raylet,
+            # and the first process of the pod reaps nothing.
+            assert select.select([handle], [], [], HANGS_AFTER_S)[0]
+            os.close(handle)
         self.kill_pod(number)
 
     def raylet(self, number: int) -> Process:
