@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import urllib3
@@ -517,8 +518,12 @@ class Command:
         assert len(self.family) > 7, "driver, watchdog, GCS, raylet with two agents, and hosts at least"
 
     def process_of(self, program: str) -> Process:
-        """The one process of the run whose command line names a program."""
-        (found,) = self.family & processes.with_argument(program)
+        """The one process of the run whose command line names a program, and not its parent's.
+
+        A worker that starts has the raylet's name among its arguments.
+        """
+        named = {process.pid: process for process in self.family & processes.with_argument(program)}
+        (found,) = (process for pid, process in named.items() if psutil.Process(pid).ppid() not in named)
         return found
 
     def read_to_the_end(self) -> None:
