@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from loadgen.workloads.script import Script, cost_of, encode_script
+from loadgen.workloads.script import Cost, Script, cost_of, encode_script
 from validator.chain.transactions import SCRIPT_CODE, Action, Call
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
@@ -106,10 +106,15 @@ class Member:
     random: Random
     parameters: Parameters
 
-    def call(self, script: Script, timer_allowance: int = 0, actor: Address | None = None) -> Intent:
-        """An intent that runs a script, by default on the user's actor, with limits equal to its cost."""
+    def call(
+        self, script: Script, timer_allowance: int = 0, actor: Address | None = None, cost: Cost | None = None
+    ) -> Intent:
+        """An intent that runs a script, by default on the user's actor, with limits equal to its cost.
+
+        ``cost`` is the script's cost, if the caller knows it.
+        """
         payload = encode_script(script)
-        cost = cost_of(script)
+        cost = cost_of(script) if cost is None else cost
         return Intent(
             action=Call(self.actor if actor is None else actor, LOAD_HANDLER, payload),
             gas_limit=self.parameters.tx_base_cycles + cost.cycles,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from loadgen.workloads.attacks.base import FIELD_LIMIT, next_multiple
 from loadgen.workloads.attacks.composed.options import ComposedOptions
@@ -39,6 +39,14 @@ ROOM_PERCENT: Final = 90
 """Percentage of the user lane that a call may fill; the rest is for the script's punctuation."""
 MAX_TRIES: Final = 64
 """Maximum number of timer ids that a user tries in a turn, to get small ones."""
+
+
+class _Price(NamedTuple):
+    """What an operation takes of a transaction's limits."""
+
+    cost: Cost
+    text_bytes: int
+    """Size of its text, which takes as many cells."""
 
 
 class Composed(Workload[ComposedOptions]):
@@ -73,8 +81,8 @@ class Composed(Workload[ComposedOptions]):
         if options.is_program:
             call = plan_call(options, member, observation, height, self._program_bid(observation))
         else:
-            script = self._script(observation, height)
-            call = member.call(script) if script else None
+            script, cost = self._script(observation, height)
+            call = member.call(script, cost=cost) if script else None
         payment = Intent(Transfer(member.address), member.parameters.tx_base_cycles, 0)
         return [*([] if call is None else [call]), *([payment] * options.transfers)]
 
@@ -111,8 +119,8 @@ class Composed(Workload[ComposedOptions]):
 
     # --- scripts ------------------------------------------------------------------------------------------------------
 
-    def _script(self, observation: Observation, height: int) -> Script:
-        """The operations of a turn, as many as fit into a transaction."""
+    def _script(self, observation: Observation, height: int) -> tuple[Script, Cost]:
+        """The operations of a turn, as many as fit into a transaction, and their cost."""
         options, parameters = self.options, self.member.parameters
         saved, self._saved = self._saved, 0
         old = [*self._changes(saved, observation), *self._messages(), *self._drain(observation)]
@@ -121,43 +129,46 @@ class Composed(Workload[ComposedOptions]):
         cycles = (parameters.lane_user_cycles - parameters.tx_base_cycles) * ROOM_PERCENT // 100
         cells = parameters.lane_user_cells * ROOM_PERCENT // 100
         script: Script = []
-        for operation, cost in itertools.chain(map(_priced, old), self._timers(timers, kept, height, observation)):
-            cycles, cells = cycles - cost.cycles, cells - cost.cells
+        total = Cost()
+        for operation, price in itertools.chain(map(_priced, old), self._timers(timers, kept, height, observation)):
+            cycles, cells = cycles - price.cost.cycles, cells - price.cost.cells - price.text_bytes
             if cycles < 0 or cells < 0:
                 break
             script.append(operation)
+            total += price.cost
         scheduled = max(0, len(script) - len(old))
         self._scheduled += scheduled
         self._saved = min(scheduled, kept)
-        return script
+        return script, total
 
-    def _timers(self, count: int, kept: int, height: int, observation: Observation) -> Iterator[tuple[Operation, Cost]]:
-        """The operations that schedule timers, and their costs; the actor saves the ids of the first ``kept``."""
+    def _timers(
+        self, count: int, kept: int, height: int, observation: Observation
+    ) -> Iterator[tuple[Operation, _Price]]:
+        """The operations that schedule timers, and their prices; the actor saves the ids of the first ``kept``."""
         options, parameters = self.options, self.member.parameters
         needed = fire_gas_limit([burn(options.burn + options.grind - 1)], parameters)
         least, most = parameters.min_gas_limit_per_timer, parameters.max_cycles_per_fire_auction_phase
         fields = self._bid(observation) | {"gas_limit": min(max(needed * options.gas_percent // 100, least), most)}
-        alike: dict[int, tuple[Operation, Cost]] = {}
+        prices: dict[tuple[int, int, int], _Price] = {}
         for number in range(count):
             at = height + number % options.spread_blocks
             tries = options.grind if number * options.grind < MAX_TRIES else 1
-            is_own = number < kept or tries > 1
-            if is_own or at not in alike:
-                named = {"save_as": f"t{number}"} if number < kept else {}
-                payload = self._payload(at, self._scheduled + number, tries)
-                timer = schedule_at(at, payload, expires_at=at + options.wait_blocks, **fields, **named)
-                priced = _priced(attempt(timer))
-                if not is_own:
-                    alike[at] = priced
-            yield priced if is_own else alike[at]
+            work = options.burn + self._extra_work(at, self._scheduled + number, tries)
+            name = f"t{number}" if number < kept else ""
+            saved = {"save_as": name} if name else {}
+            timer = schedule_at(at, [burn(work)], expires_at=at + options.wait_blocks, **fields, **saved)
+            operation = attempt(timer)
+            differing = (at, work, len(name))
+            if differing not in prices:
+                prices[differing] = _priced(operation)[1]
+            yield operation, prices[differing]
 
-    def _payload(self, height: int, schedule_nonce: int, tries: int) -> Script:
-        """The payload, among ``tries`` with nearly equal work, that gives its timer the least id (SPEC §4)."""
+    def _extra_work(self, height: int, schedule_nonce: int, tries: int) -> int:
+        """Cycles, below ``tries``, that a payload burns more than usual to give its timer the least id (SPEC §4)."""
         if tries == 1:
-            return [burn(self.options.burn)]
+            return 0
         head, tail = self.member.actor + height.to_bytes(8, "big"), schedule_nonce.to_bytes(8, "big")
-        extra = min(range(tries), key=lambda number: keccak256(head + self._encoded[number] + tail))
-        return [burn(self.options.burn + extra)]
+        return min(range(tries), key=lambda number: keccak256(head + self._encoded[number] + tail))
 
     def _changes(self, saved: int, observation: Observation) -> Script:
         """Operations that cancel and extend timers of the previous turn."""
@@ -184,6 +195,5 @@ class Composed(Workload[ComposedOptions]):
         return [attempt(transfer(address_text(self.member.address), amount))] if amount else []
 
 
-def _priced(operation: Operation) -> tuple[Operation, Cost]:
-    """An operation and its cost, including the cells of its text."""
-    return operation, cost_of([operation]) + Cost(0, len(encode_script([operation])))
+def _priced(operation: Operation) -> tuple[Operation, _Price]:
+    return operation, _Price(cost_of([operation]), len(encode_script([operation])))
