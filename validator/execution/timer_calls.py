@@ -97,13 +97,12 @@ def schedule(
     if bid is not None:
         lock_bid(world, fee_payer, payer_cap, bid)
 
-    chain = world.globals
     trigger = expires_at + 1 if request.height is None else request.height
     timer = Timer(
         timer_id=timer_id_of(actor, trigger, request.payload, record.schedule_nonce),
         actor=actor,
         trigger_height=trigger,
-        sequence=chain.next_sequence,
+        sequence=world.globals.next_sequence,
         handler=request.handler,
         payload=None,
         fee_payer=fee_payer,
@@ -121,8 +120,6 @@ def schedule(
     if allowance is not None and fee_payer != actor:
         assert payer_cap is not None
         allowance.left -= payer_cap
-    world.put_actor(actor, record._replace(schedule_nonce=record.schedule_nonce + 1))
-    world.globals = chain._replace(next_sequence=chain.next_sequence + 1)
     world.add_timer(timer, request.payload)
     if timer.watch is not None:
         add_watcher(world, timer)

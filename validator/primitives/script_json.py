@@ -20,8 +20,9 @@ MAX_INTEGER_DIGITS: Final = 640
 (``PYTHONINTMAXSTRDIGITS``)."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_OPENING: Final = np.frombuffer(b"[{", np.uint8)
-_CLOSING: Final = np.frombuffer(b"]}", np.uint8)
+_STEPS: Final = np.zeros(256, np.int8)
+"""How a byte outside of strings changes the level of nesting."""
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
 def parse(payload: bytes) -> Any:
@@ -48,8 +49,7 @@ def _check_nesting(payload: bytes) -> None:
     if payload.count(b"[") + payload.count(b"{") <= MAX_NESTING:
         return
     rest = np.frombuffer(_STRINGS.sub(b"", payload), np.uint8)
-    steps = np.isin(rest, _OPENING).astype(np.int32) - np.isin(rest, _CLOSING)
-    if np.cumsum(steps).max(initial=0) > MAX_NESTING:
+    if np.cumsum(_STEPS[rest], dtype=np.int32).max(initial=0) > MAX_NESTING:
         raise BadScript
 
 

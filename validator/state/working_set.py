@@ -7,7 +7,8 @@ batch. The child state is derived from the batch, and the scheduler's indexes ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from validator.chain.records import (
@@ -96,7 +97,7 @@ class World:
 
     def changes_under(self, prefix: bytes) -> list[Change]:
         """The block's changes so far of one kind of records, keys ascending. ``prefix`` is their first byte."""
-        return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
+        return self._changes_of(key for key in self._touched() if key[:1] == prefix)
 
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
@@ -110,7 +111,7 @@ class World:
 
     def changes(self) -> list[Change]:
         """The block's changes, keys ascending."""
-        return self._changes_of({key for key, _ in self._journal})
+        return self._changes_of(self._touched())
 
     def changes_since(self, checkpoint: int) -> list[Change]:
         """The changes since a checkpoint, keys ascending. Their ``before`` is the record at the checkpoint."""
@@ -120,7 +121,11 @@ class World:
         pairs = (Change(key, before[key], self._current[key]) for key in sorted(before))
         return [change for change in pairs if change.before != change.after]
 
-    def _changes_of(self, keys: set[bytes]) -> list[Change]:
+    def _touched(self) -> set[bytes]:
+        """Keys under which something was put, whether or not it was undone."""
+        return set(map(itemgetter(0), self._journal))
+
+    def _changes_of(self, keys: Iterable[bytes]) -> list[Change]:
         pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
         return [change for change in pairs if change.before != change.after]
 
@@ -194,13 +199,16 @@ class World:
         return timer
 
     def add_timer(self, timer: Timer, payload: bytes) -> None:
-        """Store a new timer with its payload, and count it for its actor and the chain."""
+        """Store a new timer with its payload, and count it for its actor and the chain: as scheduled and as live."""
         if len(payload) > LONGEST_INLINE_PAYLOAD:
             self.put(timer_payload_key(timer.timer_id), payload)
         else:
             timer = timer._replace(payload=payload)
         self.put(timer.key, timer)
-        self._count_live(timer.actor, +1)
+        actor, chain = self._counts(timer.actor)
+        nonce, sequence = actor.schedule_nonce + 1, chain.next_sequence + 1
+        self.put_actor(timer.actor, actor._replace(schedule_nonce=nonce, live_timers=actor.live_timers + 1))
+        self.globals = chain._replace(next_sequence=sequence, live_timers=chain.live_timers + 1)
 
     def payload_of(self, timer: Timer) -> bytes:
         """The payload of a live timer."""
@@ -218,15 +226,16 @@ class World:
             if timer.payload is None:
                 self.put(timer_payload_key(timer.timer_id), None)
             by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
-        for actor, number in by_actor.items():
-            self._count_live(actor, -number)
+        for address, number in by_actor.items():
+            actor, chain = self._counts(address)
+            self.put_actor(address, actor._replace(live_timers=actor.live_timers - number))
+            self.globals = chain._replace(live_timers=chain.live_timers - number)
 
-    def _count_live(self, address: bytes, change: int) -> None:
+    def _counts(self, address: bytes) -> tuple[Actor, Globals]:
+        """The records that count the timers of an actor."""
         actor = self.actor(address)
         assert actor is not None, "a timer's actor exists"
-        self.put_actor(address, actor._replace(live_timers=actor.live_timers + change))
-        chain = self.globals
-        self.globals = chain._replace(live_timers=chain.live_timers + change)
+        return actor, self.globals
 
     # --- the chain --------------------------------------------------------------------------------------------------
 
