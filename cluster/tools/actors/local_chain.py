@@ -34,7 +34,7 @@ from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Heig
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
 from validator.scheduler.index import SchedulerIndex
-from validator.state import LogStateStore, View
+from validator.state import LogStateStore, StateStore, TreelessStore, View
 from validator.state.working_set import World
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
@@ -85,11 +85,12 @@ class PlayedBlock(NamedTuple):
 class BareChain:
     """A chain in memory that begins with the genesis state, without consensus and signatures."""
 
-    def __init__(self, genesis: Genesis, vm: Vm) -> None:
+    def __init__(self, genesis: Genesis, vm: Vm, has_roots: bool = True) -> None:
+        """Without roots, the state has no tree, and all state roots are zero."""
         use_installed_kernels()
         self.genesis = genesis
         self._vm = vm
-        self._store = LogStateStore.open(MemoryDisk())
+        self._store: StateStore = LogStateStore.open(MemoryDisk()) if has_roots else TreelessStore()
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
         self.index = SchedulerIndex.rebuild(genesis, self._store.final)
 

@@ -140,7 +140,7 @@ class Market:
             for group in groups
             for agent in range(group.agents)
         }
-        self._chain = BareChain(self._genesis(), PythonVm())
+        self._chain = BareChain(self._genesis(), PythonVm(), has_roots=False)
         self._vm = PythonVm()
         self._nonces: Counter[Address] = Counter()
         self._asked: dict[int, list[Trade]] = defaultdict(list)

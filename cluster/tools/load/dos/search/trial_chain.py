@@ -4,6 +4,7 @@ Blocks are built as a leader builds them: from the candidates of the mempool, by
 :meth:`~validator.transition.transition.Transition.select`. Each block is final at once, and the users see it before the
 next one; the block interval is ``consensus.block_interval_ms``. Transactions are signed and checked. A planted bug of
 the first validator is planted here, too. Nothing else of the scenario's validators, links and faults has an effect.
+The state has no tree: nothing asks for its root.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import heapq
 from typing import Any, Final
 
 from cluster.disks.installed_kernels import use_installed_kernels
-from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -27,7 +27,7 @@ from validator.node.pool.mempool import Mempool, Refused
 from validator.primitives.types import Address, Height
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.index import SchedulerIndex
-from validator.state import LogStateStore
+from validator.state import TreelessStore
 from validator.state.working_set import World
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, Outcome
@@ -46,7 +46,7 @@ class TrialChain:
         """Number of times that a mutated line ran."""
         self._transition = parts_of(scenario, 0, self.mutated).transition
         self._vm = PythonVm()
-        self._store = LogStateStore.open(MemoryDisk())
+        self._store = TreelessStore()
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(self.genesis)))
         self._index = SchedulerIndex.rebuild(self.genesis, self._store.final)
         self._mempool = Mempool(self.genesis)

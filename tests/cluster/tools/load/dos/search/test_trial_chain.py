@@ -23,14 +23,14 @@ def small(name: str, is_planted: bool = True) -> Problem:
     return Problem(problem.scenario_json, problem.objective_name, problem.budget, problem.seed, BLOCKS)
 
 
-def roots(problem: Problem, seed: int) -> list[bytes]:
+def blocks(problem: Problem, seed: int) -> list[bytes]:
     chain = TrialChain(problem.attacked(ATTACK), seed)
-    return [chain.block().state_root for _ in range(BLOCKS)]
+    return [chain.block().receipts_root for _ in range(BLOCKS)]
 
 
 def test_equal_seeds_give_equal_blocks() -> None:
     problem = small("ground-ties")
-    assert roots(problem, 1) == roots(problem, 1) != roots(problem, 2)
+    assert blocks(problem, 1) == blocks(problem, 1) != blocks(problem, 2)
 
 
 def test_honest_users_and_attackers_act_and_amounts_add_up() -> None:
