@@ -18,7 +18,7 @@ from cluster.report.page import render_page
 from cluster.report.svg import COLOURS, Chart, Series, render
 from cluster.report.svg import number as short_number
 from cluster.tools.sweeps.lab.experiment import Cell, Estimate, Experiment, Level, Plot, Results
-from cluster.tools.sweeps.lab.running import Lab, effort_of
+from cluster.tools.sweeps.lab.running import Lab, effort_of, seeds_of
 
 INDEX_FILE: Final = "index.html"
 DODGE: Final = 0.09
@@ -69,6 +69,7 @@ def render_experiment(lab: Lab, experiment: type[Experiment]) -> str:
         experiment=experiment,
         decision=experiment.decide(results),
         effort=effort,
+        seeds=seeds_of(experiment, lab.is_quick),
         runs=counted(len(experiment.cells()) * effort.seeds, "run"),
         panels=[
             _panel(experiment, results, plot, fixed, f"plot-{place}-{part}")

@@ -73,12 +73,21 @@ def effort_of(experiment: type[Experiment], is_quick: bool) -> Effort:
     return experiment.quick if is_quick else experiment.full
 
 
+def seeds_of(experiment: type[Experiment], is_quick: bool) -> range:
+    """The seeds of an experiment. Those of a full run are others than those of a quick one: what a quick look suggested
+    is not confirmed by the same draws.
+    """
+    first = 0 if is_quick else experiment.quick.seeds
+    return range(first, first + effort_of(experiment, is_quick).seeds)
+
+
 def plan(experiments: Sequence[type[Experiment]], is_quick: bool) -> list[Run]:
     """All runs of experiments, in the order of the table."""
     found = []
     for experiment in experiments:
         effort = effort_of(experiment, is_quick)
-        found += [Run(experiment, cell, seed, effort) for cell in experiment.cells() for seed in range(effort.seeds)]
+        seeds = seeds_of(experiment, is_quick)
+        found += [Run(experiment, cell, seed, effort) for cell in experiment.cells() for seed in seeds]
     return found
 
 
@@ -117,7 +126,7 @@ class Lab:
             decision, effort = each.decide(self.results(each)), effort_of(each, self.is_quick)
             experiments[each.name] = {
                 "blocks": effort.blocks,
-                "seeds": effort.seeds,
+                "seeds": list(seeds_of(each, self.is_quick)),
                 "cells": len(each.cells()),
                 "digest": self.digest_of(each),
                 "answer": decision.answer,
@@ -306,8 +315,8 @@ def listed(experiments: Sequence[type[Experiment]]) -> str:
             "rule": each.rule,
             "cells": len(each.cells()),
             **{
-                EFFORTS[is_quick]: {"blocks": effort.blocks, "seeds": effort.seeds}
-                for is_quick, effort in ((False, each.full), (True, each.quick))
+                effort: {"blocks": effort_of(each, is_quick).blocks, "seeds": list(seeds_of(each, is_quick))}
+                for is_quick, effort in EFFORTS.items()
             },
         }
         for each in experiments
