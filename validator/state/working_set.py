@@ -142,7 +142,7 @@ class World:
         if not amount:
             return  # an account is not created by receiving nothing
         account = self.account(address)
-        self.put(account_key(address), account._replace(balance=account.balance + amount))
+        self.put(account_key(address), Account(account.balance + amount, account.nonce))
 
     def debit(self, address: bytes, amount: int) -> None:
         """Subtract an amount from an account. Raises ``InsufficientBalance`` if the balance is lower."""
@@ -151,7 +151,7 @@ class World:
         account = self.account(address)
         if account.balance < amount:
             raise Rejection("InsufficientBalance")
-        self.put(account_key(address), account._replace(balance=account.balance - amount))
+        self.put(account_key(address), Account(account.balance - amount, account.nonce))
 
     def raise_nonce(self, address: bytes) -> None:
         account = self.account(address)

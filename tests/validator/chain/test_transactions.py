@@ -154,8 +154,9 @@ WELL_SIGNED_BUT_WRONG = [
 
 @pytest.mark.parametrize(("reason", "changes"), WELL_SIGNED_BUT_WRONG)
 def test_a_good_signature_does_not_help(reason: str, changes: dict[str, Any]) -> None:
-    with pytest.raises(TransactionError, match=reason):
-        parse(resigned(body_with(**changes)), CHAIN_ID)
+    for is_signed in (True, False):
+        with pytest.raises(TransactionError, match=reason):
+            parse(resigned(body_with(**changes)), CHAIN_ID, is_signed)
 
 
 def test_the_helper_signs_what_is_accepted() -> None:
@@ -193,6 +194,14 @@ def test_a_good_signature_is_remembered_for_the_very_same_bytes_alone() -> None:
         for _ in range(2):
             with pytest.raises(TransactionError, match="bad signature"):
                 parse(msgpack.packb(other), CHAIN_ID)
+
+
+def test_a_transaction_that_is_not_signed_is_checked_but_for_its_signature() -> None:
+    key, _, body = msgpack.unpackb(sign(KEY, CHAIN_ID, SAMPLE))
+    unsigned = msgpack.packb([key, bytes(64), body])
+    assert parse(unsigned, CHAIN_ID, is_signed=False) == SAMPLE
+    with pytest.raises(TransactionError, match="bad signature"):
+        parse(unsigned, CHAIN_ID)  # it is not remembered as well signed
 
 
 def test_no_more_signatures_are_remembered_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:

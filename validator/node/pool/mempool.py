@@ -243,12 +243,15 @@ class Mempool:
 
     # --- admission ----------------------------------------------------------------------------------------------------
 
-    def check(self, wire: bytes) -> PreparedTransaction:
-        """Check a transaction against all rules that need no state. Raises :class:`Refused`."""
+    def check(self, wire: bytes, is_signed: bool = True) -> PreparedTransaction:
+        """Check a transaction against all rules that need no state. Raises :class:`Refused`.
+
+        ``is_signed``: see :func:`~validator.chain.transactions.parse`.
+        """
         digest = transaction_hash(wire)
         self._require_new(digest)
         try:
-            transaction = parse(wire, self._genesis.chain_id)
+            transaction = parse(wire, self._genesis.chain_id, is_signed)
         except TransactionError as error:
             raise Refused(Refusal(error.reason), str(error)) from None
         if isinstance(transaction.action, System) and transaction.sender not in self._genesis.system_deployers:

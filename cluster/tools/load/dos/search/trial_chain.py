@@ -2,9 +2,9 @@
 
 Blocks are built as a leader builds them: from the candidates of the mempool, by
 :meth:`~validator.transition.transition.Transition.select`. Each block is final at once, and the users see it before the
-next one; the block interval is ``consensus.block_interval_ms``. Transactions are signed and checked. A planted bug of
-the first validator is planted here, too. Nothing else of the scenario's validators, links and faults has an effect.
-The state has no tree: nothing asks for its root.
+next one; the block interval is ``consensus.block_interval_ms``. Transactions are checked, but not signed. The state
+has no tree: nothing asks for its root. A planted bug of the first validator is planted here, too. Nothing else of the
+scenario's validators, links and faults has an effect.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from validator.transition.transition import BlockContext, Outcome
 
 PROPOSER: Final = Address(b"\xcc" * 20)
 """The account that receives the tips."""
+NO_SIGNATURE: Final = bytes(64)
+"""Has the size of a signature. All transactions come from the users of the same process."""
 
 
 class TrialChain:
@@ -82,12 +84,14 @@ class TrialChain:
             heapq.heappush(self._turns, (now_ms + max(1, delay_ms), number))
 
     def _act(self, user: LoadUser, now_ms: int, world: World) -> None:
-        for wire in user.next_transactions(self._observation(user, world), now_ms):
+        for outgoing in user.next_outgoing(self._observation(user, world), now_ms):
+            if not outgoing.wire:
+                outgoing.accept(NO_SIGNATURE)
             try:
-                prepared = self._mempool.check(wire)
+                prepared = self._mempool.check(outgoing.wire, is_signed=False)
                 self._mempool.add(prepared, world.account(prepared.transaction.sender))
             except Refused:
-                user.rejected(wire)
+                user.rejected(outgoing.wire)
 
     def _observation(self, user: LoadUser, world: World) -> Observation:
         chain: Globals = world.globals
