@@ -97,7 +97,7 @@ class World:
 
     def changes_under(self, prefix: bytes) -> list[Change]:
         """The block's changes so far of one kind of records, keys ascending. ``prefix`` is their first byte."""
-        return self._changes_of(key for key in self._touched() if key[:1] == prefix)
+        return self._changes_of(key for key in _keys_of(self._journal) if key[:1] == prefix)
 
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
@@ -111,7 +111,7 @@ class World:
 
     def changes(self) -> list[Change]:
         """The block's changes, keys ascending."""
-        return self._changes_of(self._touched())
+        return self._changes_of(_keys_of(self._journal))
 
     def changes_since(self, checkpoint: int) -> list[Change]:
         """The changes since a checkpoint, keys ascending. Their ``before`` is the record at the checkpoint."""
@@ -120,10 +120,6 @@ class World:
             before.setdefault(key, record)
         pairs = (Change(key, before[key], self._current[key]) for key in sorted(before))
         return [change for change in pairs if change.before != change.after]
-
-    def _touched(self) -> set[bytes]:
-        """Keys under which something was put, whether or not it was undone."""
-        return set(map(itemgetter(0), self._journal))
 
     def _changes_of(self, keys: Iterable[bytes]) -> list[Change]:
         pairs = (Change(key, self._original[key], self._current[key]) for key in sorted(keys))
@@ -248,6 +244,11 @@ class World:
     @globals.setter
     def globals(self, record: Globals) -> None:
         self.put(GLOBALS, record)
+
+
+def _keys_of(journal: Sequence[tuple[bytes, Record | None]]) -> set[bytes]:
+    """Keys under which something was put, whether or not it was undone."""
+    return set(map(itemgetter(0), journal))
 
 
 def _entry_value(state_key: bytes, record: Record | None) -> bytes | None:
