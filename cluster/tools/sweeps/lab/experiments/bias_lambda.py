@@ -120,7 +120,7 @@ class BiasLambda(Experiment):
             recommendation = "Use the dynamic λ."
         else:
             recommendation = f"Use a fixed λ of {fixed[-1]}."
-        beaten = [rate for rate in RATES if gain[rate].exceeds(0)]
+        beaten = ", ".join(rate for rate in RATES if gain[rate].exceeds(0))
         return Decision(
             "N_max "
             + "; ".join(
@@ -128,7 +128,7 @@ class BiasLambda(Experiment):
                 f" (beyond it: {max(beyond[kind, rate] for rate in RATES):.3f} of the timers)"
                 for kind in RIVALRIES
             )
-            + f". Waiting beats bidding at λ = {', '.join(beaten) or 'none of those tried'}."
+            + f". Waiting beats bidding at {f'λ = {beaten}' if beaten else 'no λ that was tried'}."
             " Against 0.1, welfare changes by"
             f" {loss['1'].text} at 1, {loss['3'].text} at 3, and {loss['dynamic'].text} with the dynamic λ"
             f" ({results.mean(mixed['dynamic'], 'rate_last').mean:.2f} at the end).",

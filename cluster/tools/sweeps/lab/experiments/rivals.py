@@ -100,7 +100,7 @@ class Rivals(Experiment):
         shares = ", ".join(f"{name} {results.mean(cell, 'welfare_of_best').mean:.2f}" for name, cell in cells.items())
         return Decision(
             f"Share of the referee's welfare among learners under overload: {shares}. The price of cip1 steps by"
-            + " and ".join(f" {steps[name].text} against {name}" for name in FIRST_PRICES)
+            + " and".join(f" {steps[name].text} against {name}" for name in FIRST_PRICES)
             + f": it is {'steadier than' if is_steadier else 'not steadier than each'} first price.",
             recommendation,
             "The referee is the best in each block with what earlier blocks left, so a share may exceed 1 by a little."

@@ -75,11 +75,11 @@ class Tiers(Experiment):
             where = next(pattern for pattern in congested if buys[pattern, "seed"])
             recommendation = f"It depends: FAST buys time under {where} alone. Do not sell it as a promise."
         else:
-            recommendation = "Do not sell FAST as a way to save time: it does not."
+            recommendation = "Do not sell FAST as a way to save time: it saves less than a tenth of STANDARD's wait."
         return Decision(
-            "FAST waits longer than STANDARD by "
+            "The wait of FAST less that of STANDARD is "
             + "; ".join(f"{saved[pattern, 'seed'].text} blocks ({pattern})" for pattern in PATTERNS)
-            + f"; with steeper multipliers by {saved['steady', 'steep'].text} under steady load.",
+            + f"; with steeper multipliers {saved['steady', 'steep'].text} under steady load.",
             recommendation,
             "Waits count timers that never fired with their whole life. One fifth of the load names prices; if all name"
             " tiers the median feeds on itself.",

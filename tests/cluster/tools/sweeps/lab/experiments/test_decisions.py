@@ -129,7 +129,7 @@ CASES: list[tuple[str, Figures, str, str]] = [
     ("bias_lambda", rates(0.0, {}, {}), "N_max holds with fresh rivals", "Use the dynamic λ"),
     ("bias_lambda", rates(0.5, dict.fromkeys(("0.1", "0.5", "1", "3", "dynamic"), 0.1), {}), "N_max fails", "None"),
     ("bias_lambda", rates(0.5, {}, {"1": 0.3, "3": 0.2, "dynamic": 0.2}), "N_max fails", "Use a fixed λ of 0.5"),
-    ("bias_lambda", rates(0.0, {}, {}, wait=90.0), "none of those tried", "Use a fixed λ of 3"),
+    ("bias_lambda", rates(0.0, {}, {}, wait=90.0), "no λ that was tried", "Use a fixed λ of 3"),
     ("bias_lambda", rates(0.0, {"3": 0.1, "dynamic": 0.1}, {}), "at λ = 3, dynamic", "Use a fixed λ of 1"),
     ("reserve_price", reserves(("learning", "truthful")), "adds 0.1 ", "Set a reserve of 0.5"),
     ("reserve_price", reserves(("truthful",)), "adds 0.1 ", "It depends on conduct"),
