@@ -1,0 +1,75 @@
+"""The findings quote a lab, and the lab can be run again: its table is in the repository."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from rich.console import Console
+
+from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+from cluster.tools.sweeps.lab.page import command
+from cluster.tools.sweeps.lab.running import LOG_FILE, Lab, plan, read_lab, run_lab, run_one
+from cluster.tools.sweeps.lab.table import Row, rounded
+
+DOCS: Final = Path(__file__).resolve().parents[5] / "docs"
+FOLDER: Final = DOCS / "findings"
+CHEAP: Final = ("lane_multiplier", "rivals")
+"""Experiments of which one run is made again outside of soak tests."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    """The lab of the findings. Its table has the digest of its summary, and the rows of today's factors and seeds."""
+    return read_lab(FOLDER, list(EXPERIMENTS.values()))
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (DOCS / "findings.md").read_text(encoding="utf-8")
+
+
+def test_the_findings_are_of_all_experiments(lab: Lab, text: str) -> None:
+    assert [each.name for each in lab.experiments] == list(EXPERIMENTS)
+    assert not lab.is_quick
+    assert lab.digest in text and command(lab) in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_findings_quote_what_the_rule_decides(lab: Lab, text: str, name: str) -> None:
+    """The rule of today is applied to the table, so a changed rule needs changed findings."""
+    experiment, quoted = EXPERIMENTS[name], " ".join(text.split())
+    decision = experiment.decide(lab.results(experiment))
+    page: dict[str, Any] = json.loads((FOLDER / "lab.json").read_text(encoding="utf-8"))["experiments"][name]
+    for said in (decision.answer, decision.recommendation, decision.limits):
+        assert " ".join(said.split()) in quoted
+    assert page["answer"] == decision.answer and page["digest"] == lab.digest_of(experiment)
+    assert f"`{page['digest'][:16]}`" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_run_gives_the_row_of_the_findings(lab: Lab, name: str) -> None:
+    check_first_run(lab, name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in CHEAP])
+def test_a_run_of_each_experiment_gives_its_row(lab: Lab, name: str) -> None:
+    check_first_run(lab, name)
+
+
+@pytest.mark.soak
+def test_a_full_lab_has_the_digest_of_the_findings(lab: Lab, tmp_path: Path) -> None:
+    again = run_lab(list(EXPERIMENTS.values()), False, tmp_path, None, Console(quiet=True))
+    assert again.digest == lab.digest and (tmp_path / LOG_FILE).exists()
+
+
+def check_first_run(lab: Lab, name: str) -> None:
+    """Make the first run of an experiment again."""
+    runs = plan([EXPERIMENTS[name]], is_quick=False)
+    row, expected = run_one(runs, 0, Path()), next(row for row in lab.rows if row.experiment == name)
+    assert Row(row.experiment, row.cell, row.seed, {}) == expected._replace(measures={})
+    assert {name: rounded(value) for name, value in row.measures.items()} == dict(expected.measures)
