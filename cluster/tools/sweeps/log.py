@@ -8,7 +8,9 @@ separate file, ``work.jsonl``: where each seed ran, and for how long. No verdict
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from io import BufferedRandom
 from pathlib import Path
 from typing import Final, TypeVar
@@ -74,6 +76,31 @@ class LineLog:
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    def _resume(
+        self, head: object, kind: type[T], why_other: Callable[[T], str], restore: Callable[[int, bytes], None]
+    ) -> None:
+        """Write the first line of a new log, or check that of an old one and restore the others.
+
+        ``head`` identifies the work, and ``kind`` is its type. ``why_other`` says why a first line identifies other
+        work; empty if it does not. ``restore`` gets each further line with its number. Raises :class:`BadInput`, and
+        then closes the log.
+        """
+        try:
+            lines = self._whole_lines()
+            if not lines:
+                self._write(msgspec.json.encode(head))
+                return
+            if problem := why_other(self._decoded(1, lines[0], kind)):
+                raise BadInput(problem)
+            for number, line in enumerate(lines[1:], start=2):
+                restore(number, line)
+        except BadInput:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
 
 class SweepLog(LineLog):
     """The outcomes of a sweep, on disk. Only a sweep with the same ``task`` and ``commit`` may continue it."""
@@ -84,11 +111,8 @@ class SweepLog(LineLog):
         self.outcomes: dict[int, SeedOutcome] = {}
         self._work_path = folder / WORK_FILE
         super().__init__(folder / SWEEP_LOG_FILE, "sweep")
-        try:
-            self._recover(task)
-        except BadInput:
-            self._file.close()
-            raise
+        self._resume({"task": task, "commit": commit}, dict[str, str], partial(self._why_other, task), self._restore)
+        self._restore_work()
 
     def add(self, outcome: SeedOutcome, node: str = "") -> None:
         """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
@@ -106,19 +130,11 @@ class SweepLog(LineLog):
         if ordered != lines:
             write_atomically(self._path, b"".join([head, *ordered]))
 
-    def _recover(self, task: str) -> None:
-        lines = self._whole_lines()
-        if not lines:
-            self._write(msgspec.json.encode({"task": task, "commit": self._commit}))
-            return
-        if differs := self._what_differs(self._decoded(1, lines[0], dict[str, str]), task):
-            raise BadInput(f"{self._path}: {differs}")
-        for number, line in enumerate(lines[1:], start=2):
-            outcome = self._decoded(number, line, SeedOutcome)
-            self.outcomes[outcome.seed] = outcome
-        self._recover_work()
+    def _restore(self, number: int, line: bytes) -> None:
+        outcome = self._decoded(number, line, SeedOutcome)
+        self.outcomes[outcome.seed] = outcome
 
-    def _recover_work(self) -> None:
+    def _restore_work(self) -> None:
         """Restore the seconds of seeds that ended before. A line that cannot be read is ignored."""
         if not self._work_path.exists():
             return
@@ -128,10 +144,10 @@ class SweepLog(LineLog):
                 if work.seed in self.outcomes:
                     self.outcomes[work.seed] = msgspec.structs.replace(self.outcomes[work.seed], seconds=work.seconds)
 
-    def _what_differs(self, begun: dict[str, str], task: str) -> str:
+    def _why_other(self, task: str, begun: dict[str, str]) -> str:
         other, commit = begun.get("task"), begun.get("commit", "")
         if other != task:
-            return f"belongs to another sweep ({other}), not to this one ({task})"
+            return f"{self._path}: belongs to another sweep ({other}), not to this one ({task})"
         if commit != self._commit:
-            return f"was begun at commit {commit}, this is {self._commit}: choose another --out"
+            return f"{self._path}: was begun at commit {commit}, this is {self._commit}: choose another --out"
         return ""

@@ -199,32 +199,22 @@ class LabLog(LineLog):
         self._folder = folder
         self.ended: dict[Key, Row] = {}
         super().__init__(folder / LOG_FILE, "lab")
-        try:
-            self._recover(begun)
-        except BadInput:
-            self._file.close()
-            raise
+        self._resume(begun, dict[str, str], partial(self._why_other, begun), self._restore)
 
     def add(self, row: Row) -> None:
         line = Logged(row.experiment, row.cell, row.seed, dict(row.measures))
         self._enter(line)
         self._write(msgspec.json.encode(line))
 
-    def close(self) -> None:
-        self._file.close()
-
-    def _recover(self, begun: dict[str, str]) -> None:
-        lines = self._whole_lines()
-        if not lines:
-            self._write(msgspec.json.encode(begun))
-            return
-        other = self._decoded(1, lines[0], dict[str, str])
+    def _why_other(self, begun: dict[str, str], other: dict[str, str]) -> str:
         for name, value in begun.items():
             if (found := other.get(name)) != value:
                 what = f"holds a lab with another {name} ({found}), not this one ({value})"
-                raise BadInput(f"{self._folder}: {what}: choose another --out")
-        for number, line in enumerate(lines[1:], start=2):
-            self._enter(self._decoded(number, line, Logged))
+                return f"{self._folder}: {what}: choose another --out"
+        return ""
+
+    def _restore(self, number: int, line: bytes) -> None:
+        self._enter(self._decoded(number, line, Logged))
 
     def _enter(self, line: Logged) -> None:
         row = Row(line.experiment, line.cell, line.seed, line.measures)

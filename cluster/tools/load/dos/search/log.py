@@ -6,6 +6,7 @@ with lower numbers are written, so that equal searches give equal bytes. The fil
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,11 +44,7 @@ class SearchLog(LineLog):
         self.lines: dict[int, Line] = {}
         self._waiting: dict[int, Line] = {}
         super().__init__(folder / LOG_FILE, "search")
-        try:
-            self._recover(search)
-        except BadInput:
-            self._file.close()
-            raise
+        self._resume(search, dict[str, Any], partial(self._why_other, search), self._restore)
 
     def add(self, line: Line) -> None:
         """Add a candidate's result. It is written once the results of all candidates with lower numbers are written."""
@@ -56,23 +53,17 @@ class SearchLog(LineLog):
             self.lines[ready.number] = ready
             self._write(msgspec.json.encode(ready))
 
-    def close(self) -> None:
-        self._file.close()
-
-    def _recover(self, search: dict[str, Any]) -> None:
-        lines = self._whole_lines()
-        if not lines:
-            self._write(msgspec.json.encode(search))
-            return
-        begun = self._decoded(1, lines[0], dict[str, Any])
+    def _why_other(self, search: dict[str, Any], begun: dict[str, Any]) -> str:
         for name in search:
             if begun.get(name) != search[name]:
-                raise BadInput(
+                return (
                     f"{self._path}: belongs to another search: {name} was {begun.get(name)}, this has {search[name]}:"
                     " choose another --out"
                 )
-        for place, text in enumerate(lines[1:]):
-            line = self._decoded(place + 2, text, Line)
-            if line.number != place:
-                raise BadInput(f"{self._path}: line {place + 2}: has candidate {line.number}, expected {place}")
-            self.lines[place] = line
+        return ""
+
+    def _restore(self, number: int, line: bytes) -> None:
+        place, found = len(self.lines), self._decoded(number, line, Line)
+        if found.number != place:
+            raise BadInput(f"{self._path}: line {number}: has candidate {found.number}, expected {place}")
+        self.lines[place] = found

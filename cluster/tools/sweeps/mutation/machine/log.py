@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from cluster.common.errors import BadInput
 from cluster.tools.sweeps.log import LineLog
 from cluster.tools.sweeps.mutation.machine.hunting import Bug, Sound
 from cluster.tools.sweeps.mutation.machine.operators import Candidate
@@ -30,19 +30,13 @@ class MachineLog(LineLog):
         self.bugs: dict[Candidate, Bug] = {}
         self._folder = folder
         super().__init__(folder / LOG_FILE, "search for machine-made bugs")
-        try:
-            self._recover(_Head(search, commit))
-        except BadInput:
-            self._file.close()
-            raise
+        head = _Head(search, commit)
+        self._resume(head, _Head, partial(self._why_other, head), self._restore)
 
     def add(self, ended: Sound | Bug) -> None:
         """Append a result, durably."""
         self._take(ended)
         self._write(msgspec.json.encode(ended))
-
-    def close(self) -> None:
-        self._file.close()
 
     def _take(self, ended: Sound | Bug) -> None:
         if isinstance(ended, Sound):
@@ -50,14 +44,11 @@ class MachineLog(LineLog):
         else:
             self.bugs[ended.candidate] = ended
 
-    def _recover(self, head: _Head) -> None:
-        lines = self._whole_lines()
-        if not lines:
-            self._write(msgspec.json.encode(head))
-            return
-        begun = self._decoded(1, lines[0], _Head)
+    def _why_other(self, head: _Head, begun: _Head) -> str:
         for what, before, now in (("search", begun.search, head.search), ("commit", begun.commit, head.commit)):
             if before != now:
-                raise BadInput(f"{self._path}: belongs to {what} {before}, this is {now}: choose another --out")
-        for number, line in enumerate(lines[1:], start=2):
-            self._take(self._decoded(number, line, Sound | Bug))  # type: ignore[arg-type]
+                return f"{self._path}: belongs to {what} {before}, this is {now}: choose another --out"
+        return ""
+
+    def _restore(self, number: int, line: bytes) -> None:
+        self._take(self._decoded(number, line, Sound | Bug))  # type: ignore[arg-type]
