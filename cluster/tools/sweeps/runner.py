@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
@@ -32,6 +32,7 @@ from cluster.report.junit import Case, junit_xml
 from cluster.report.results import finish_run
 from cluster.scenario.files import scenario_text
 from cluster.tools.console.output import print_line
+from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
@@ -186,7 +187,7 @@ def sweep(
         if task.shared is not None:
             write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
         left = [seed for seed in seeds if seed not in log.outcomes]
-        with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
+        with Interrupts() as interrupts, progress_bar(console) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
             fan_out = FanOut(
                 partial(run_seed, task, str(folder), commit),
@@ -246,18 +247,6 @@ def sweep_xml(task: AnyTask, summary: Summary) -> str:
         for outcome in summary.outcomes
     ]
     return junit_xml(task.title, cases, {"seeds": str(summary.wanted), "commit": summary.commit})
-
-
-def _progress(console: Console, total: int) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not can_redraw(console),
-    )
 
 
 class PlainProgress:

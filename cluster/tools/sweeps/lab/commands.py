@@ -65,7 +65,7 @@ class LabOptions(Command):
             raise
         write_pages(folder, lab)
         for each in experiments:
-            decision = each.decide(lab.results(each))
+            decision = lab.decision(each)
             print_line(output, f"{each.name}: {decision.answer} {decision.recommendation}")
         print_line(output, f"table   {folder / TABLE_FILE}")
         print_line(output, f"digest  {lab.digest}")

@@ -39,6 +39,9 @@ class Effort:
     seeds: int
 
 
+LANE_PRICES: Final = (1_000, 0)
+"""Levels of ``LANE_FEE_MULTIPLIER_MILLI``: with and without a price of the lane. Without it the lane is always full,
+and weights count for most."""
 FULL: Final = Effort(1_200, 8)
 QUICK: Final = Effort(240, 3)
 

@@ -47,10 +47,7 @@ def command(lab: Lab, experiment: type[Experiment] | None = None) -> str:
 
 def render_index(lab: Lab) -> str:
     """The index of a lab, as HTML."""
-    rows = []
-    for experiment in lab.experiments:
-        decision = experiment.decide(lab.results(experiment))
-        rows.append({"experiment": experiment, "file": page_file(experiment), "decision": decision})
+    rows = [{"experiment": each, "file": page_file(each), "decision": lab.decision(each)} for each in lab.experiments]
     return render_page(
         "lab_index.html.j2",
         lab=lab,
@@ -67,7 +64,7 @@ def render_experiment(lab: Lab, experiment: type[Experiment]) -> str:
         "lab.html.j2",
         lab=lab,
         experiment=experiment,
-        decision=experiment.decide(results),
+        decision=lab.decision(experiment),
         effort=effort,
         seeds=seeds_of(experiment, lab.is_quick),
         runs=counted(len(experiment.cells()) * effort.seeds, "run"),

@@ -18,16 +18,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
 from cluster.common.wording import counted
 from cluster.tools.console.output import print_line
-from cluster.tools.console.terminal import can_redraw
+from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.sweeps.fanout import run_numbers
-from cluster.tools.sweeps.lab.experiment import Cell, Effort, Experiment, Results
+from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Results
 from cluster.tools.sweeps.lab.table import TABLE_FILE, Row, digest, read_table, write_table
 from cluster.tools.sweeps.log import LineLog
 
@@ -119,11 +118,15 @@ class Lab:
                 found[cells[row.cell]][row.seed] = dict(row.measures)
         return Results(found)
 
+    def decision(self, experiment: type[Experiment]) -> Decision:
+        """What an experiment's rule says of its results."""
+        return experiment.decide(self.results(experiment))
+
     def page(self) -> dict[str, Any]:
         """The content of ``lab.json``."""
         experiments = {}
         for each in self.experiments:
-            decision, effort = each.decide(self.results(each)), effort_of(each, self.is_quick)
+            decision, effort = self.decision(each), effort_of(each, self.is_quick)
             experiments[each.name] = {
                 "blocks": effort.blocks,
                 "seeds": list(seeds_of(each, self.is_quick)),
@@ -267,7 +270,7 @@ def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, 
     print_line(console, f"{counted(total, 'run')}{done_before}")
     if not left:
         return
-    with _progress(console) as progress:
+    with progress_bar(console) as progress:
         bar = progress.add_task("lab", total=total, completed=before)
         ended = run_numbers(
             partial(run_one, left), len(left), workers, "run", lambda line: print_line(progress.console, line)
@@ -278,18 +281,6 @@ def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, 
                 progress.update(bar, completed=count, description=row.experiment)
                 if progress.disable and count * TENTHS // total > (count - 1) * TENTHS // total:
                     print_line(console, f"{count:,} of {total:,} runs")
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not can_redraw(console),
-    )
 
 
 def listed(experiments: Sequence[type[Experiment]]) -> str:

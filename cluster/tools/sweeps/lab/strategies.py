@@ -7,6 +7,7 @@ with fees, and its bid under ``bias_auction``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
@@ -137,3 +138,7 @@ class Learner(Strategy):
     def favourite(self) -> float:
         """The share that gained most so far."""
         return SHARES[max(range(len(SHARES)), key=lambda place: (self.means[place], -place))]
+
+
+CONDUCT: Final[Mapping[str, Callable[[Random], Strategy]]] = {"truthful": Truthful.of, "learning": Learner}
+"""Strategies of markets in which all agents are alike, by name."""

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import ClassVar
 
-from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from cluster.tools.sweeps.lab.experiment import (
+    LANE_PRICES,
+    Cell,
+    Decision,
+    Effort,
+    Experiment,
+    Level,
+    Plot,
+    Results,
+    Setup,
+)
 from cluster.tools.sweeps.lab.market import Market
 from cluster.tools.sweeps.lab.measures import WARM_UP, lateness
 from cluster.tools.sweeps.lab.population import Group
@@ -18,8 +28,6 @@ LAUNCH = 1_000
 """The window that the seed proposes."""
 HALF_WAY = 1.3
 """A mean weight about half way between that of the changers before they turn quiet, 1, and their last one."""
-PRICES = (1_000, 0)
-"""With and without a price of the lane. Without it the lane is always full, and weights count for most."""
 NOISE_ALLOWED = 1.25
 WELFARE_ALLOWED = -0.01
 
@@ -38,7 +46,7 @@ class FairnessWindow(Experiment):
         " of 1,000 blocks, and whose welfare is not clearly more than a hundredth below it."
     )
     factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": PRICES,
+        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
         "FAIRNESS_WINDOW_BLOCKS": WINDOWS,
     }
     plots: ClassVar[Sequence[Plot]] = (
@@ -80,7 +88,7 @@ class FairnessWindow(Experiment):
 
     @classmethod
     def decide(cls, results: Results) -> Decision:
-        usual = PRICES[0]
+        usual = LANE_PRICES[0]
         ends = (WINDOWS[0], LAUNCH, WINDOWS[-1])
         noise, lag = (
             results.change((usual, WINDOWS[-1]), (usual, WINDOWS[0]), measure)
@@ -91,7 +99,7 @@ class FairnessWindow(Experiment):
         noises = ", ".join(f"{results.mean((usual, window), 'weight_noise').mean:.3f}" for window in ends)
         lags = ", ".join(f"{results.mean((usual, window), 'weight_lag').mean:.0f}" for window in ends)
         welfare, late = (
-            {price: results.change((price, WINDOWS[-1]), (price, WINDOWS[0]), measure).text for price in PRICES}
+            {price: results.change((price, WINDOWS[-1]), (price, WINDOWS[0]), measure).text for price in LANE_PRICES}
             for measure in ("welfare", "changers.wait_late")
         )
         return Decision(
@@ -111,5 +119,5 @@ class FairnessWindow(Experiment):
             results.mean((price, window), "weight_noise").mean
             <= NOISE_ALLOWED * results.mean((price, LAUNCH), "weight_noise").mean
             and not results.change((price, window), (price, LAUNCH), "welfare").falls_below(WELFARE_ALLOWED)
-            for price in PRICES
+            for price in LANE_PRICES
         )

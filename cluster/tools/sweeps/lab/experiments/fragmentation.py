@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from cluster.tools.sweeps.lab.experiment import (
+    LANE_PRICES,
     Cell,
     Decision,
     Effort,
@@ -24,8 +25,6 @@ from validator.chain.genesis import Policy
 
 ACTORS = (1, 4, 16, 64)
 PARTIES = ("actor", "deployer")
-PRICES = (1_000, 0)
-"""With and without a price of the lane. Without it the lane is always full, and weights count for most."""
 MATERIAL = 0.1
 """A relative gain in the share of the lane from which the attack counts as material."""
 
@@ -45,7 +44,7 @@ class Fragmentation(Experiment):
         " actor (intervals for three comparisons). Deployers help if with them no k does."
     )
     factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": PRICES,
+        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
         "WEIGHT_PARTY": PARTIES,
         "actors": ACTORS,
     }
@@ -91,11 +90,11 @@ class Fragmentation(Experiment):
 
     @classmethod
     def decide(cls, results: Results) -> Decision:
-        best = {(price, party): cls._best(results, price, party) for price in PRICES for party in PARTIES}
+        best = {(price, party): cls._best(results, price, party) for price in LANE_PRICES for party in PARTIES}
         before = {pair: results.mean((*pair, 1), "party.lane_share").mean for pair in best}
         pays = {pair: gain.exceeds(MATERIAL * before[pair]) for pair, gain in best.items()}
-        usual, free = PRICES
-        if any(pays[price, "deployer"] for price in PRICES):
+        usual, free = LANE_PRICES
+        if any(pays[price, "deployer"] for price in LANE_PRICES):
             recommendation = "A weight per deployer does not help: splitting pays with it, too."
         elif pays[usual, "actor"]:
             recommendation = "Weigh deployers: splitting pays with a weight per actor, and not with one per deployer."

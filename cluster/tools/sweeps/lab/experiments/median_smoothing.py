@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import ClassVar
 
-from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
+from cluster.tools.sweeps.lab.experiment import (
+    LANE_PRICES,
+    Cell,
+    Decision,
+    Effort,
+    Experiment,
+    Level,
+    Plot,
+    Results,
+    Setup,
+)
 from cluster.tools.sweeps.lab.market import Market
 from cluster.tools.sweeps.lab.measures import of_trades
 from cluster.tools.sweeps.lab.population import Group
@@ -15,8 +25,6 @@ from validator.chain.genesis import Policy
 
 ALPHAS = (1_000, 200, 50, 10)
 SHOCKS = ("entry", "exit")
-PRICES = (1_000, 0)
-"""With and without a price of the lane. Without it the lane is always full, and weights count for most."""
 MATERIAL = 0.05
 """Share of the incumbents' wait by which smoothing must shorten it."""
 
@@ -39,7 +47,7 @@ class MedianSmoothing(Experiment):
         " (intervals for three comparisons), and the same α does not lengthen it after an exit by as much."
     )
     factors: ClassVar[Mapping[str, Sequence[Level]]] = {
-        "LANE_FEE_MULTIPLIER_MILLI": PRICES,
+        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
         "shock": SHOCKS,
         "MEDIAN_SMOOTHING_MILLI": ALPHAS,
     }
@@ -85,17 +93,22 @@ class MedianSmoothing(Experiment):
 
     @classmethod
     def decide(cls, results: Results) -> Decision:
-        measure, usual = "incumbents.wait_shock", PRICES[0]
-        helps = {price: cls._helpful(results, price) for price in PRICES}
-        both = [alpha for alpha in helps[usual] if alpha in helps[0]]
-        change = {alpha: results.change((usual, "entry", alpha), (usual, "entry", 1_000), measure) for alpha in ALPHAS}
-        free = {alpha: results.change((0, "entry", alpha), (0, "entry", 1_000), measure) for alpha in ALPHAS}
+        measure, (usual, free) = "incumbents.wait_shock", LANE_PRICES
+        helps = {price: cls._helpful(results, price) for price in LANE_PRICES}
+        both = [alpha for alpha in helps[usual] if alpha in helps[free]]
+        changes = {
+            price: ", ".join(
+                f"{results.change((price, 'entry', alpha), (price, 'entry', 1_000), measure).text} (α = {alpha})"
+                for alpha in ALPHAS[1:]
+            )
+            for price in LANE_PRICES
+        }
         shocked = results.gap((usual, "entry", 1_000), measure, "incumbents.wait_before")
         if both:
             recommendation = f"Smooth, with α = {both[0]} thousandths."
         elif helps[usual]:
             recommendation = f"Smooth, with α = {helps[usual][0]} thousandths, as long as the lane has its price."
-        elif helps[0]:
+        elif helps[free]:
             recommendation = (
                 "It depends: smoothing helps where the lane is always full. Do not smooth with a lane price."
             )
@@ -103,11 +116,7 @@ class MedianSmoothing(Experiment):
             recommendation = "Do not smooth the median."
         return Decision(
             f"Without smoothing an entry lengthens the incumbents' wait by {shocked.text} blocks. Smoothing changes it"
-            " by "
-            + ", ".join(f"{change[alpha].text} (α = {alpha})" for alpha in ALPHAS[1:])
-            + "; without a lane price by "
-            + ", ".join(f"{free[alpha].text} (α = {alpha})" for alpha in ALPHAS[1:])
-            + ".",
+            f" by {changes[usual]}; without a lane price by {changes[free]}.",
             recommendation,
             "The entry adds load, too, and most of its effect may be that. The window is an eighth of the run.",
         )

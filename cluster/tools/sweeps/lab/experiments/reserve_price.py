@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
 from cluster.tools.sweeps.lab.population import FLOOR_PRICE, Group
-from cluster.tools.sweeps.lab.strategies import Learner, Strategy, Truthful
+from cluster.tools.sweeps.lab.strategies import CONDUCT
 from validator.chain.genesis import Policy
 
 RESERVES: Final = (0.0, 0.05, 0.2, 0.5)
 """Reserves, as shares of the median value of a job of the rich."""
 MEDIAN_VALUE: Final = 40 * FLOOR_PRICE * 45_000
-CONDUCT: Final[Mapping[str, Callable[[Random], Strategy]]] = {"truthful": Truthful.of, "learning": Learner}
 LOADS: Final = {"slack": 0.6, "overload": 1.3}
 POOR_BUDGET_MILLI = 500
 """The purse of the poor, in thousandths of the value of their jobs."""
@@ -70,9 +68,13 @@ class ReservePrice(Experiment):
     def decide(cls, results: Results) -> Decision:
         worth_it = {conduct: [r for r in RESERVES[1:] if cls._is_worth(results, conduct, r)] for conduct in CONDUCT}
         top = RESERVES[-1]
-        added = {
-            conduct: results.change((conduct, "slack", top), (conduct, "slack", 0.0), "revenue") for conduct in CONDUCT
-        }
+        added, poorer = (
+            {
+                conduct: results.change((conduct, "slack", top), (conduct, "slack", 0.0), measure).text
+                for conduct in CONDUCT
+            }
+            for measure in ("revenue", "poor.utility")
+        )
         if worth_it["learning"]:
             recommendation = f"Set a reserve of {worth_it['learning'][-1]} of a median value."
         elif worth_it["truthful"]:
@@ -83,14 +85,10 @@ class ReservePrice(Experiment):
             )
         else:
             recommendation = "Set no reserve: what it adds is too little, or the poor pay for it."
-        learning, truthful = (
-            results.change((conduct, "slack", top), (conduct, "slack", 0.0), "poor.utility")
-            for conduct in ("learning", "truthful")
-        )
         return Decision(
-            f"At slack load a reserve of {top} of a median value adds {added['truthful'].text} of all value in revenue"
-            f" with truthful agents and {added['learning'].text} with learners; the poor's utility changes by"
-            f" {truthful.text} and {learning.text}.",
+            f"At slack load a reserve of {top} of a median value adds {added['truthful']} of all value in revenue"
+            f" with truthful agents and {added['learning']} with learners; the poor's utility changes by"
+            f" {poorer['truthful']} and {poorer['learning']}.",
             recommendation,
             "The chain accepts a bid below the reserve and takes it whole, so a reserve keeps out only those whose"
             " purse it empties. The poor have half the value of their jobs to spend.",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from random import Random
 from typing import ClassVar, Final
 
 from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Level, Plot, Results, Setup
 from cluster.tools.sweeps.lab.population import Group
-from cluster.tools.sweeps.lab.strategies import Learner, Strategy, Truthful
+from cluster.tools.sweeps.lab.strategies import CONDUCT
 from validator.chain.genesis import Policy
 
 RIVALS: Final[Mapping[str, Setup]] = {
@@ -24,7 +23,6 @@ PATTERNS: Final = {
     "overload": Group(name="users", agents=40, load=1.3),
     "bursts": Group(name="users", agents=40, load=0.7, burst=(10, 40)),
 }
-CONDUCT: Final[Mapping[str, Callable[[Random], Strategy]]] = {"truthful": Truthful.of, "learning": Learner}
 FIRST_PRICES: Final = ("gba_auction", "bias first_price")
 NEAR = 0.02
 """The distance from the best within which a rival counts as equal to it."""

@@ -41,7 +41,7 @@ def test_the_findings_are_of_all_experiments(lab: Lab, text: str) -> None:
 def test_the_findings_quote_what_the_rule_decides(lab: Lab, text: str, name: str) -> None:
     """The rule of today is applied to the table, so a changed rule needs changed findings."""
     experiment, quoted = EXPERIMENTS[name], " ".join(text.split())
-    decision = experiment.decide(lab.results(experiment))
+    decision = lab.decision(experiment)
     page: dict[str, Any] = json.loads((FOLDER / "lab.json").read_text(encoding="utf-8"))["experiments"][name]
     for said in (decision.answer, decision.recommendation, decision.limits):
         assert " ".join(said.split()) in quoted
