@@ -125,25 +125,23 @@ class HandlerContext:
 
     def kv_set(self, key: str, value: bytes) -> None:
         self._pay(costs.KV_SET_CYCLES, len(key.encode()) + len(value))
-        is_watchable = self._pay_for_watchers(key)
-        self.world.storage_set(self.actor, key, value)
-        if is_watchable:
-            self._note_write(key)
+        self._write(key, value)
 
     def kv_delete(self, key: str) -> None:
         self._pay(costs.KV_DELETE_CYCLES)
-        is_watchable = self._pay_for_watchers(key)
-        self.world.storage_delete(self.actor, key)
-        if is_watchable:
-            self._note_write(key)
+        self._write(key, None)
 
-    def _pay_for_watchers(self, key: str) -> bool:
-        """Charge for the timers that watch a key which is to be written. Returns whether the key is watchable."""
+    def _write(self, key: str, value: bytes | None) -> None:
+        """Write a value, or remove it. A write to a watchable key is charged for the timers that watch it."""
         watchable = watching.find(self.world, Watch(self.actor, key)) if self.terms.rules.has_watches else None
-        if watchable is None:
-            return False
-        self.meter.charge(costs.WRITE_WATCHABLE_CYCLES + costs.TRIGGER_CYCLES * len(watchable.watchers))
-        return True
+        if watchable is not None:
+            self.meter.charge(costs.WRITE_WATCHABLE_CYCLES + costs.TRIGGER_CYCLES * len(watchable.watchers))
+        if value is None:
+            self.world.storage_delete(self.actor, key)
+        else:
+            self.world.storage_set(self.actor, key, value)
+        if watchable is not None:
+            self._note_write(key)
 
     def _note_write(self, key: str) -> None:
         """Have a watchable key that was written checked for a change."""

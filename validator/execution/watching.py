@@ -33,14 +33,19 @@ def find(world: World, watch: Watch) -> Watchable | None:
     return found
 
 
+def _find_valid(world: World, watch: Watch) -> Watchable | None:
+    """As :func:`find`. Raises ``WatchKeyInvalid`` if the key is too long to be watched."""
+    if not is_watch_key(watch.key):
+        raise Rejection("WatchKeyInvalid")
+    return find(world, watch)
+
+
 def require_watchable(world: World, watch: Watch, most: int) -> None:
     """Check that one more timer may watch a key.
 
     Raises ``WatchKeyInvalid``, ``WatchNotAllowed`` or ``WatcherLimitReached``.
     """
-    if not is_watch_key(watch.key):
-        raise Rejection("WatchKeyInvalid")
-    found = find(world, watch)
+    found = _find_valid(world, watch)
     if found is None:
         raise Rejection("WatchNotAllowed")
     if len(found.watchers) >= most:
@@ -53,9 +58,7 @@ def change(world: World, watch: Watch, allowed: bool) -> bool:
     Timers that watch a key that is no more watchable stay pending, and only their expiry or their actor ends them.
     Raises ``WatchKeyInvalid``.
     """
-    if not is_watch_key(watch.key):
-        raise Rejection("WatchKeyInvalid")
-    if allowed == (find(world, watch) is not None):
+    if allowed == (_find_valid(world, watch) is not None):
         return False
     key = watchable_key(watch.actor, watch.key)
     world.put(key, Watchable(_digest(world, key)) if allowed else None)
@@ -81,8 +84,10 @@ def add_watcher(world: World, timer: Timer) -> None:
 def forget_watchers(world: World, timers: Sequence[Timer]) -> None:
     """Strike out timers that end while they watch a key."""
     for timer in timers:
-        found = None if timer.watch is None else find(world, timer.watch)
-        if timer.watch is not None and found is not None and timer.timer_id in found.watchers:
+        if timer.watch is None:
+            continue
+        found = find(world, timer.watch)
+        if found is not None and timer.timer_id in found.watchers:
             left = tuple(each for each in found.watchers if each != timer.timer_id)
             world.put(watchable_key(timer.watch.actor, timer.watch.key), found._replace(watchers=left))
 

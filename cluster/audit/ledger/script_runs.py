@@ -25,7 +25,7 @@ from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import CHAIN, BlockContext, Part
 from cluster.audit.ledger.messages import MessageBooks
-from cluster.audit.ledger.timer_phase import Offer, TimerLife
+from cluster.audit.ledger.timer_phase import Offer
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
 from cluster.audit.scripts.reading import handler_input
@@ -229,7 +229,9 @@ class ScriptRuns:
 
     def timer(self, timer_id: bytes) -> LiveTimer | None:
         life = self._timers.pending.get(timer_id)
-        return None if life is None else _live(life)
+        if life is None:
+            return None
+        return LiveTimer(life.actor, life.expires_at, life.terms.fee_payer, life.bid, life.watch)
 
     def watchers(self, key: WatchedKey) -> Collection[bytes] | None:
         watched = self._timers.watches.keys.get(key)
@@ -252,10 +254,6 @@ class ScriptRuns:
         if key not in kept and actor in self._unknown:
             raise UnknownError
         return kept.get(key, b"")
-
-
-def _live(life: TimerLife) -> LiveTimer:
-    return LiveTimer(life.actor, life.expires_at, life.terms.fee_payer, life.bid, life.watch)
 
 
 def _known(amount: int | None) -> int:

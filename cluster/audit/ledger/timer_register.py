@@ -217,8 +217,7 @@ class TimerRegister:
     def _lock(self, timer: Part, change: Locked, effects: Effects) -> None:
         """Check and enter the bid of a timer that the run scheduled (SPEC §13)."""
         life = self.pending.get(change.timer_id)
-        is_new = any(item.timer_id == change.timer_id for item in effects.scheduled)
-        if life is None or not is_new or life.bid or not timer.context.policy.locks_bids:
+        if life is None or not _is_new(effects, change.timer_id) or life.bid or not timer.context.policy.locks_bids:
             timer.found(CONSERVATION, f"had {change.amount} locked where none was due")
             return
         life.bid = change.amount
@@ -241,11 +240,7 @@ class TimerRegister:
             return
         timer, life = _timer(context, change.timer_id), self.pending.get(change.timer_id)
         watched = self.watches.keys.get((change.actor, change.key))
-        if (
-            life is None
-            or life.watch is not None
-            or all(change.timer_id != item.timer_id for item in effects.scheduled)
-        ):
+        if life is None or life.watch is not None or not _is_new(effects, change.timer_id):
             timer.found(TIMERS, "watches a key, but was not scheduled for that")
             return
         life.watch = change.actor, change.key
@@ -421,6 +416,11 @@ _ENDS: Final = {
     TimerState.INSUFFICIENT_FUNDS: ("was destroyed", "been destroyed for insufficient funds"),
 }
 """How a timer ended, in words: first as the predicate of a sentence, then as a participle that follows "had"."""
+
+
+def _is_new(effects: Effects, timer_id: bytes) -> bool:
+    """Whether the run with these effects scheduled a timer."""
+    return any(item.timer_id == timer_id for item in effects.scheduled)
 
 
 def _timer(context: BlockContext, key: bytes) -> Part:

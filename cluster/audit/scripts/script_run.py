@@ -312,10 +312,7 @@ class _Running:
 
     def allow_watching(self, key: str, allowed: bool) -> None:
         self.pay(limits.ALLOW_WATCHING, len(key.encode()))
-        if not self.terms.locks_bids:
-            raise _Rejected("WatchUnavailable")
-        if len(key.encode()) > limits.WATCHED_KEY_BYTES:
-            raise _Rejected("WatchKeyInvalid")
+        self.check_watch_key(key)
         actor = self.run.actor
         if allowed == (self.watchers_of((actor, key)) is not None):
             return
@@ -388,7 +385,7 @@ class _Running:
         if bid:
             self.made.timer_changes.append(Locked(key, bid))
         if asked.watch is not None:
-            self.watchers[asked.watch] = frozenset({*(self.watchers_of(asked.watch) or ()), key})
+            self.watchers[asked.watch] = frozenset(self.watchers_of(asked.watch) or ()) | {key}
             self.made.timer_changes.append(Watching(key, Address(asked.watch[0]), asked.watch[1]))
         if asked.save_as is not None:
             self.store(asked.save_as, key.hex())
@@ -422,11 +419,14 @@ class _Running:
             raise _Rejected("TimerHeightOutOfRange")
         return trigger
 
-    def check_watch(self, watch: WatchedKey) -> None:
+    def check_watch_key(self, key: str) -> None:
         if not self.terms.locks_bids:
             raise _Rejected("WatchUnavailable")
-        if len(watch[1].encode()) > limits.WATCHED_KEY_BYTES:
+        if len(key.encode()) > limits.WATCHED_KEY_BYTES:
             raise _Rejected("WatchKeyInvalid")
+
+    def check_watch(self, watch: WatchedKey) -> None:
+        self.check_watch_key(watch[1])
         watchers = self.watchers_of(watch)
         if watchers is None:
             raise _Rejected("WatchNotAllowed")
@@ -514,7 +514,7 @@ class _Running:
         if timer_now.watch is not None:
             watchers = self.watchers_of(timer_now.watch)
             if watchers is not None and key in watchers:
-                self.watchers[timer_now.watch] = frozenset(each for each in watchers if each != key)
+                self.watchers[timer_now.watch] = frozenset(watchers) - {key}
         self.made.timer_changes.append(Cancelled(key))
 
     def extend(self, timer: Chosen, expires_at: int) -> None:

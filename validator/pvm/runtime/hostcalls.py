@@ -10,9 +10,6 @@ Names and parameters are in :mod:`validator.pvm.language.api`. Values go to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives import costs
 from validator.primitives.limits import MAX_STORAGE_KEY
@@ -75,6 +72,12 @@ class HostCalls(HostReads):
         key = _text(value)
         self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_PER_CYCLE)
         return key
+
+    def _watch(self, value: Value) -> Watch:
+        """Check a key that a timer is to watch, given as a tuple of an actor's address and a storage key."""
+        if value.__class__ is not tuple or len(value) != 2:
+            fault("TypeError")
+        return Watch(_address(value[0]), self._key(value[1]))
 
     def _name(self, value: Value) -> str:
         """Check the name of a handler or an event, and charge for its bytes, which go into receipts or state."""
@@ -158,7 +161,7 @@ class HostCalls(HostReads):
             tier=tier,
             bid=_optional(bid),
             bidding_agent=None if bidding_agent is None else _address(bidding_agent),
-            watch=None if watch is None else Watch(*_pair(watch, _address, self._key)),
+            watch=None if watch is None else self._watch(watch),
         )
         return bytes(self._host.schedule_timer(request))
 
@@ -247,12 +250,6 @@ def _bytes(value: Value) -> bytes:
     if value.__class__ is not bytes:
         fault("TypeError")
     return bytes(value)
-
-
-def _pair(value: Value, first: Callable[[Value], Any], second: Callable[[Value], Any]) -> tuple[Any, Any]:
-    if value.__class__ is not tuple or len(value) != 2:
-        fault("TypeError")
-    return first(value[0]), second(value[1])
 
 
 def _address(value: Value) -> Address:
