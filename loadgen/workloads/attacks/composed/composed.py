@@ -130,7 +130,8 @@ class Composed(Workload[ComposedOptions]):
         cells = parameters.lane_user_cells * ROOM_PERCENT // 100
         script: Script = []
         total = Cost()
-        for operation, price in itertools.chain(map(_priced, old), self._timers(timers, kept, height, observation)):
+        priced = ((operation, _price_of(operation)) for operation in old)
+        for operation, price in itertools.chain(priced, self._timers(timers, kept, height, observation)):
             cycles, cells = cycles - price.cost.cycles, cells - price.cost.cells - price.text_bytes
             if cycles < 0 or cells < 0:
                 break
@@ -160,7 +161,7 @@ class Composed(Workload[ComposedOptions]):
             operation = attempt(timer)
             differing = (at, work, len(name))
             if differing not in prices:
-                prices[differing] = _priced(operation)[1]
+                prices[differing] = _price_of(operation)
             yield operation, prices[differing]
 
     def _extra_work(self, height: int, schedule_nonce: int, tries: int) -> int:
@@ -195,5 +196,5 @@ class Composed(Workload[ComposedOptions]):
         return [attempt(transfer(address_text(self.member.address), amount))] if amount else []
 
 
-def _priced(operation: Operation) -> tuple[Operation, _Price]:
-    return operation, _Price(cost_of([operation]), len(encode_script([operation])))
+def _price_of(operation: Operation) -> _Price:
+    return _Price(cost_of([operation]), len(encode_script([operation])))
