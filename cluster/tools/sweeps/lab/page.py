@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from cluster.common.files import write_for_user
 from cluster.common.wording import counted
-from cluster.report.charts import Key, line_keys, point_keys
+from cluster.report.charts import ChartPanel, Key, line_keys, point_keys
 from cluster.report.page import render_page
 from cluster.report.svg import COLOURS, Chart, Series, render
 from cluster.report.svg import number as short_number
@@ -123,13 +123,13 @@ def _matches(experiment: type[Experiment], cell: Cell, fixed: dict[str, Level]) 
 
 def _panel(
     experiment: type[Experiment], results: Results, plot: Plot, fixed: dict[str, Level], ident: str
-) -> dict[str, Any]:
+) -> ChartPanel:
     chart = plot_chart(experiment, results, plot, fixed, ident)
     is_scatter = any(one.style == "scatter" for one in chart.named)
     keys: Sequence[Key] = ()
     if len(chart.named) > 1:
         keys = point_keys((one.colour, one.name) for one in chart.named) if is_scatter else line_keys(chart)
-    return {"chart": chart, "drawing": Markup(render(chart)), "key": keys}
+    return ChartPanel(chart, Markup(render(chart)), "", (), (), keys)
 
 
 def plot_chart(
