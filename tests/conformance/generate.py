@@ -8,6 +8,7 @@ alive.
 import base64
 import json
 import random
+from itertools import count
 from typing import Any
 
 from tests.conformance.reference import Chain, number, payload_bytes
@@ -117,20 +118,21 @@ GOOD_ODDITIES: list[Any] = [
 ]
 
 WATCH_SCRIPTS: list[Any] = [
-    '[["schedule",{"in":1,"watch":{"actor":"USER","key":"a"},"payload":""}]]'.replace("USER", USERS[0]),
-    '[["schedule",{"height":9,"watch":{"actor":"USER","key":"a"},"payload":""}]]'.replace("USER", USERS[0]),
-    '[["schedule",{"watch":{"actor":"USER","key":1},"payload":""}]]'.replace("USER", USERS[0]),
-    '[["schedule",{"watch":{"actor":"USER"},"payload":""}]]'.replace("USER", USERS[0]),
-    '[["schedule",{"watch":{"actor":"0x12","key":"a"},"payload":""}]]',
-    '[["schedule",{"watch":["USER","a"],"payload":""}]]'.replace("USER", USERS[0]),
-    '[["allow_watching","a"]]',
-    '[["allow_watching","a",1]]',
-    '[["allow_watching","a",null]]',
-    '[["allow_watching",1,true]]',
-    '[["try",["schedule",{"in":null,"watch":{"actor":"USER","key":"a","x":1},"payload":""}]]]'.replace(
-        "USER", USERS[0]
-    ),
-    '[["try",["allow_watching","a",true]],["try",["allow_watching","a",false]]]',
+    text.replace("USER", USERS[0])
+    for text in (
+        '[["schedule",{"in":1,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
+        '[["schedule",{"height":9,"watch":{"actor":"USER","key":"a"},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"USER","key":1},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"USER"},"payload":""}]]',
+        '[["schedule",{"watch":{"actor":"0x12","key":"a"},"payload":""}]]',
+        '[["schedule",{"watch":["USER","a"],"payload":""}]]',
+        '[["allow_watching","a"]]',
+        '[["allow_watching","a",1]]',
+        '[["allow_watching","a",null]]',
+        '[["allow_watching",1,true]]',
+        '[["try",["schedule",{"in":null,"watch":{"actor":"USER","key":"a","x":1},"payload":""}]]]',
+        '[["try",["allow_watching","a",true]],["try",["allow_watching","a",false]]]',
+    )
 ]
 """About watched keys: bad scripts, then good ones. Only the corpus has them: cases draw from the lists above."""
 
@@ -815,6 +817,23 @@ class Maker:
         return self.genesis, self.blocks
 
 
+def script_call(nonce: int, to: str, payload: Any, gas_limit: int, cells_limit: int) -> dict[str, Any]:
+    """A transaction of the first user that runs a script at basefees of 1."""
+    return {
+        "kind": "call",
+        "sender": USERS[0],
+        "nonce": nonce,
+        "to": to,
+        "handler": "run",
+        "payload": payload,
+        "gas_limit": gas_limit,
+        "cells_limit": cells_limit,
+        "max_fee_per_cycle": 1,
+        "max_priority_fee_per_cycle": 0,
+        "max_fee_per_cell": 1,
+    }
+
+
 def corpus_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Every script of the corpus, called by a transaction and again by a timer."""
     genesis = {
@@ -824,22 +843,7 @@ def corpus_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     }
     scripts = [*BAD_SCRIPTS, *GOOD_ODDITIES, *WATCH_SCRIPTS]
     calls = [*scripts, *([["schedule", {"in": 1, "payload": script}]] for script in scripts)]
-    txs = [
-        {
-            "kind": "call",
-            "sender": USERS[0],
-            "nonce": nonce,
-            "to": ACTORS[0],
-            "handler": "run",
-            "payload": payload,
-            "gas_limit": 20_000,
-            "cells_limit": 1_000,
-            "max_fee_per_cycle": 1,
-            "max_priority_fee_per_cycle": 0,
-            "max_fee_per_cell": 1,
-        }
-        for nonce, payload in enumerate(calls)
-    ]
+    txs = [script_call(nonce, ACTORS[0], payload, 20_000, 1_000) for nonce, payload in enumerate(calls)]
     return genesis, [{"proposer": STRANGER, "txs": txs}, {"proposer": STRANGER, "empty": 2}]
 
 
@@ -907,17 +911,11 @@ def watch_case() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         [],
         [put("j")],
     ]
-    nonces = iter(range(10**6))
-    fees = {"max_fee_per_cycle": 1, "max_priority_fee_per_cycle": 0, "max_fee_per_cell": 1}
-    limits = {"gas_limit": 200_000, "cells_limit": 12_000}
+    nonces = count()
     blocks = [
         {
             "proposer": STRANGER,
-            "txs": [
-                {"kind": "call", "sender": USERS[0], "nonce": next(nonces), "to": to, "handler": "run"}
-                | {"payload": script, **limits, **fees}
-                for to, script in block
-            ],
+            "txs": [script_call(next(nonces), to, script, 200_000, 12_000) for to, script in block],
         }
         for block in calls
     ]
