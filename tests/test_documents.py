@@ -32,6 +32,7 @@ from cluster.common.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
 from cluster.tools.cli import main as cli
 from tests.hangs import HANGS_AFTER_S
+from tests.validator.policies.own_policies import example
 from validator.primitives.types import parse_address
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -49,7 +50,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/load.md", "python"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "console"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "yaml"): "tests/cluster/scenario/test_own_workloads.py",
-    ("docs/policies.md", "python"): "tests/validator/policies/test_watching.py",
+    ("docs/policies.md", "python"): "tests/validator/policies/own_policies.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
@@ -438,4 +439,6 @@ def test_scenarios_are_scenarios(block: Block) -> None:
     assert extended is None or (ROOT / "scenarios" / extended).exists()
     if "region:" in block.text:
         fields = {**REGIONS, **fields}
+    if "policy: ./" in block.text:
+        fields["chain"]["policy"] = {"name": "own", "source": example("python")}
     assert scenario_from({"name": "documented", **fields}, block.ident).name

@@ -2,7 +2,8 @@
 
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
 "accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
-"runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``.
+"runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``. A policy is a name, or ``{"name",
+"source"}`` of a user's Python file, which is executed.
 Written files name every parameter, and also the preset. Integers may be decimal strings. A file with any error is
 rejected as a whole, with one line that names the JSON path and the correct form.
 """
@@ -20,6 +21,7 @@ from cluster.common.errors import BadInput
 from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import meant_or_known
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
+from validator.policies.own import PolicyError, read_policy
 from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address, address_text
 from validator.pvm.deployment import refusal
@@ -31,6 +33,7 @@ CHAIN_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers
 """Fields about the chain, not about its validators."""
 NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 FIELDS: Final = CHAIN_FIELDS | NEEDED_FIELDS | {"epochs"}
+POLICY_FIELDS: Final = frozenset({"name", "source"})
 EPOCH_FIELDS: Final = frozenset({"first_view", "members"})
 VIEW_LIMIT: Final = 2**63
 
@@ -55,7 +58,7 @@ def genesis_page(genesis: Genesis) -> dict[str, Any]:
     whole: dict[str, Any] = {
         "chain_id": genesis.chain_id,
         "validators": [key.hex() for key in genesis.validators],
-        "policy": genesis.policy.value,
+        "policy": _policy_page(genesis),
         "preset": genesis.preset,
         "params": genesis.parameters.to_names(),
         "system_deployers": [address_text(address) for address in genesis.system_deployers],
@@ -91,7 +94,7 @@ def chain_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     :class:`Wrong`."""
     accounts = _accounts(given.get("accounts", {}))
     return {
-        "policy": _policy(given.get("policy", Policy.CIP1.value)),
+        **_policy(given.get("policy", Policy.CIP1.value)),
         "parameters": _params(given.get("params", {}), given.get("preset")),
         "accounts": accounts,
         "actors": _actors(given.get("actors", {}), accounts),
@@ -113,11 +116,25 @@ def _params(given: Any, preset: Any) -> Parameters:
         raise Wrong(str(error) if str(error).startswith("preset") else f"params.{error}") from None
 
 
-def _policy(given: Any) -> Policy:
+def _policy_page(genesis: Genesis) -> str | dict[str, str]:
+    own = genesis.policy_file
+    return genesis.policy.value if own is None else {"name": own.name, "source": own.source}
+
+
+def _policy(given: Any) -> dict[str, Any]:
+    """The fields of a genesis about its policy: a shipped one's name, or name and text of a user's file."""
+    if isinstance(given, dict):
+        fields = json_input.mapping(given, "policy", POLICY_FIELDS, POLICY_FIELDS)
+        name, source = (json_input.text(fields[each], f"policy.{each}") for each in ("name", "source"))
+        try:
+            policy, policy_file = read_policy(name, source)
+        except PolicyError as error:
+            raise Wrong(f"policy: {error}") from None
+        return {"policy": policy, "policy_file": policy_file}
     known = [policy.value for policy in Policy]
     if json_input.text(given, "policy") not in known:
         raise Wrong(f"policy: {given[:64]!r} is unknown; known: {', '.join(known)}")
-    return Policy(given)
+    return {"policy": Policy(given)}
 
 
 def _accounts(given: Any) -> dict[Address, int]:

@@ -72,7 +72,7 @@ def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
         "backend": record.backend,
         "seed": str(record.seed),
         "commit": record.commit,
-        "policy": record.genesis.policy.value,
+        "policy": record.genesis.policy_name,
         "preset": record.genesis.preset or NO_PRESET,
         "verdict": verdict.outcome.value,
         "command": command,

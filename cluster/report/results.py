@@ -93,7 +93,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
         "backend": record.backend,
         "seed": record.seed,
         "commit": record.commit,
-        "policy": record.genesis.policy.value,
+        "policy": record.genesis.policy_name,
         "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,
         "checks": [

@@ -331,7 +331,7 @@ def facts(books: Books) -> list[tuple[str, str]]:
         ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
         ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
         ("Chain", record.genesis.chain_id),
-        ("Policy", record.genesis.policy.value),
+        ("Policy", record.genesis.policy_name),
         ("Preset", record.genesis.preset or NO_PRESET),
         ("Burned", _burned(books.ledger.accounts)),
     ]

@@ -12,7 +12,7 @@ from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.types import PublicKey, ValidatorIndex, View
 from loadgen.workloads import LoadPlan
-from validator.chain.genesis import Genesis, GenesisEpoch, Policy
+from validator.chain.genesis import Genesis, GenesisEpoch
 from validator.primitives.types import Address, address_text
 from validator.transition.genesis_block import GenesisError, genesis_batch
 from validator.transition.receipt_bound import require_receipts_fit
@@ -69,10 +69,12 @@ def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) ->
     :class:`~validator.transition.genesis_block.GenesisError`.
     """
     chain, load = source.chain, source.load
+    policy, policy_file = chain.policies()
     return Genesis(
         chain_id=chain_id(source, seed),
         validators=validators.public_keys,
-        policy=Policy(chain.policy),
+        policy=policy,
+        policy_file=policy_file,
         parameters=chain.parameters(),
         preset=chain.preset,
         accounts=_together("accounts", load.genesis_accounts(seed), chain.genesis_accounts(seed)),

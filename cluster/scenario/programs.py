@@ -1,4 +1,4 @@
-"""Replaces the paths of programs, workloads, Locustfiles and traces in a scenario file by the files' contents.
+"""Replaces the paths of programs, policies, workloads, Locustfiles and traces in a scenario by the files' contents.
 
 This happens when the scenario is read, so that it is self-contained: the run's folder, other hosts and a replay need no
 other file.
@@ -6,7 +6,7 @@ other file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from cluster.common.errors import BadInput
 from cluster.common.suggestions import closest
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
 from validator.primitives.limits import MAX_SOURCE_BYTES
+from validator.primitives.user_file import MAX_BYTES
 
 PLACES: Final = (
     ("chain", "actors", None, "program"),
@@ -21,13 +22,11 @@ PLACES: Final = (
     ("load", "users", None, "options", "deploys", None),
 )
 """Places of programs in a scenario; ``None`` is any item of a list and any name."""
-WORKLOAD: Final = ("load", "users", None, "workload")
-"""The place of a workload."""
+PYTHON_FILES: Final[Sequence[tuple[str | None, ...]]] = (("chain", "policy"), ("load", "users", None, "workload"))
+"""Places of a policy and of workloads, in either of which a text without a path is the name of a shipped one."""
 TRACES: Final = (("load", "phases", None, "points"), ("load", "users", None, "phases", None, "points"))
 """Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
-MAX_PYTHON_BYTES: Final = 100_000
-"""Maximum number of bytes of a Python file that the driver executes."""
 
 
 def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -37,7 +36,8 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     """
     for place in PLACES:
         fields = _replaced(fields, place, "", lambda given, field: _program(given, folder, field))
-    fields = _replaced(fields, WORKLOAD, "", lambda given, field: _workload(given, folder, field))
+    for named in PYTHON_FILES:
+        fields = _replaced(fields, named, "", lambda given, field: _named_file(given, folder, field))
     fields = _with_locustfiles(fields, folder)
     for trace in TRACES:
         fields = _replaced(fields, trace, "", lambda given, field: _trace(given, folder, field))
@@ -70,8 +70,8 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
     return {"name": path.stem, "source": content.decode("ascii")}
 
 
-def _workload(given: str, folder: Path, field: str) -> str | dict[str, str]:
-    """The name and text of the workload's file at a path. The name of a shipped workload is returned unchanged."""
+def _named_file(given: str, folder: Path, field: str) -> str | dict[str, str]:
+    """The name and text of the Python file at a path. The name of what ships is returned unchanged."""
     return _python(given, folder, field) if is_program_path(given) else given
 
 
@@ -97,9 +97,9 @@ def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _python(given: str, folder: Path, field: str) -> dict[str, str]:
     """Name and text of a Python file that is not an actor's program."""
     path = folder / given
-    content = _content(path, field, MAX_PYTHON_BYTES)
-    if len(content) > MAX_PYTHON_BYTES:
-        raise BadInput(f"{field}: {path}: expected a file of at most {MAX_PYTHON_BYTES:,} bytes")
+    content = _content(path, field, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"{field}: {path}: expected a file of at most {MAX_BYTES:,} bytes")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -27,13 +27,14 @@ from cluster.scenario.sections.chain import ADDRESS_PATTERN, DECIMAL_PATTERN, OW
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads import WORKLOADS
+from validator.chain.genesis import Policy
 from validator.primitives.params import DEFAULTS, integer_range
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS: Final = "$defs"
 
 PATH_PATTERN: Final = r"/|\.py$"
-"""Pattern of a workload file's path, which may be given in place of a workload's name."""
+"""Pattern of a Python file's path, which may be given in place of the name of a workload or policy."""
 
 Schema = dict[str, Any]
 
@@ -164,7 +165,8 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     parameters["additionalProperties"] = False
     _name_owners(definitions)
     group = definitions["UserGroup"]
-    _name_workloads(group["properties"]["workload"])
+    _name_or_path(group["properties"]["workload"], list(WORKLOADS))
+    _name_or_path(definitions["ChainSection"]["properties"]["policy"], list(Policy))
     group["properties"]["options"] = {"description": group["properties"]["options"]["description"], "type": "object"}
     group["allOf"] = [
         {
@@ -175,9 +177,9 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     ]
 
 
-def _name_workloads(workload: Schema) -> None:
+def _name_or_path(field: Schema, names: list[str]) -> None:
     path = {"type": "string", "pattern": PATH_PATTERN}
-    workload["anyOf"][0] = {"anyOf": [{"type": "string", "enum": list(WORKLOADS)}, path]}
+    field["anyOf"][0] = {"anyOf": [{"type": "string", "enum": names}, path]}
 
 
 def _name_owners(definitions: dict[str, Schema]) -> None:

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX
 from loadgen.workloads.base import Options
-from loadgen.workloads.own import place_of
+from validator.primitives.user_file import place_of
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 SHAPE: Final = "LoadTestShape"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from inspect import isabstract
 from types import ModuleType
@@ -26,8 +26,10 @@ from loadgen.workloads.actor_program import PROGRAM_SUFFIX
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
 from loadgen.workloads.registry import WORKLOADS
 from validator.chain.transactions import U64_LIMIT, Action
+from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
+from validator.primitives.user_file import UserFileError
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 MODULE_PREFIX: Final = "stampede_workload_"
@@ -37,9 +39,8 @@ FACTS: Final = ("options_type", "is_runner", "is_deployer", "is_attack", "goal",
 KEPT_KINDS: Final = 64
 
 
-class WorkloadError(ValueError):
-    """A custom workload is invalid, or has raised an exception. The message is one line, which names the file and, if
-    known, the line in it."""
+class WorkloadError(UserFileError):
+    """A custom workload is invalid, or has raised an exception."""
 
 
 class OwnWorkload(Options):
@@ -183,30 +184,7 @@ def _amounts(intent: Intent) -> Iterator[tuple[str, Any, int]]:
             yield f"terms.{name}", getattr(intent.terms, name), PRICE_LIMIT
 
 
-@contextmanager
-def one_line(file: str) -> Iterator[None]:
+def one_line(file: str) -> AbstractContextManager[None]:
     """Context manager that turns exceptions of a custom workload's code into :class:`WorkloadError`, with file and
     line. Validation errors of options are not changed."""
-    try:
-        yield
-    except (WorkloadError, ValidationError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise WorkloadError(_said(error, file)) from error
-
-
-def place_of(file: str, line: int | None) -> str:
-    """The text by which errors name a file, or a line in it. Unlike a field's path it contains a space."""
-    return f"file {file}" if line is None else f"file {file}, line {line}"
-
-
-def _said(error: BaseException, file: str) -> str:
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f"{place_of(file, error.lineno)}: {error.msg}"
-    line, frame = None, error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == file:
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    text = " ".join(str(error).split())
-    return f"{place_of(file, line)}: {type(error).__name__}{f': {text}' if text else ''}"
+    return user_file.one_line(file, WorkloadError, (ValidationError,))

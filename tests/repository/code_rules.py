@@ -15,6 +15,9 @@ INDEX_ADDRESS = re.compile(
     r"--(?:extra-)?index[-]url\b|--find[-]links\b|\b(?:PIP|UV)_\w*INDEX\w*\s*=|resolved\s\"?https?:|\bregistry\s*=\s*\"?https?:"
 )
 
+USERS_POLICIES = "validator/policies/own.py"
+"""The one module that executes a user's text."""
+
 HOME_PATH = re.compile(r"(?<![\w.~}-])/(?:home|root|Users|work)/[\w.]")
 
 
@@ -42,7 +45,8 @@ def pure_code_calls_nothing_impure(path: str, source: str) -> Iterator[Finding]:
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
-            if name in IMPURE_CALLS or (name == "hash" and id(node) not in inside):
+            is_allowed = name == "exec" and path == USERS_POLICIES
+            if (name in IMPURE_CALLS and not is_allowed) or (name == "hash" and id(node) not in inside):
                 yield node.lineno, f"call of {name}()"
 
 
@@ -134,8 +138,10 @@ RULES = (
             ("validator/a.py", "print(1)"),
             ("validator/a.py", "order = sorted(timers, key=lambda timer: hash(timer))"),
             ("validator/a.py", "order = id(timer)"),
+            ("validator/a.py", "exec(text)"),
         ),
         fine=(
+            (USERS_POLICIES, "exec(text)"),
             ("validator/a.py", "disk.open('state')\nclass A:\n    def __hash__(self):\n        return hash(self.key)"),
         ),
     ),

@@ -22,8 +22,10 @@ ENCODING = (
     "validator.pvm.runtime.values",
     "validator.chain.transactions",
     "validator.primitives.types",
+    "validator.primitives.user_file",
 )
-"""What of the validator a client may know: how to write a transaction and its payload, and what a genesis holds."""
+"""What of the validator a client may know: how to write a transaction and its payload, what a genesis holds, and how a
+user's file is read."""
 
 MAY_IMPORT = {
     "consensus": ("consensus",),
@@ -64,6 +66,7 @@ SHARED_WITH_THE_AUDITOR = (
     # what a chain is: its genesis, parameters, kinds of quantities
     "validator.chain.genesis.Genesis",
     "validator.chain.genesis.Policy",
+    "validator.chain.genesis.Replaces",
     "validator.primitives.params",
     "validator.primitives.types",
     # costs of queries

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
+from validator.primitives.user_file import SUFFIX
 
 
 class Policy(StrEnum):
@@ -24,6 +25,32 @@ class Policy(StrEnum):
     """An auction before the transactions, by tips and by weights that actors earn (seed design 000)."""
     BIAS_AUCTION = "bias_auction"
     """An auction by bids that are locked when timers are scheduled, and by the time that they waited (seed 003 §9)."""
+
+
+class Replaces(StrEnum):
+    """A family of rules of a shipped policy that a user's policy replaces."""
+
+    ORDER = "order"
+    """Which timers fire, and in which order."""
+    PRICES = "prices"
+    """What the lane costs, and what a fire pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A user's policy: a file with a class that is derived from the timer phase of a shipped policy."""
+
+    name: str
+    """The file's name, without ``.py``."""
+    source: str
+    """The file's text."""
+    replaces: frozenset[Replaces] = frozenset()
+    """What its class replaces, as the class says."""
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"{self.name}{SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +90,7 @@ class Genesis:
     """The validators' public keys (32 bytes each), in the order of their indices. A validator's account is the address
     of its key."""
     policy: Policy = Policy.CIP1
+    """The shipped policy. If there is a policy file, the one from which its policy is derived."""
     parameters: Parameters = field(default_factory=Parameters)
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
@@ -74,6 +102,17 @@ class Genesis:
     the committee."""
     preset: str | None = None
     """Name of the preset that the parameters came from, for readers; ``parameters`` holds all values."""
+    policy_file: PolicyFile | None = None
+    """The user's policy; ``None`` if the shipped one schedules timers."""
+
+    @property
+    def policy_name(self) -> str:
+        """The policy's name for readers."""
+        return self.policy.value if self.policy_file is None else self.policy_file.name
+
+    def policy_file_at(self, height: int) -> PolicyFile | None:
+        """The user's policy in the block at a height; ``None`` up to ``ACTIVATION_HEIGHT``."""
+        return None if height <= self.parameters.activation_height else self.policy_file
 
     def policy_at(self, height: int) -> Policy:
         """The scheduling policy of the block at a height. It is ``fifo`` up to ``ACTIVATION_HEIGHT`` (SPEC §13)."""

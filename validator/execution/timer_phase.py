@@ -9,7 +9,7 @@ height follows from its trigger height.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -64,6 +64,9 @@ class TimerPhase(ABC):
     passes_over: ClassVar[bool]
     """Whether a timer that does not fit is passed over; otherwise it ends the phase."""
     bidding_class: ClassVar[type[BiddingRound]] = BiddingRound
+    replaces: ClassVar[Collection[str]] = frozenset()
+    """What a user's policy replaces of the policy from which it is derived: values of
+    :class:`~validator.chain.genesis.Replaces`."""
 
     world: World
     index: SchedulerIndex
@@ -255,6 +258,25 @@ class TimerPhase(ABC):
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
+    def eligible(self) -> list[Timer]:
+        """The timers that may fire: due, not expired, and within the cap of gas limits. They are in the order of their
+        trigger heights and sequences. A policy without a compiled order makes its own of them, with :meth:`turn`."""
+        rows, positions = self.index.pool.rows, self.index.pool.positions(self.terms.height, self.terms.cap)
+        timers = (self.world.timer(timer_id_of_row(rows[position])) for position in positions)
+        return [timer for timer in timers if timer is not None]
+
+    def those_of(self, candidates: Iterable[Candidate], may_fire: Callable[[Address], bool]) -> Iterator[Candidate]:
+        """The candidates that neither fired nor were cancelled by a fire, and whose actors may fire at this moment."""
+        for candidate in candidates:
+            if self.world.is_removed(timer_key(candidate.timer_id)):
+                continue
+            if may_fire(self._timer(candidate.timer_id).actor):
+                yield candidate
+
+    def turn(self, timer: Timer, tip: int = 0) -> Candidate:
+        """A timer's turn, at a tip per cycle."""
+        return Candidate(timer.timer_id, self._gas_limit(timer), tip)
+
     def max_cost(self, candidate: Candidate) -> int:
         """The most that a fire may cost; it is charged up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
@@ -285,14 +307,6 @@ class TimerPhase(ABC):
         if self.is_priced_out(timer):
             return "below_basefee"
         return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
-
-    def _waiting(self, candidates: Iterable[Candidate], may_fire: Callable[[Address], bool]) -> Iterator[Candidate]:
-        """The candidates that neither fired nor were cancelled by a fire, and whose actors may fire at this moment."""
-        for candidate in candidates:
-            if self.world.is_removed(timer_key(candidate.timer_id)):
-                continue
-            if may_fire(self._timer(candidate.timer_id).actor):
-                yield candidate
 
     def _candidate(self, position: int, tip: int) -> Candidate:
         row = self.index.pool.rows[position]

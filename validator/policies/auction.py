@@ -54,8 +54,8 @@ class AuctionPhase(TimerPhase):
     __slots__ = ()
     asks_agents: ClassVar[bool] = True
     passes_over: ClassVar[bool] = True
-    formula: ClassVar[order.Formula]
-    """How the compiled loops compute a score from a tip and a weight."""
+    formula: ClassVar[order.Formula | None]
+    """How the compiled loops compute a score from a tip and a weight; ``None`` if :meth:`score` alone knows."""
 
     def supply(self) -> None:
         """Have the default agent supply ``max_fee`` to timers that are priced for the first time (SPEC §9).
@@ -82,6 +82,8 @@ class AuctionPhase(TimerPhase):
         pool = self.index.pool
         if not pool.live or self.terms.fee_floor >= PRICE_LIMIT:  # no fee is this high
             return iter(())
+        if self.formula is None:
+            return self._one_by_one()
         prices = self._kernel_prices()
         prices["closed"] = closed
         found = pool.best_first(self.index.parties.table, prices)
@@ -114,6 +116,17 @@ class AuctionPhase(TimerPhase):
         """The score of a timer with this tip per cycle: at most 128 bits, as :attr:`formula` computes it."""
 
     # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _one_by_one(self) -> Iterator[Candidate]:
+        """The priced timers in order, of closed actors and others, each scored by :meth:`score`."""
+        floor, is_aged = self.terms.fee_floor, self.terms.parameters.tie_break is TieBreak.AGED
+        found = []
+        for number, timer in enumerate(self.eligible()):
+            max_fee, priority = self.price(timer)
+            if max_fee >= floor:
+                tip = min(priority, max_fee - floor)
+                found.append((-self.score(timer, tip), b"" if is_aged else timer.timer_id, number, timer, tip))
+        return (self.turn(timer, tip) for *_, timer, tip in sorted(found))
 
     def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
         """``(tip, score)`` by position of the timers that are not priced as the index prices their parties.
@@ -156,6 +169,7 @@ class AuctionPhase(TimerPhase):
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
         is_by_id = self.terms.parameters.tie_break is TieBreak.ID
+        assert self.formula is not None, "the compiled loops have a formula"
         prices = order.blank_prices(self.formula, self.terms.height, self.terms.cap, is_by_id)
         values = {
             "price": self.terms.fee_floor,

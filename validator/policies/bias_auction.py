@@ -97,14 +97,14 @@ class BiasAuctionPhase(TimerPhase):
         prices = order.blank_prices(order.Formula.DENSITY, height, self.terms.cap, is_by_id)
         biases = table(height - int(pool.rows["trigger"][0]), self.rate.micro)
         found = pool.best_first(self.index.parties.table, prices, biases)
-        return self._within_caps(self._candidate(position, 0) for position, _, _ in found)
+        return (self._candidate(position, 0) for position, _, _ in found)
 
     def is_priced_out(self, timer: Timer) -> bool:
         return False
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
         try:
-            TimerPhase.scan(self, candidates)
+            TimerPhase.scan(self, self._within_caps(candidates))
         finally:
             self.index.parties.reopen()
         self.settle_bids()
@@ -154,7 +154,7 @@ class BiasAuctionPhase(TimerPhase):
 
     def _within_caps(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The candidates that wait, without those that were found before their actor had fired enough."""
-        return self._waiting(candidates, lambda actor: not self._has_fired_enough(actor))
+        return self.those_of(candidates, lambda actor: not self._has_fired_enough(actor))
 
     def _has_fired_enough(self, actor: Address) -> bool:
         return self._fires_of.get(actor, 0) >= self.terms.parameters.max_fires_per_actor

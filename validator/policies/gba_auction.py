@@ -73,7 +73,7 @@ class GbaAuctionPhase(AuctionPhase):
 
         The search for candidates leaves the others out already, but for those that it found before their actor closed.
         """
-        return self._waiting(candidates, lambda actor: (actor in self.closed) == is_closed)
+        return self.those_of(candidates, lambda actor: (actor in self.closed) == is_closed)
 
     def slice_of(self, actor: Address) -> int:
         """The cycles of the lane that an actor may use before it waits for the others."""

@@ -1,4 +1,4 @@
-"""The timer phases of all policies, by policy."""
+"""The timer phases of all shipped policies, by policy."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from validator.chain.records import (
     storage_key,
 )
 from validator.execution.governance import GOVERNED_NAMES, storage_name, storage_text
+from validator.policies.own import PolicyError, read_policy
 from validator.primitives.codec import encode, pack_uint, tagged_hash
 from validator.primitives.params import DEFAULTS
 from validator.primitives.types import (
@@ -138,6 +139,8 @@ def _content_hash(genesis: Genesis) -> Hash:
     deployers = sorted(genesis.system_deployers)
     content: tuple[object, ...]
     content = (genesis.chain_id, genesis.policy.value, genesis.validators, parameters, accounts, actors, deployers)
+    if genesis.policy_file is not None:
+        content = (*content, ("policy file", genesis.policy_file.name, genesis.policy_file.source))
     if genesis.epochs:
         content = (*content, [(epoch.first_view, epoch.members) for epoch in genesis.epochs])
     if genesis.runners:
@@ -164,9 +167,25 @@ def _check_epochs(genesis: Genesis) -> None:
         before = epoch.first_view
 
 
+def _check_policy(genesis: Genesis) -> None:
+    given = genesis.policy_file
+    if given is None:
+        return
+    try:
+        policy, policy_file = read_policy(given.name, given.source)
+    except PolicyError as error:
+        raise GenesisError(f"policy: {error}") from None
+    if (policy, policy_file) != (genesis.policy, given):
+        raise GenesisError(
+            f"policy file {given.file} is derived from {policy} and replaces {sorted(policy_file.replaces)}, not from"
+            f" {genesis.policy} and {sorted(given.replaces)}"
+        )
+
+
 def _check(genesis: Genesis) -> None:
     if not genesis.validators or len(set(genesis.validators)) != len(genesis.validators):
         raise GenesisError("validators: expected at least one, all different")
+    _check_policy(genesis)
     _check_epochs(genesis)
     both = sorted(set(genesis.accounts) & set(genesis.actors))
     if both:

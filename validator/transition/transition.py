@@ -8,6 +8,7 @@ fields of the header.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -44,11 +45,13 @@ from validator.execution.jobs import Waiting
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.execution.timer_calls import Allowance, LanePrices, SchedulingTerms, extend_any
 from validator.execution.timer_phase import TimerPhase
+from validator.policies.own import PolicyError, phase_of
 from validator.policies.registry import PHASES, Phases
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure, Rejection
 from validator.primitives.meter import Meter
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
+from validator.primitives.user_file import one_line
 from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
 from validator.pvm.language.subset import ProgramError
@@ -179,7 +182,7 @@ class Transition:
     """The execution of one block on its parent's state: :meth:`apply` or :meth:`select` performs it, once."""
 
     phases: ClassVar[Phases] = PHASES
-    """The timer phase of each policy."""
+    """The timer phase of each shipped policy."""
 
     parent: View
     index: SchedulerIndex
@@ -255,9 +258,10 @@ class Transition:
 
     def start(self) -> None:
         """Begin the block. The timers fire now if the policy has them before the transactions."""
-        self.freeze()
-        if self.terms.rules.timers_first:
-            self.run_timers()
+        with self._users_errors():
+            self.freeze()
+            if self.terms.rules.timers_first:
+                self.run_timers()
 
     def freeze(self) -> None:
         """Freeze the basefees, the fairness window and the parameters for the block."""
@@ -275,7 +279,14 @@ class Transition:
     @property
     def policy_phase(self) -> type[TimerPhase]:
         """The timer phase of the policy that is in force."""
-        return self.phases[self.context.genesis.policy_at(self.context.height)]
+        genesis, height = self.context.genesis, self.context.height
+        phase, policy_file = self.phases[genesis.policy_at(height)], genesis.policy_file_at(height)
+        return phase if policy_file is None else phase_of(policy_file, phase)
+
+    def _users_errors(self) -> AbstractContextManager[None]:
+        """Context manager that turns exceptions of a user's policy into :class:`PolicyError`."""
+        policy_file = self.context.genesis.policy_file_at(self.context.height)
+        return nullcontext() if policy_file is None else one_line(policy_file.file, PolicyError)
 
     def _drop_old_fires(self) -> list[Fires]:
         """Remove from state, and return, the fires older than the fairness window ``[H - window, H - 1]``."""
@@ -438,20 +449,21 @@ class Transition:
 
     def finish(self) -> Outcome:
         """Perform all steps after the last transaction. Returns the block's outcome."""
-        self.world.credit(self.context.proposer, self.user_lane.tips)
-        if not self.terms.rules.timers_first:
-            self.trigger_timers()
-            self.run_timers()
-        phase = self.phase
-        self.run_callbacks()
-        self.run_messages()
-        watching.trigger(self.world, self.context.height + 1)
-        phase.count_fires()
-        jobs.end_jobs(self.world, self.context.height)
-        ended = self.keep_calendar()
-        self.keep_supplies(phase, ended)
-        burned = self.close(phase)
-        return self.outcome(phase, burned, len(ended))
+        with self._users_errors():
+            self.world.credit(self.context.proposer, self.user_lane.tips)
+            if not self.terms.rules.timers_first:
+                self.trigger_timers()
+                self.run_timers()
+            phase = self.phase
+            self.run_callbacks()
+            self.run_messages()
+            watching.trigger(self.world, self.context.height + 1)
+            phase.count_fires()
+            jobs.end_jobs(self.world, self.context.height)
+            ended = self.keep_calendar()
+            self.keep_supplies(phase, ended)
+            burned = self.close(phase)
+            return self.outcome(phase, burned, len(ended))
 
     def trigger_timers(self) -> None:
         """Make timers due that watch what the transactions changed (SPEC §13)."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
 from cluster.audit.fee_market import Basefees
 from cluster.record.rules import Mechanism
-from validator.chain.genesis import Policy
+from validator.chain.genesis import Genesis, Policy, Replaces
 from validator.primitives.params import Parameters
 
 CHAIN: Final = "chain"
@@ -38,6 +38,10 @@ class PolicyRules(NamedTuple):
     """Whether bids are locked when timers are scheduled, and timers go by bid and by the time that they waited."""
     timers_first: bool = False
     """Whether timers fire before the transactions, in slices of the lane, and wait if their payer cannot pay."""
+    is_order_known: bool = True
+    """Whether timers go by this policy's order, and not by one of a user's file."""
+    is_price_known: bool = True
+    """Whether the lane has this policy's prices, and not those of a user's file."""
 
 
 POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {
@@ -46,6 +50,19 @@ POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {
     Policy.GBA_AUCTION: PolicyRules(is_auctioned=True, timers_first=True),
     Policy.BIAS_AUCTION: PolicyRules(is_auctioned=False, locks_bids=True),
 }
+
+
+def rules_at(genesis: Genesis, height: int) -> PolicyRules:
+    """What the policy in force at a height makes of a block. Only a price that is known gives an order that is."""
+    rules, policy_file = POLICY_RULES[genesis.policy_at(height)], genesis.policy_file_at(height)
+    if policy_file is None:
+        return rules
+    has_price = Replaces.PRICES not in policy_file.replaces
+    return rules._replace(
+        is_order_known=has_price and Replaces.ORDER not in policy_file.replaces,
+        is_price_known=has_price,
+        has_lane_fee=rules.has_lane_fee and has_price,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +113,11 @@ class BlockContext:
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
     @property
+    def is_priced(self) -> bool:
+        """Whether the prices of the lane are known."""
+        return self.header is not None and self.policy.is_price_known
+
+    @property
     def is_auctioned(self) -> bool:
         """Whether timers offer fees, and go by score."""
         return self.policy.is_auctioned
@@ -109,6 +131,12 @@ class BlockContext:
         """The price per lane cycle, on top of the cycle basefee (SPEC §7); 0 where a policy has none, or no header."""
         has_one = self.policy.has_lane_fee
         return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if has_one else 0
+
+    def lane_fee(self, cycles: int, cells: int, burned: int) -> int:
+        """The part of a fire's burned fee that is the price of the lane."""
+        if self.policy.is_price_known or self.header is None:
+            return cycles * self.lane_price
+        return burned - cycles * self.basefees.cycle - cells * self.basefees.cell
 
     @cached_property
     def fee_floor(self) -> int:

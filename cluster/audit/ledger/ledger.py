@@ -36,7 +36,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, POLICY_RULES, AuditLog, BlockContext, Part, short
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, rules_at, short
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
@@ -124,7 +124,7 @@ class Ledger:
         self.broken = True
 
     def _context(self, outcome: BlockReceipts, block: Block | None) -> BlockContext:
-        parameters, policy = self.instructions.following, POLICY_RULES[self.genesis.policy_at(outcome.height)]
+        parameters, policy = self.instructions.following, rules_at(self.genesis, outcome.height)
         if block is None:
             return BlockContext(outcome, parameters, policy, self.log)
         bodies = tuple(read_transaction(wire) for wire in block.transactions)
@@ -300,7 +300,7 @@ class Ledger:
         check_own_payer(part, fire.effects)
         self.accounts.pay(fire.fee_payer, fire.burned, 0 if context.policy.locks_bids else fire.tip)
         self.accounts.burned_cell += fire.cells * context.basefees.cell
-        self.accounts.burned_lane_timer += fire.cycles * context.lane_price
+        self.accounts.burned_lane_timer += context.lane_fee(fire.cycles, fire.cells, fire.burned)
         base = context.parameters.fire_base_cycles
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_A_DEFERRED_RUN)
         self._enter_run(part, run, fire.effects, fire.fee_payer, script)

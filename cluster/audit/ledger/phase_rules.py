@@ -51,10 +51,10 @@ class PhaseRules:
         if context.header is None:
             return
         for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
-            if said != expected:
+            if said != expected and (context.is_priced or name != "lane_timer"):
                 context.found(CONSERVATION, f"basefee_{name} is {said}, the block before gives {expected}")
         said, expected = context.receipts.p50_tip, self._turns.p50_tip
-        if said != expected:
+        if said != expected and context.is_priced:
             context.found(CONSERVATION, f"the median tip is {said}, the fires of the block before give {expected}")
 
     def _check_collection(self, context: BlockContext) -> None:
@@ -138,7 +138,7 @@ class PhaseRules:
             part = Part(context, f"fire of timer {short(fire.timer_id)}")
             self._accounts.lock(offer.terms.fee_payer, -offer.bid)
             self._accounts.balances[offer.terms.fee_payer] -= fire.tip
-            least = min(offer.bid, p.reserve_price)
+            least = min(offer.bid, p.reserve_price) if context.is_priced else 0
             if not least <= fire.tip <= offer.bid:
                 part.found(CONSERVATION, f"paid {fire.tip}, where its bid and the reserve give {least} to {offer.bid}")
             elif self._turns.is_scan_known:
@@ -189,12 +189,13 @@ class PhaseRules:
 
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Check that a fired timer was next and fitted, at the price of its terms, with a payer that could pay."""
+        context = part.context
         part.found(TIMERS, *self._turns.take_turn(offer))
-        if offer.passes and fire.tip_per_cycle != offer.tip and not part.context.policy.locks_bids:
+        if offer.passes and context.is_priced and fire.tip_per_cycle != offer.tip and not context.policy.locks_bids:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
             part.found(TIMERS, f"used {fire.cycles} cycles of at most {offer.gas_limit}")
-        if (available := self._available(offer)) < offer.max_cost:
+        if context.is_priced and (available := self._available(offer)) < offer.max_cost:
             part.found(CONSERVATION, f"may cost {offer.max_cost}, which its payer did not have: {available}")
 
     def _available(self, offer: Offer) -> int:
@@ -208,9 +209,9 @@ class PhaseRules:
         if context.policy.locks_bids:
             if fire.cycles and fire.tip_per_cycle != fire.tip // fire.cycles:
                 part.found(CONSERVATION, f"says {fire.tip_per_cycle} a cycle for a payment of {fire.tip}")
-        else:
+        elif context.policy.is_price_known:
             check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
-        if context.header is None:
+        if not context.is_priced:
             return
         if context.is_fifo and fire.tip_per_cycle:
             part.found(CONSERVATION, "tipped in a block that runs first in, first out")
@@ -232,6 +233,8 @@ class PhaseRules:
         part.found(TIMERS, *self._turns.take_turn(offer))
         if part.context.policy.timers_first:
             part.found(TIMERS, "was destroyed for insufficient funds, where the policy carries it over")
+        if not part.context.policy.is_order_known:
+            return  # receipts do not have the fires before it
         available = self._available(offer)
         if available >= offer.max_cost:
             had = f"its payer had {available} of {offer.max_cost}"

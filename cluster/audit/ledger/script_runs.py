@@ -137,7 +137,7 @@ class ScriptRuns:
             base_cycles=p.fire_base_cycles,
             most_messages=MESSAGES_A_DEFERRED_RUN,
         )
-        ahead = None if part.context.header is None else offer.max_cost
+        ahead = offer.max_cost if part.context.is_priced else None
         return self._judge(part, run, fire, (fire.fee_payer, ahead))
 
     def message(self, part: Part, message: MessageReceipt) -> Outcome | None:
@@ -275,7 +275,7 @@ def _terms(context: BlockContext) -> Terms:
         is_auctioned=context.is_auctioned,
         locks_bids=context.policy.locks_bids,
         fire_cap=context.fire_cap,
-        fee_floor=None if context.header is None else context.fee_floor,
+        fee_floor=context.fee_floor if context.is_priced else None,
         p50_tip=context.receipts.p50_tip,
     )
 

@@ -323,12 +323,15 @@ class TurnAudit:
         self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
-        """The timers that agents may be asked about in this block, keyed by actor; ``None`` if they are unknown.
+        """The timers that agents may be asked about in this block, keyed by actor; ``None`` if they are unknown, as
+        without prices.
 
         Each actor has at most as many as SPEC §9 permits.
         """
         phase = self.phase
         if phase is None:
+            return None
+        if not phase.context.policy.is_price_known:
             return None
         if not phase.context.is_auctioned:
             return {}
@@ -360,7 +363,7 @@ class TurnAudit:
         terms = waiting.terms
         if None not in (terms.max_fee_per_cycle, terms.max_priority_fee_per_cycle):
             yield "is about one that leaves no fee open"
-        if not waiting.may_fire_in(phase.context):
+        if phase.context.is_priced and not waiting.may_fire_in(phase.context):
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
@@ -390,6 +393,8 @@ class TurnAudit:
         merged: list[FireReceipt | DestroyedReceipt] = list(fires)
         if not destroyed:
             return merged
+        if self.phase is not None and not self.phase.context.policy.is_order_known:
+            return [*destroyed, *fires]  # so that no returned bid comes late
         orders = [self._order(fire.timer_id) for fire in fires]
         for inserted, each in enumerate(destroyed):
             order = self._order(each.timer_id)
@@ -406,14 +411,15 @@ class TurnAudit:
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
         context = phase.context
-        yield from phase.find_pass(offer)
-        if phase.last is not None and offer.order < phase.last:
-            kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
-            yield f"came out of turn {kind}"
-        phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
+        if context.policy.is_order_known:
+            yield from phase.find_pass(offer)
+            if phase.last is not None and offer.order < phase.last:
+                kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
+                yield f"came out of turn {kind}"
+            phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
         if offer.gas_limit > context.fire_cap:
             yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {context.fire_cap}"
-        elif not offer.passes:
+        elif not offer.passes and context.is_priced:
             yield f"had its turn, though it allows {offer.max_fee} a cycle where {context.fee_floor} is the least"
         elif not phase.has_room(phase.used, offer.gas_limit):
             yield (
@@ -456,7 +462,7 @@ class TurnAudit:
     def is_scan_known(self) -> bool:
         """Whether the scan surely reached all due timers, and all of them were judged, in the phase that just ended."""
         phase = self.phase
-        if phase is None or len(self._due) > MAX_JUDGED:
+        if phase is None or len(self._due) > MAX_JUDGED or not phase.context.policy.is_order_known:
             return False
         return phase.gone + len(phase.waiting) < phase.context.parameters.scan_limit
 
@@ -472,6 +478,9 @@ class TurnAudit:
         if phase is None:
             return 0, []
         context, p = phase.context, phase.context.parameters
+        if not context.policy.is_order_known:
+            self.unjudged += len(self._due)
+            return 0, []
         if context.policy.timers_first:
             return self._judge_slices(phase, can_surely_pay)
         cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)

@@ -444,5 +444,5 @@ def _check_terms(timer: Part, item: Scheduled) -> None:
     if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:
         timer.found(TIMERS, f"was scheduled with a gas limit of {item.gas_limit}")
     least += item.max_priority_fee_per_cycle or 0
-    if context.is_auctioned and context.header is not None and max_fee is not None and max_fee < least:
+    if context.is_auctioned and context.is_priced and max_fee is not None and max_fee < least:
         timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where the least fee and priority take {least}")

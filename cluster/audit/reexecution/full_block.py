@@ -9,6 +9,7 @@ full block is one whose transactions, timers and messages use all the cycles tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from nacl.signing import SigningKey
@@ -61,7 +62,9 @@ class _FullBlock:
         self._actors = [Address(b"\xfb" * 10 + at.to_bytes(10, "big")) for at in range(-(-self._timers // per_actor))]
         accounts = dict.fromkeys(self._senders, RICH)
         actors = {address: GenesisActor(SCRIPT_CODE, self._senders[0], RICH) for address in self._actors}
-        own = Genesis("full-block", genesis.validators, genesis.policy, p, accounts, actors)
+        own = replace(
+            genesis, chain_id="full-block", accounts=accounts, actors=actors, system_deployers=(), runners=(), epochs=()
+        )
         self._author, self._verifier = (Executor(MemoryDisk(), own) for _ in range(2))
 
     def seconds(self) -> float:

@@ -7,17 +7,19 @@ derived from the run's seed and the name (:func:`account_key`).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from blake3 import blake3
 from nacl.signing import SigningKey
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, field_validator, model_validator
 
 from cluster.common.suggestions import meant_or_known
 from cluster.scenario.sections.base import NAME_PATTERN, Name, Section
-from loadgen.workloads.actor_program import ActorProgram
-from validator.chain.genesis import GenesisActor, GenesisAgent
+from loadgen.workloads.actor_program import ActorProgram, is_program_path
+from validator.chain.genesis import GenesisActor, GenesisAgent, Policy, PolicyFile
 from validator.chain.transactions import address_of
+from validator.policies.own import read_policy
 from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
 from validator.primitives.types import (
     ADDRESS_BYTES,
@@ -28,6 +30,7 @@ from validator.primitives.types import (
     is_reserved,
     parse_address,
 )
+from validator.primitives.user_file import MAX_BYTES
 from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
 
@@ -136,11 +139,41 @@ class FaucetSection(Section):
     """Limit over all clients."""
 
 
+class OwnPolicy(Section):
+    """A custom scheduling policy. A scenario file names it by the path of a Python file."""
+
+    name: Name
+    """The file's name, without ``.py``."""
+    source: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+    """The file's text."""
+
+    @model_validator(mode="after")
+    def _is_a_policy(self) -> OwnPolicy:
+        self.read()
+        return self
+
+    def read(self) -> tuple[Policy, PolicyFile]:
+        """The policy, with the shipped policy from which it is derived. Raises
+        :class:`~validator.policies.own.PolicyError`."""
+        return read_policy(self.name, self.source)
+
+
+PolicyName = Literal["cip1", "fifo", "gba_auction", "bias_auction"]
+
+
+def _name_or_file(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return OwnPolicy.model_validate(given)
+    if isinstance(given, str) and is_program_path(given):
+        raise ValueError(f"{given!r} is a path, which only a scenario that is read from a file may have")
+    return given if isinstance(given, OwnPolicy) else TypeAdapter(PolicyName).validate_python(given)
+
+
 class ChainSection(Section):
     """The chain's parameters, and accounts and actors of its genesis in addition to the load's."""
 
-    policy: Literal["cip1", "fifo", "gba_auction", "bias_auction"] = "cip1"
-    """The scheduling policy."""
+    policy: Annotated[PolicyName | OwnPolicy, BeforeValidator(_name_or_file)] = "cip1"
+    """The scheduling policy: the name of a shipped one, or the path of a custom Python file."""
     preset: Literal["hardened"] | None = None
     """A named set of parameters."""
     params: dict[str, Any] = {}
@@ -191,6 +224,15 @@ class ChainSection(Section):
         except GenesisError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @property
+    def policy_name(self) -> str:
+        """The policy's name for readers."""
+        return self.policy if isinstance(self.policy, str) else self.policy.name
+
+    def policies(self) -> tuple[Policy, PolicyFile | None]:
+        """The shipped policy of the chain, or that from which its custom policy is derived, and the custom one."""
+        return (Policy(self.policy), None) if isinstance(self.policy, str) else self.policy.read()
 
     def parameters(self) -> Parameters:
         return Parameters.from_names(self.params, self.preset)

@@ -35,6 +35,7 @@ from cluster.tools.run import commands as run
 from cluster.tools.sweeps import commands as sweeps
 from cluster.tools.sweeps.lab import commands as lab
 from cluster.tools.sweeps.mutation import commands as mutation
+from validator.primitives.user_file import UserFileError
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
 
@@ -122,7 +123,7 @@ def _perform(arguments: Sequence[str] | None) -> int:
     except HarnessError as error:
         _complain(str(error))
         return error.exit_code
-    except UnfitPython as error:
+    except (UnfitPython, UserFileError) as error:
         _complain(str(error))
         return ExitCode.BAD_INPUT
     except KeyboardInterrupt:

@@ -35,6 +35,7 @@ from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, parse_setting
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.verdict_output import print_kept, print_verdict
+from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
 
@@ -270,6 +271,8 @@ def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
         yield
     except GenesisError as error:
         raise BadInput(f"the genesis cannot be built: {error}") from error
+    except PolicyError as error:
+        raise BadInput(str(error)) from None
     except ValidatorError as error:
         raise HarnessError(f"the run crashed: {type(error).__name__}: {error}") from error
     except OSError as error:

@@ -383,7 +383,8 @@ def test_a_block_that_is_given_up_leaves_the_index_as_it_was() -> None:
 
 def test_the_programs_of_the_page_do_what_it_says() -> None:
     page = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    section = page.partition("### Watching keys\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     chain = chain_of({"LANE_TIMER_CYCLES": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000})
     pool, bot = (deployed(chain, source) for source in re.split(r"(?=^class )", block, flags=re.MULTILINE)[1:])
     chain.block(chain.transfer(bot, 10**15))

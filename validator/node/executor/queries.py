@@ -405,7 +405,7 @@ class StatePages:
         return {
             "chain_id": genesis.chain_id,
             "height": height + 1,
-            "policy": genesis.policy.value,
+            "policy": genesis.policy_name,
             "runs_auction": genesis.runs_auction(height + 1),
             "preset": genesis.preset,
             "parameters": now,

@@ -27,7 +27,7 @@ from cluster.tools.load.dos.cases import Case, Plan
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from cluster.tools.sweeps.outcome import crashed
 from validator.chain.block import BlockReceipts
-from validator.chain.genesis import Genesis, Policy
+from validator.chain.genesis import Genesis, Policy, PolicyFile
 from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 
@@ -113,7 +113,7 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
     chain = judged.books.chain
     blocks = execute_again(record.genesis, chain, min(plan.window.last, len(chain)))
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
-    measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters)
+    measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters, record.genesis.policy_file)
     measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
     return CaseResult(
         measures,
@@ -124,12 +124,13 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
 
 
 @lru_cache(FULL_BLOCKS_KEPT)
-def full_block_s(policy: Policy, parameters: Parameters) -> float:
+def full_block_s(policy: Policy, parameters: Parameters, policy_file: PolicyFile | None = None) -> float:
     """Processor seconds of a full block of honest users in this process; 0 if the parameters leave no room for one."""
     # Imported here since it loads compiled code.
     from cluster.audit.reexecution.full_block import full_block_seconds
 
-    return full_block_seconds(Genesis("full-block", (bytes(32),), policy, parameters), time.process_time)
+    genesis = Genesis("full-block", (bytes(32),), policy, parameters, policy_file=policy_file)
+    return full_block_seconds(genesis, time.process_time)
 
 
 def execute_again(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:

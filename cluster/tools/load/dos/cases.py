@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput
@@ -135,9 +136,7 @@ def _window(scenario: Scenario, is_own: bool) -> Window:
 def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:
     """A variant for each policy with each combination of parameters. ``parameters`` have the form ``NAME=VALUE``; a
     repeated name has several values. Raises :class:`BadInput`."""
-    for name in policies:
-        if name not in POLICIES:
-            raise BadInput(f"--policy: {unknown('policy', name, POLICIES)}")
+    changes = {name: _policy_changes(name) for name in policies}
     values: dict[str, list[Change]] = {}
     for text in parameters:
         try:
@@ -147,21 +146,26 @@ def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Seque
         values.setdefault(change.path, []).append(change)
     found = []
     for policy, chosen in product(dict.fromkeys(policies) or [None], product(*values.values())):
+        own = () if policy is None else changes[policy]
         words = [f"{change.path.rpartition('.')[2]}={_value_text(change.value)}" for change in chosen]
-        name = " ".join([_own_policy(scenario) if policy is None else policy, *words])
-        found.append(Variant(name, (*_policy_changes(policy), *chosen)))
+        title = _own_policy(scenario) if policy is None else Path(policy).stem if is_program_path(policy) else policy
+        found.append(Variant(" ".join([title, *words]), (*own, *chosen)))
     return found
 
 
-def _policy_changes(name: str | None) -> tuple[Change, ...]:
-    if name is None:
-        return ()
+def _policy_changes(name: str) -> tuple[Change, ...]:
+    """The changes that give a scenario a policy, by its name or the path of a user's file. Raises :class:`BadInput`."""
+    if is_program_path(name):
+        own = scenario_from({"name": "policy", "chain": {"policy": name}}, f"--policy {name}").chain
+        return Change("chain.policy", own.model_dump(mode="json")["policy"]), Change("chain.preset", None)
+    if name not in POLICIES:
+        raise BadInput(f"--policy: {unknown('policy', name, POLICIES)}")
     policy, preset = POLICIES[name]
     return Change("chain.policy", policy), Change("chain.preset", preset)
 
 
 def _own_policy(scenario: Scenario) -> str:
-    return scenario.chain.preset or scenario.chain.policy
+    return scenario.chain.preset or scenario.chain.policy_name
 
 
 def _value_text(value: Any) -> str:

@@ -51,7 +51,8 @@ class Dos(ChangeOptions):
         repeats=True,
     )
     policies: Sequence[str] = option(
-        "policies: cip1, hardened, fifo, gba_auction, bias_auction (default: the scenario's own)",
+        "policies: cip1, hardened, fifo, gba_auction, bias_auction, or paths of Python files with your own policies"
+        " (default: the scenario's own)",
         "NAME",
         name="--policy",
         nargs=SEVERAL,

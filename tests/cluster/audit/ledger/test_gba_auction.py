@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ from cluster.audit.ledger.ledger import Ledger
 from tests.cluster.audit.ledger.test_lanes import require_agreement
 from tests.validator.chains import ACTOR, ACTORS, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
-from validator.chain.genesis import Policy
+from validator.chain.genesis import Policy, PolicyFile
 from validator.chain.transactions import Call, Transfer
 from validator.execution.timer_phase import TimerPhase
 from validator.node.executor.jobs import Finalized
@@ -50,6 +51,7 @@ def walk(
     policy: Policy = Policy.GBA_AUCTION,
     bids: Sequence[int] = (),
     deployers: Mapping[Address, Address] | None = None,
+    policy_file: PolicyFile | None = None,
     **params: Any,
 ) -> Ledger:
     """Build contended blocks, and enter each into the books; they agree with the state as long as nothing is found."""
@@ -59,6 +61,7 @@ def walk(
         policy=policy,
         deployers=deployers,
     )
+    genesis = replace(genesis, policy_file=policy_file)
     author, random, ledger = Author(genesis), Random(seed), Ledger(genesis)
     for height in range(1, HEIGHTS + 1):
         nonce = author.executor.pages.account(USERS[0])["nonce"]

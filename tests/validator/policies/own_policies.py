@@ -1,0 +1,56 @@
+"""Texts of policies of one's own, and chains that they schedule."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.validator.chains import SMALL, Chain, make_genesis
+from validator.chain.genesis import Genesis, Policy
+from validator.policies.own import read_policy
+
+PAGE: Final = Path(__file__).parents[3] / "docs/policies.md"
+
+DEADLINES: Final = """
+from validator.policies.fifo import FifoPhase
+
+
+class EarliestDeadline(FifoPhase):
+    replaces = {"order"}
+    passes_over = True
+
+    def candidates(self):
+        return map(self.turn, sorted(self.eligible(), key=lambda timer: (timer.expires_at, timer.timer_id)))
+"""
+
+BASES: Final = {
+    Policy.CIP1: "cip1.Cip1Phase",
+    Policy.FIFO: "fifo.FifoPhase",
+    Policy.GBA_AUCTION: "gba_auction.GbaAuctionPhase",
+    Policy.BIAS_AUCTION: "bias_auction.BiasAuctionPhase",
+}
+
+
+def derived(policy: Policy, *lines: str) -> str:
+    """A policy derived from a shipped one, with these lines in its class."""
+    module, _, name = BASES[policy].partition(".")
+    body = "".join(f"    {line}\n" for line in lines or ("pass",))
+    return f"from validator.policies.{module} import {name}\n\n\nclass Own({name}):\n{body}"
+
+
+def example(language: str) -> str:
+    """The example of the page, of a language."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Your own policy\n")[2].partition("\n## ")[0]
+    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return str(found)
+
+
+def genesis_of(source: str, params: dict[str, Any] | None = None, **fields: Any) -> Genesis:
+    policy, policy_file = read_policy("own", source)
+    return replace(make_genesis({**SMALL, **(params or {})}, policy=policy, **fields), policy_file=policy_file)
+
+
+def chain_of(source: str, params: dict[str, Any] | None = None, **fields: Any) -> Chain:
+    return Chain(genesis_of(source, params, **fields))

@@ -1,0 +1,237 @@
+"""Policies of users' files: what they may replace, in which blocks, and what of them is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.validator.chains import ACTOR, OTHER, Chain, fired, schedule
+from tests.validator.policies.own_policies import DEADLINES, chain_of, derived, example, genesis_of
+from validator.chain.genesis import Policy, PolicyFile, Replaces
+from validator.execution.timer_phase import Candidate, TimerPhase
+from validator.policies.cip1 import Cip1Phase
+from validator.policies.own import PolicyError, phase_of, read_policy
+from validator.policies.registry import PHASES, phases_with
+from validator.primitives.params import TieBreak
+from validator.transition.genesis_block import GenesisError, genesis_batch, genesis_header
+
+FULL = {"LANE_TIMER_CYCLES": 8_000, "TIE_BREAK": "aged"}
+
+
+def crowd(chain: Chain, blocks: int = 6) -> Chain:
+    """Timers of different tips and sizes, more than fit into the lane, and the blocks in which they fire."""
+    for number in range(8):
+        chain.run(
+            *(
+                schedule(
+                    1 + (number + each) % 3,
+                    ["burn", 2_000 * (each % 3)],
+                    gas_limit=1_000 + 2_000 * (each % 3),
+                    max_fee_per_cycle=2**60,
+                    max_priority_fee_per_cycle=(7 * number + 3 * each) % 5,
+                    expires_at=12 + (number + each) % 9,
+                )
+                for each in range(4)
+            ),
+            actor=(ACTOR, OTHER)[number % 2],
+        )
+    for _ in range(blocks):
+        chain.block()
+    return chain
+
+
+def fires(chain: Chain) -> list[list[bytes]]:
+    return [[fire.timer_id for fire in outcome.receipts.fires] for outcome in chain.blocks]
+
+
+# --- what a file may replace ------------------------------------------------------------------------------------------
+
+
+def test_a_file_has_an_order_of_its_own() -> None:
+    chain = chain_of(DEADLINES, FULL)
+    chain.run(*(schedule(2, gas_limit=1_000, expires_at=end) for end in (90, 50, 70)))
+    ends: dict[bytes, int] = {timer.timer_id: timer.expires_at for timer in chain.timers()}
+    while not fired(outcome := chain.block()):
+        pass
+    assert [ends[fire.timer_id] for fire in outcome.receipts.fires] == [50, 70, 90]
+    own = crowd(chain_of(DEADLINES, FULL))
+    assert sum(map(len, fires(own))) > 20
+    assert fires(own) != fires(crowd(Chain(replace(own.genesis, policy_file=None))))
+
+
+@pytest.mark.parametrize("policy", [Policy.CIP1, Policy.GBA_AUCTION])
+@pytest.mark.parametrize("tie_break", list(TieBreak))
+def test_timers_that_are_scored_one_by_one_fire_as_those_that_the_compiled_loops_score(
+    policy: Policy, tie_break: TieBreak
+) -> None:
+    params = {**FULL, "TIE_BREAK": tie_break.value, "SCAN_LIMIT": 4}
+    own = crowd(chain_of(derived(policy, "formula = None"), params), 12)
+    shipped = crowd(Chain(replace(own.genesis, policy_file=None)), 12)
+    assert sum(map(len, fires(own))) > 20
+    assert any(outcome.carried for outcome in own.blocks)
+    assert [outcome.state_root for outcome in own.blocks] == [outcome.state_root for outcome in shipped.blocks]
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_file_that_replaces_nothing_is_the_policy_that_it_is_derived_from(policy: Policy) -> None:
+    own = crowd(chain_of(derived(policy), FULL))
+    shipped = crowd(Chain(replace(own.genesis, policy_file=None)))
+    assert [outcome.state_root for outcome in own.blocks] == [outcome.state_root for outcome in shipped.blocks]
+    assert genesis_header(own.genesis, bytes(32)) != genesis_header(shipped.genesis, bytes(32)), "the text is covered"
+
+
+def test_the_example_of_the_page_prices_orders_selects_and_settles() -> None:
+    chain = chain_of(example("python"), {**FULL, "PRIORITY_FLOOR": 1})
+    policy_file = chain.genesis.policy_file
+    assert policy_file is not None and policy_file.replaces == {*Replaces}
+    refused = chain.run(schedule(1, gas_limit=1_000, max_fee_per_cycle=1))
+    assert refused.error == "TimerRejectedBelowBasefee", "the floor is the file's price, 2"
+    basefee = chain.globals.basefee_lane_timer
+    crowd(chain)
+    assert chain.globals.basefee_lane_timer == basefee, "the price never changes"
+    found = [fire for outcome in chain.blocks for fire in outcome.receipts.fires]
+    assert found and any(fire.tip_per_cycle for fire in found)
+    for fire in found:
+        tipped = fire.cycles * int.from_bytes(fire.tip_per_cycle)
+        assert int.from_bytes(fire.tip) == tipped - tipped // 2, "half of a tip is burned"
+    chain.require_conservation()
+
+
+def test_an_actor_has_a_few_fires_a_block_by_the_example() -> None:
+    chain = chain_of(example("python"), {"SCAN_LIMIT": 40, "TIMER_GC_CYCLES": 16_000})
+    for actor, count, due in ((ACTOR, 7, 5), (OTHER, 2, 4)):
+        chain.run(*(schedule(due, gas_limit=1_000) for _ in range(count)), actor=actor)
+    while not fired(outcome := chain.block()):
+        pass
+    assert len(outcome.receipts.fires) == 6, "four of the first actor"
+    assert len(fired(chain.block())) == 3
+
+
+def test_blocks_up_to_the_activation_height_are_fifos() -> None:
+    source = derived(Policy.CIP1, "def candidates(self):", "    raise RuntimeError(self.terms.height)")
+    chain = chain_of(source, {"ACTIVATION_HEIGHT": 4})
+    chain.run(schedule(2))
+    while chain.view.height < 4:
+        chain.block()
+    with pytest.raises(PolicyError, match="RuntimeError: 5"):
+        chain.block()
+
+
+def test_planted_bugs_act_on_a_users_phase() -> None:
+    class Planted(Cip1Phase):
+        def candidates(self) -> Iterator[Candidate]:
+            yield from list(super().candidates())[1:]
+
+    class OfAll(TimerPhase):
+        def count_fires(self) -> None:
+            """Counts nothing."""
+
+    policy, policy_file = read_policy("own", derived(Policy.CIP1, "asks_agents = False"))
+    phase = phase_of(policy_file, phases_with(OfAll, phases_with(Planted))[policy])
+    assert phase.candidates is Planted.candidates
+    assert phase.count_fires is OfAll.count_fires
+    assert phase.asks_agents is False, "the rest is the user's"
+
+
+def test_a_phase_may_be_a_dataclass_with_fields_of_a_block() -> None:
+    source = (
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass, field\n"
+        "from typing import ClassVar\n"
+        "from validator.policies.fifo import FifoPhase\n\n\n"
+        "@dataclass(slots=True)\n"
+        "class Own(FifoPhase):\n"
+        "    most: ClassVar[int] = 1\n"
+        "    fired: set[bytes] = field(default_factory=set)\n\n"
+        "    def candidates(self):\n"
+        "        for candidate in FifoPhase.candidates(self):\n"
+        "            if len(self.fired) < self.most:\n"
+        "                self.fired.add(candidate.timer_id)\n"
+        "                yield candidate\n"
+    )
+    chain = crowd(chain_of(source))
+    assert {len(each) for each in fires(chain)} == {0, 1}
+
+
+def test_an_exception_is_one_line_with_file_and_line() -> None:
+    for source, line in (
+        (derived(Policy.FIFO, "def candidates(self):", "    return 1 / 0"), "file own.py, line 6: ZeroDivisionError"),
+        (derived(Policy.CIP1, "formula = None", "def score(self, timer, tip):", "    return 1 / 0"), "line 7: ZeroDi"),
+        (derived(Policy.CIP1, "def count_fires(self):", "    raise KeyError('a')"), "line 6: KeyError: 'a'"),
+        (derived(Policy.GBA_AUCTION, "def scan(self, candidates):", "    self.missing"), "line 6: AttributeError"),
+    ):
+        chain = chain_of(source)
+        with pytest.raises(PolicyError, match=line):  # noqa: PT012
+            chain.run(schedule(1))
+            chain.block()
+
+
+def test_the_genesis_names_the_policy_that_the_file_is_derived_from() -> None:
+    genesis = genesis_of(DEADLINES)
+    assert (genesis.policy, genesis.policy_name) == (Policy.FIFO, "own")
+    assert genesis.policy_file == PolicyFile("own", DEADLINES, frozenset({Replaces.ORDER}))
+    for wrong in (
+        replace(genesis, policy=Policy.CIP1),
+        replace(genesis, policy_file=PolicyFile("own", DEADLINES)),
+    ):
+        with pytest.raises(GenesisError, match="policy file own"):
+            genesis_batch(wrong)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules):\n    {}\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("x = (", "file own.py, line 1: '(' was never closed"),
+        ("import nothing_such", "file own.py, line 1: ModuleNotFoundError: No module named 'nothing_such'"),
+        ("raise SystemExit(3)", "file own.py, line 1: SystemExit: 3"),
+        (
+            "x = 1",
+            "file own.py: expected one class that is derived from the timer phase of a shipped policy, such as"
+            " validator.policies.fifo.FifoPhase; got none",
+        ),
+        (f"{derived(Policy.CIP1)}\n\nclass Other(Own):\n    pass\n", "; got Own, Other"),
+        (
+            "from validator.execution.timer_phase import TimerPhase\n\n\nclass Own(TimerPhase):\n"
+            "    def candidates(self): ...\n    def is_priced_out(self, timer): ...\n    def count_fires(self): ...\n",
+            "file own.py: Own: expected a class derived from one of Cip1Phase, FifoPhase, GbaAuctionPhase,"
+            " BiasAuctionPhase",
+        ),
+        (
+            derived(Policy.FIFO, "replaces = {'oder'}"),
+            "replaces: expected a set of 'order' and 'prices', got {'oder'}",
+        ),
+        (
+            derived(Policy.FIFO, "replaces = 'order'"),
+            "replaces: expected a set of 'order' and 'prices', got 'order'",
+        ),
+        (derived(Policy.FIFO, "rules = 1"), "Own.rules: expected LaneRules, got 1"),
+        (
+            RULES.format("timers_first = True") + derived(Policy.FIFO, "rules = Mine()"),
+            "Own.rules.timers_first: expected False as in fifo, got True",
+        ),
+        (
+            RULES.format("pass") + derived(Policy.BIAS_AUCTION, "rules = Mine()"),
+            "Own.rules.bids: expected Bids.LOCKED as in bias_auction, got Bids.IGNORED",
+        ),
+    ],
+)
+def test_a_text_that_is_no_policy_is_one_line(source: str, line: str) -> None:
+    with pytest.raises(PolicyError) as raised:
+        read_policy("own", source)
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_shipped_phase_may_be_derived_from() -> None:
+    for policy, phase in PHASES.items():
+        base, policy_file = read_policy("own", derived(policy))
+        assert base is policy
+        assert issubclass(phase_of(policy_file, phase), phase)
+    assert phase_of(policy_file, phase) is phase_of(policy_file, phase), "a text is executed once"

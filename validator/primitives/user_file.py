@@ -1,0 +1,51 @@
+"""Python files of a user: a policy or a workload next to the scenario. Their exceptions become errors of one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SUFFIX: Final = ".py"
+MAX_BYTES: Final = 100_000
+"""Maximum number of bytes of a file's text."""
+
+
+class UserFileError(ValueError):
+    """A user's file is invalid, or has raised an exception. The message is one line, which names the file and, if
+    known, the line in it."""
+
+
+def place_of(file: str, line: int | None) -> str:
+    """The text by which errors name a file, or a line in it. Unlike a field's path it contains a space."""
+    return f"file {file}" if line is None else f"file {file}, line {line}"
+
+
+@contextmanager
+def one_line(
+    file: str, kind: type[UserFileError] = UserFileError, unchanged: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Context manager that turns exceptions of a user's code into ``kind``, with file and line.
+
+    A :class:`UserFileError`, and an exception of a type in ``unchanged``, stays what it is.
+    """
+    try:
+        yield
+    except UserFileError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, unchanged):
+            raise
+        raise kind(_said(error, file)) from error
+
+
+def _said(error: BaseException, file: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"{place_of(file, error.lineno)}: {error.msg}"
+    line, frame = None, error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == file:
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    text = " ".join(str(error).split())
+    return f"{place_of(file, line)}: {type(error).__name__}{f': {text}' if text else ''}"
