@@ -9,6 +9,8 @@ import pytest
 from cluster.common.errors import BadInput
 from loadgen.workloads.actor_program import source_of
 from tests.cluster.tools.inspect.test_t8n_jobs import ACTOR, USER, run, transaction
+from tests.validator.chains import script
+from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.transactions import Call
 from validator.primitives.types import address_text
 from validator.pvm.runtime.values import decode_value, encode_value
@@ -28,6 +30,17 @@ def test_a_program_runs_and_its_storage_is_shown(tmp_path: Path) -> None:
         "last": 7,
         "left": 0,
     }
+
+
+def test_a_policy_of_ones_own_orders_the_fires(tmp_path: Path) -> None:
+    timers = [
+        ["schedule", {"in": 1, "payload": [["set", "last", str(end)]], "expires_at": end}] for end in (90, 50, 70)
+    ]
+    call = transaction(USER, 0, Call(ACTOR, "run", script(*timers)))
+    actors = {address_text(ACTOR): {"code": "builtin:script", "deployer": address_text(USER), "balance": 10**18}}
+    output = run(tmp_path, [call], [], policy={"name": "deadlines", "source": DEADLINES}, actors=actors)
+    assert len(output["blocks"][1]["fires"]) == 3
+    assert output["final"]["storage"][address_text(ACTOR)] == {"last": "90"}, "the last one expires last"
 
 
 def test_a_program_that_is_refused_is_bad_input(tmp_path: Path) -> None:

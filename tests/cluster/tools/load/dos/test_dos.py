@@ -14,6 +14,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario.sections.chain import OwnPolicy
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
@@ -27,6 +28,7 @@ from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.cluster.tools.load.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
 from tests.loadgen.own_workloads import PAYS
+from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.genesis import Genesis, Policy
 from validator.primitives.params import DEFAULTS, Parameters
 
@@ -173,6 +175,19 @@ def test_variants_are_each_policy_with_each_combination_of_parameters() -> None:
     assert [variant.name for variant in make_variants(hardened, [], [])] == ["hardened"]
     (plain,) = make_variants(hardened, ["cip1"], [])
     assert make_plan(hardened, [], [plain], (1,), False).scenario("cip1", BASELINE).chain.preset is None
+
+
+def test_a_variant_may_be_a_policy_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "deadlines.py"
+    path.write_text(DEADLINES, encoding="utf-8")
+    own, _ = variants = make_variants(scenario(chain={"preset": "hardened"}), [str(path), "fifo"], ["TIE_BREAK=aged"])
+    assert [variant.name for variant in variants] == ["deadlines TIE_BREAK=aged", "fifo TIE_BREAK=aged"]
+    plan = make_plan(scenario(chain={"preset": "hardened"}), ["lane-cells"], variants, (1,), is_quick=False)
+    chain = plan.scenario(own.name, "lane-cells").chain
+    assert (chain.policy, chain.preset) == (OwnPolicy(name="deadlines", source=DEADLINES), None)
+    path.write_text("x = 1", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"file deadlines\.py: expected one class"):
+        make_variants(scenario(), [str(path)], [])
 
 
 def test_a_quick_run_is_short_and_its_attack_fits() -> None:
