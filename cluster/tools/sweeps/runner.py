@@ -200,8 +200,8 @@ def sweep(
                 on_death=partial(_outcome_of_dead_workers, folder),
             )
             before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
-            lines = PlainProgress(console, before, len(seeds), fan_out.progress)
-            lines.begin(task.title, workers)
+            lines = PlainProgress(console, task.title, before, len(seeds), fan_out.progress)
+            lines.begin(workers)
 
             def show(outcome: SeedOutcome) -> None:
                 _show(progress, bar, task, outcome, commit)
@@ -253,31 +253,33 @@ class PlainProgress:
     """Prints the progress of a sweep without a terminal.
 
     It prints a line at the beginning, and a line after each tenth of the seeds except the last. After such a line comes
-    one for each node of a cluster.
+    one for each node of a cluster. The lines name the sweep: ``make fuzz`` runs two at a time.
     """
 
     def __init__(
         self,
         console: Console,
+        title: str,
         ended: Sequence[SeedOutcome],
         total: int,
         nodes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._console = console
+        self._title = title
         self._nodes = nodes
         self._total = total
         self._counts = Counter(map(_word, ended))
         self._said = self._tenths
         self._started = time.monotonic()
 
-    def begin(self, title: str, workers: int | None) -> None:
+    def begin(self, workers: int | None) -> None:
         done = self._counts.total()
         before = f", {done:,} of them done before" if done else ""
         if workers is None and is_joining():
             at_a_time = f"on all nodes of the Ray cluster at {os.environ[ADDRESS_VARIABLE]}"
         else:
             at_a_time = f"up to {workers or default_workers():,} at a time"
-        self._print(f"{title}: {self._total:,} seeds{before}; {at_a_time}")
+        self._print(f"{self._title}: {self._total:,} seeds{before}; {at_a_time}")
 
     def add(self, outcome: SeedOutcome) -> None:
         self._counts[_word(outcome)] += 1
@@ -285,7 +287,8 @@ class PlainProgress:
             self._said = self._tenths
             counts = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
             seconds = time.monotonic() - self._started
-            self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {counts}")
+            so_far = f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s"
+            self._print(f"{self._title}: {so_far}: {counts}")
             for line in self._nodes():
                 self._print(f"  {line}")
 

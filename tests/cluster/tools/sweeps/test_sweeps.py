@@ -337,8 +337,8 @@ def test_what_cannot_come_to_an_end_does_not_begin(
 
 
 def lines_of(total: int, ended: list[SeedOutcome], console: Console) -> None:
-    lines = PlainProgress(console, ended, total)
-    lines.begin("sweep swept", 2)
+    lines = PlainProgress(console, "sweep swept", ended, total)
+    lines.begin(2)
     for seed in range(len(ended), total):
         lines.add(msgspec.structs.replace(BAD if seed % 3 == 0 else GOOD, seed=seed))
 
@@ -348,13 +348,13 @@ def test_off_a_terminal_a_line_a_tenth_tells_how_far_it_is() -> None:
     lines_of(4, [], Console(file=out))
     first, *rest = out.getvalue().splitlines()
     assert first == "sweep swept: 4 seeds; up to 2 at a time"
-    assert [line.partition(" seeds")[0] for line in rest] == ["1 of 4", "2 of 4", "3 of 4"]
+    assert [line.partition(" seeds")[0] for line in rest] == [f"sweep swept: {done} of 4" for done in (1, 2, 3)]
     assert rest[1].endswith("s: 1 passed, 1 failed, 0 undecided")
     out = io.StringIO()
     lines_of(1_000, [GOOD] * 500, Console(file=out))
     first, *rest = out.getvalue().splitlines()
     assert first == "sweep swept: 1,000 seeds, 500 of them done before; up to 2 at a time"
-    assert [line.partition(" of ")[0] for line in rest] == ["600", "700", "800", "900"]
+    assert [line.partition(" of ")[0] for line in rest] == [f"sweep swept: {done}" for done in (600, 700, 800, 900)]
     out = io.StringIO()
     lines_of(4, [], Console(file=out, force_terminal=True))
     assert out.getvalue() == "", "a terminal has a bar"
