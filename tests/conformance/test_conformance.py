@@ -113,6 +113,19 @@ def test_agrees_at_length(first: int) -> None:
 # --- would a fault be noticed? ----------------------------------------------------------------------------------------
 
 
+LIKELY = [*MADE, *range(SEEDS)]
+"""The default cases. A case that noticed a fault comes first: the next fault is mostly of the same part or policy."""
+
+
+def is_noticed(notices: Callable[[int], bool]) -> bool:
+    """Whether some default case notices a fault."""
+    noticed = next((seed for seed in LIKELY if notices(seed)), None)
+    if noticed is not None:
+        LIKELY.remove(noticed)
+        LIKELY.insert(0, noticed)
+    return noticed is not None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
 def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> None:
@@ -125,7 +138,7 @@ def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> 
         except (AssertionError, LookupError, ArithmeticError):
             return True  # it fell over what the rule keeps away
 
-    assert any(notices(seed) for seed in range(-2, SEEDS)), f"no default case depends on: {name}"
+    assert is_noticed(notices), f"no default case depends on: {name}"
 
 
 def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
