@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
+import msgspec
 import numpy as np
 
 from validator.primitives.errors import BadScript
@@ -99,6 +100,7 @@ def _check_text(value: Any) -> None:
             _check_text(item)
 
 
-def canonical_text(value: Any) -> str:
+def canonical_text(value: Any) -> bytes:
     """A JSON value as text: separators ``,`` and ``:``, no spaces, ASCII escapes, keys in the order given."""
-    return _ENCODER.encode(value)
+    text = msgspec.json.encode(value)  # leaves non-ASCII characters and DEL as they are
+    return text if text.isascii() and b"\x7f" not in text else _ENCODER.encode(value).encode("ascii")

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives import script_json
 from validator.primitives.errors import BadScript, Rejection, ScriptFailed
@@ -143,18 +145,28 @@ def _schedule(arguments: Any) -> Operation:
     if tier is not None and tier not in TIERS:
         raise BadScript
     handler = given.optional_text("handler")
-    fixed: dict[str, Any] = {
-        "payload": _payload(given.required("payload")),
-        "handler": DEFAULT_HANDLER if handler is None else handler,
-        "tier": tier,
-    }
-    for name in ("payer_cap", "gas_limit", "expires_at", "max_fee_per_cycle", "max_priority_fee_per_cycle", "bid"):
-        fixed[name] = given.optional_integer(name)
+    request = ScheduleRequest(
+        height=height,
+        payload=_payload(given.required("payload")),
+        handler=DEFAULT_HANDLER if handler is None else handler,
+        fee_payer=fee_payer,
+        gas_limit=given.optional_integer("gas_limit"),
+        expires_at=given.optional_integer("expires_at"),
+        max_fee_per_cycle=given.optional_integer("max_fee_per_cycle"),
+        max_priority_fee_per_cycle=given.optional_integer("max_priority_fee_per_cycle"),
+        payer_cap=given.optional_integer("payer_cap"),
+        tier=tier,
+        bid=given.optional_integer("bid"),
+        watch=watch,
+    )
 
     def perform(context: Host) -> None:
-        at = height if delay is None else context.height + delay
-        payer = context.sender if fee_payer is SENDER else fee_payer
-        timer_id = context.schedule_timer(ScheduleRequest(height=at, fee_payer=payer, watch=watch, **fixed))
+        asked = request
+        if delay is not None:
+            asked = replace(asked, height=context.height + delay)
+        if fee_payer is SENDER:
+            asked = replace(asked, fee_payer=context.sender)
+        timer_id = context.schedule_timer(asked)
         if save_as is not None:
             context.kv_set(save_as, timer_id.hex().encode())
 
@@ -206,7 +218,7 @@ def _payload(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, list):
-        return script_json.canonical_text(value).encode("ascii")
+        return script_json.canonical_text(value)
     if isinstance(value, dict) and isinstance(value.get("hex"), str):
         return _hex(value["hex"])
     raise BadScript

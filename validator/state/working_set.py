@@ -8,7 +8,6 @@ batch. The child state is derived from the batch, and the scheduler's indexes ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from validator.chain.records import (
@@ -66,6 +65,8 @@ class World:
         self._original: dict[bytes, Record | None] = {}
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
+        self._written: set[bytes] = set()
+        """Keys under which something was put, undone or not."""
         self.written_watchables: set[bytes] = set()
         """Keys of the records of watchable keys that were written since the last check for changes, undone or not."""
         self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
@@ -86,6 +87,7 @@ class World:
     def put(self, key: bytes, record: Record | None) -> None:
         """Put a record under a key; ``None`` removes it."""
         self._journal.append((key, self.get(key)))
+        self._written.add(key)
         self._current[key] = record
 
     def is_removed(self, key: bytes) -> bool:
@@ -97,7 +99,7 @@ class World:
 
     def changes_under(self, prefix: bytes) -> list[Change]:
         """The block's changes so far of one kind of records, keys ascending. ``prefix`` is their first byte."""
-        return self._changes_of(key for key in _keys_of(self._journal) if key[:1] == prefix)
+        return self._changes_of(key for key in self._written if key[:1] == prefix)
 
     def checkpoint(self) -> int:
         """A mark to which :meth:`revert` can go back."""
@@ -111,7 +113,7 @@ class World:
 
     def changes(self) -> list[Change]:
         """The block's changes, keys ascending."""
-        return self._changes_of(_keys_of(self._journal))
+        return self._changes_of(self._written)
 
     def changes_since(self, checkpoint: int) -> list[Change]:
         """The changes since a checkpoint, keys ascending. Their ``before`` is the record at the checkpoint."""
@@ -244,11 +246,6 @@ class World:
     @globals.setter
     def globals(self, record: Globals) -> None:
         self.put(GLOBALS, record)
-
-
-def _keys_of(journal: Sequence[tuple[bytes, Record | None]]) -> set[bytes]:
-    """Keys under which something was put, whether or not it was undone."""
-    return set(map(itemgetter(0), journal))
 
 
 def _entry_value(state_key: bytes, record: Record | None) -> bytes | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from Crypto.Hash import keccak
+from msgspec import structs
 
 from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, Chain, make_genesis, schedule
 from validator.chain.records import LONGEST_INLINE_PAYLOAD, TIMER_PAYLOAD, Timer, timer_key, timer_payload_key
@@ -48,7 +49,7 @@ class Scene:
             self.schedule()
 
     def schedule(self, actor: Address = ACTOR, **fields: Any) -> Timer:
-        request = replace(GOOD, **fields)
+        request = structs.replace(GOOD, **fields)
         return scheduling.schedule(self.world, actor, request, self.terms, self.allowance).timer
 
     def refusal(self, **fields: Any) -> str:
@@ -100,7 +101,7 @@ def test_swapped_checks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         check_sizes(request, scene.terms.parameters)
         check_height(height, current)
 
-    scene, request = Scene(), replace(GOOD, height=H, payload=bytes(PAYLOAD + 1))
+    scene, request = Scene(), structs.replace(GOOD, height=H, payload=bytes(PAYLOAD + 1))
     monkeypatch.setattr(scheduling, "_check_height", swapped)
     assert scene.refusal(height=H, payload=bytes(PAYLOAD + 1)) == "TimerPayloadTooLarge"
 
@@ -201,7 +202,7 @@ def test_prices() -> None:
     assert Scene().schedule(max_fee_per_cycle=PRICE).max_fee_per_cycle == PRICE
     both: dict[str, Any] = {"max_fee_per_cycle": PRICE + 7, "max_priority_fee_per_cycle": 8}
     scene = Scene()
-    accepted = scheduling.schedule(scene.world, ACTOR, replace(GOOD, **both), scene.terms, scene.allowance)
+    accepted = scheduling.schedule(scene.world, ACTOR, structs.replace(GOOD, **both), scene.terms, scene.allowance)
     assert (accepted.timer.max_priority_fee_per_cycle, accepted.clamped_from) == (7, 8)
     alone = Scene().schedule(max_priority_fee_per_cycle=2**95)
     assert (alone.max_fee_per_cycle, alone.max_priority_fee_per_cycle) == (None, 2**95), (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from validator.chain.records import DEFAULT_HANDLER, Watch
 from validator.primitives.meter import Meter
@@ -14,8 +15,7 @@ from validator.state.working_set import World
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRequest:
+class ScheduleRequest(msgspec.Struct, frozen=True):
     """The arguments of ``schedule_timer``, as the program gave them. Exactly one of height and watch is given."""
 
     height: int | None

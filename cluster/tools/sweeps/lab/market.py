@@ -246,7 +246,7 @@ class Market:
             payload = encode_value({**request, **worth, "work": work})
         else:
             request["payload"] = [["burn", work]]
-            payload = script_json.canonical_text([["schedule", request]]).encode()
+            payload = script_json.canonical_text([["schedule", request]])
         sender = address_of_agent(group.name, job.agent)
         transaction = Transaction(
             sender=sender,
