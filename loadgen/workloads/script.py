@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from validator.primitives.params import Parameters
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+
 Operation = list[Any]
 Script = list[Operation]
 
@@ -48,7 +50,7 @@ class Cost:
 
 def encode_script(script: Script) -> bytes:
     """The script's JSON as the chain writes it: separators ``,`` and ``:``, ASCII escapes, keys in the order given."""
-    return json.dumps(script, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(script).encode("ascii")
 
 
 def cost_of(script: Script) -> Cost:

@@ -150,19 +150,19 @@ class Composed(Workload[ComposedOptions]):
         needed = fire_gas_limit([burn(options.burn + options.grind - 1)], parameters)
         least, most = parameters.min_gas_limit_per_timer, parameters.max_cycles_per_fire_auction_phase
         fields = self._bid(observation) | {"gas_limit": min(max(needed * options.gas_percent // 100, least), most)}
-        prices: dict[tuple[int, int, int], _Price] = {}
+        prices: dict[tuple[int, ...], _Price] = {}
         for number in range(count):
             at = height + number % options.spread_blocks
             tries = options.grind if number * options.grind < MAX_TRIES else 1
             work = options.burn + self._extra_work(at, self._scheduled + number, tries)
             name = f"t{number}" if number < kept else ""
             saved = {"save_as": name} if name else {}
-            timer = schedule_at(at, [burn(work)], expires_at=at + options.wait_blocks, **fields, **saved)
-            operation = attempt(timer)
-            differing = (at, work, len(name))
-            if differing not in prices:
-                prices[differing] = _price_of(operation)
-            yield operation, prices[differing]
+            until = at + options.wait_blocks
+            operation = attempt(schedule_at(at, [burn(work)], expires_at=until, **fields, **saved))
+            sizes = (len(name), *map(len, map(str, (at, until, work))))  # the price depends only on these
+            if sizes not in prices:
+                prices[sizes] = _price_of(operation)
+            yield operation, prices[sizes]
 
     def _extra_work(self, height: int, schedule_nonce: int, tries: int) -> int:
         """Cycles, below ``tries``, that a payload burns more than usual to give its timer the least id (SPEC §4)."""
