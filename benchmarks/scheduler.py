@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
+from msgspec.structs import replace
 from reporting import Metric, Size, run_benchmark
 
 from validator.chain.records import TIMER, decode_record
@@ -139,7 +140,7 @@ def _extended_ratio(count: int) -> float:
         records = (decode_record(key, value) for key, value in chain.store.final.scan(TIMER))
         extended = [timer for timer in records if timer.trigger_height % length < 2 * length // 5]
         chain.index.advance(
-            [Change(timer.key, timer, timer._replace(expires_at=timer.expires_at + 1)) for timer in extended]
+            [Change(timer.key, timer, replace(timer, expires_at=timer.expires_at + 1)) for timer in extended]
         )
         return median([_lookup_cost(chain, height) for height in heights]) / before
     finally:

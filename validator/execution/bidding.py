@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from validator.chain.block import Event, QueryReceipt
 from validator.chain.records import (
     ACTOR,
@@ -290,7 +292,7 @@ class BiddingRound:
         if is_changed(record.naming.answered_since, kept):
             self.since[party] = 0 if kept.max_fee_per_cycle is None else self.terms.height
             naming = record.naming._replace(answered_since=self.since[party])
-            self.world.put_actor(actor, record._replace(naming=naming))
+            self.world.put_actor(actor, replace(record, naming=naming))
 
     def _left(self, parties: Iterable[Party]) -> list[bytes]:
         """Ids of the parties' due timers with an open max fee that the default agent has never priced."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from validator.chain.records import Actor, QueuedMessage, message_key
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
@@ -38,10 +40,10 @@ def enqueue(world: World, message: QueuedMessage, parameters: Parameters) -> Non
     waiting = receiver.mailbox_bytes + len(message.payload)
     if waiting > parameters.mailbox_bytes:
         raise Rejection("MailboxFull")
-    world.put_actor(message.to, receiver._replace(mailbox_bytes=waiting))
+    world.put_actor(message.to, replace(receiver, mailbox_bytes=waiting))
     chain = world.globals
     world.put(message_key(chain.next_message), message)
-    world.globals = chain._replace(next_message=chain.next_message + 1)
+    world.globals = replace(chain, next_message=chain.next_message + 1)
 
 
 def first(world: World) -> QueuedMessage:
@@ -55,9 +57,9 @@ def dequeue(world: World, message: QueuedMessage) -> Actor:
     """Remove the first message from its mailbox; it is used up even if it fails. Returns its receiver."""
     chain = world.globals
     world.put(message_key(chain.first_message), None)
-    world.globals = chain._replace(first_message=chain.first_message + 1)
+    world.globals = replace(chain, first_message=chain.first_message + 1)
     receiver = world.actor(message.to)
     assert receiver is not None, "a message's receiver exists"
-    receiver = receiver._replace(mailbox_bytes=receiver.mailbox_bytes - len(message.payload))
+    receiver = replace(receiver, mailbox_bytes=receiver.mailbox_bytes - len(message.payload))
     world.put_actor(Address(message.to), receiver)
     return receiver

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
 from validator.execution.escrow import end_unfired, lock_bid
 from validator.execution.lane_rules import Bids, LaneRules, Offer
@@ -137,7 +139,7 @@ def name_agent(world: World, actor: Address, agent: Address | None) -> None:
     else:
         memory: BidMemory | None = world.get(bid_memory_key(actor))
         naming = Naming(agent, 0 if memory is None else memory.answered_since)
-    world.put_actor(actor, record._replace(naming=naming))
+    world.put_actor(actor, replace(record, naming=naming))
 
 
 def _require_agent(world: World, address: Address) -> None:
@@ -190,7 +192,7 @@ def _extend(world: World, timer: Timer, expires_at: int, height: int, parameters
     if expires_at <= timer.expires_at or height > timer.expires_at:
         raise Rejection("TimerExpiryInvalid")
     trigger = expires_at + 1 if timer.is_watching else timer.trigger_height
-    extended = timer._replace(expires_at=expires_at, trigger_height=trigger)
+    extended = replace(timer, expires_at=expires_at, trigger_height=trigger)
     world.put(extended.key, extended)
     return extended
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from validator.chain.records import LONGEST_PLAIN_STORAGE_KEY, STORAGE, Timer, Watch, Watchable, watchable_key
 from validator.primitives.codec import tagged_hash
 from validator.primitives.errors import Rejection
@@ -107,7 +109,7 @@ def trigger(world: World, height: int) -> bool:
         for timer_id in found.watchers:
             timer = world.timer(timer_id)
             assert timer is not None, "a watcher is pending"
-            due = timer._replace(trigger_height=max(height, timer.scheduled_at + 1))
+            due = replace(timer, trigger_height=max(height, timer.scheduled_at + 1))
             if due.trigger_height <= due.expires_at:
                 world.put(due.key, due)
                 found_any = True

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from validator.chain.records import Timer
 from validator.execution.lane_rules import Bids, LaneRules, Offer
@@ -67,7 +68,7 @@ class AuctionPhase(TimerPhase):
         for timer_id in self.bidding.defaulted:
             timer = self._timer(timer_id)
             if timer.max_fee_per_cycle is None and self._supplied(timer) is None:
-                self.world.put(timer.key, timer._replace(default_max_fee=max_fee))
+                self.world.put(timer.key, replace(timer, default_max_fee=max_fee))
 
     def candidates(self) -> Iterator[Candidate]:
         """The timers that clear the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""

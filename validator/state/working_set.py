@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from validator.chain.records import (
     GLOBALS,
     LONG_PUBLISHED,
@@ -153,7 +155,7 @@ class World:
 
     def raise_nonce(self, address: bytes) -> None:
         account = self.account(address)
-        self.put(account_key(address), account._replace(nonce=account.nonce + 1))
+        self.put(account_key(address), replace(account, nonce=account.nonce + 1))
 
     # --- actors -----------------------------------------------------------------------------------------------------
 
@@ -201,12 +203,12 @@ class World:
         if len(payload) > LONGEST_INLINE_PAYLOAD:
             self.put(timer_payload_key(timer.timer_id), payload)
         else:
-            timer = timer._replace(payload=payload)
+            timer = replace(timer, payload=payload)
         self.put(timer.key, timer)
         actor, chain = self._counts(timer.actor)
         nonce, sequence = actor.schedule_nonce + 1, chain.next_sequence + 1
-        self.put_actor(timer.actor, actor._replace(schedule_nonce=nonce, live_timers=actor.live_timers + 1))
-        self.globals = chain._replace(next_sequence=sequence, live_timers=chain.live_timers + 1)
+        self.put_actor(timer.actor, replace(actor, schedule_nonce=nonce, live_timers=actor.live_timers + 1))
+        self.globals = replace(chain, next_sequence=sequence, live_timers=chain.live_timers + 1)
 
     def payload_of(self, timer: Timer) -> bytes:
         """The payload of a live timer."""
@@ -226,8 +228,8 @@ class World:
             by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
         for address, number in by_actor.items():
             actor, chain = self._counts(address)
-            self.put_actor(address, actor._replace(live_timers=actor.live_timers - number))
-            self.globals = chain._replace(live_timers=chain.live_timers - number)
+            self.put_actor(address, replace(actor, live_timers=actor.live_timers - number))
+            self.globals = replace(chain, live_timers=chain.live_timers - number)
 
     def _counts(self, address: bytes) -> tuple[Actor, Globals]:
         """The records that count the timers of an actor."""

@@ -6,6 +6,8 @@ from dataclasses import astuple
 from itertools import pairwise
 from typing import Final
 
+from msgspec.structs import replace
+
 from validator.chain.block import BlockReceipts, Header, receipts_root
 from validator.chain.genesis import Genesis, GenesisAgent
 from validator.chain.records import (
@@ -64,7 +66,7 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
         records[account_key(address)] = Account(actor.balance, 0)
         deployed = deployment(actor.code, actor.deployer)
         agent = deployed.actor.agent if actor.agent is None else BiddingAgent(*astuple(actor.agent))
-        records[actor_key(address)] = deployed.actor._replace(agent=agent)
+        records[actor_key(address)] = replace(deployed.actor, agent=agent)
         if deployed.program_key is not None:
             records[deployed.program_key] = deployed.source
     for name, text in governed_values(genesis).items():

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from validator.chain.block import (
     BlockReceipts,
     CallbackReceipt,
@@ -619,7 +621,8 @@ class Transition:
         rules = self.terms.rules
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
         basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)
-        closed = chain._replace(
+        closed = replace(
+            chain,
             basefee_cycle=basefee_cycle,
             basefee_cell=next_basefee(chain.basefee_cell, cells, p.block_cells_target, BASEFEE_SLOPE, p),
             basefee_lane_timer=rules.next_basefee_lane(chain.basefee_lane_timer, basefee_cycle, lane.cycles, p),

@@ -20,7 +20,7 @@ from validator.chain.block import (
     QueryReceipt,
     TransactionReceipt,
 )
-from validator.chain.records import GLOBALS, OVERFLOW, decode_record
+from validator.chain.records import GLOBALS, OVERFLOW, RecordStruct, decode_record
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ADDRESS_BYTES, address_text
 from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value
@@ -184,12 +184,17 @@ def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
     If the second or third record is absent or has no fields, the records are one field, ``value``.
     """
-    names = next((value._fields for value in values if hasattr(value, "_fields")), ())
-    if not names or values[1] is None or values[2] is None or not all(hasattr(v, "_fields") for v in values[1:]):
+    names = next(filter(None, map(_field_names, values)), ())
+    if not names or not all(map(_field_names, values[1:])):
         yield "value", values
         return
     for name in names:
         yield name, [getattr(value, name, None) for value in values]
+
+
+def _field_names(record: Any) -> tuple[str, ...]:
+    """The names of a record's fields; empty if it has none."""
+    return getattr(record, "_fields", None) or (record.__struct_fields__ if isinstance(record, RecordStruct) else ())
 
 
 def _record(key: bytes, value: Value) -> Any:
@@ -264,8 +269,8 @@ def _text(value: Any) -> str:
             return f"{value:,}"
         case bytes():
             return value.hex() or "(empty)"
-        case tuple() if hasattr(value, "_fields"):
-            return ", ".join(f"{name} {_text(each)}" for name, each in zip(value._fields, value, strict=True))
+        case _ if names := _field_names(value):
+            return ", ".join(f"{name} {_text(getattr(value, name))}" for name in names)
         case tuple() | list():
             return f"[{', '.join(map(_text, value))}]"
         case msgspec.Struct():

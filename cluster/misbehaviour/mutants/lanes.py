@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
 from validator.chain.transactions import Transaction
 from validator.execution.timer_phase import Candidate, TimerPhase
@@ -41,7 +43,7 @@ class PriceStandsStill(Mutated, Transition):
         burned = Transition.close(self, phase)
         if self.world.globals.basefee_lane_timer > before:
             self.counter.ran()
-            self.world.globals = self.world.globals._replace(basefee_lane_timer=before)
+            self.world.globals = replace(self.world.globals, basefee_lane_timer=before)
         return burned
 
 

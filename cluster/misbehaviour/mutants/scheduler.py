@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
 from validator.chain.block import Event
@@ -190,7 +191,7 @@ class NoMedian(Mutated, Transition):
     def close(self, phase: TimerPhase) -> int:
         burned = Transition.close(self, phase)
         self.counter.runs += self.world.globals.p50_tip != 0
-        self.world.globals = self.world.globals._replace(p50_tip=0)
+        self.world.globals = replace(self.world.globals, p50_tip=0)
         return burned
 
 
@@ -345,7 +346,7 @@ class AnotherPays(Mutated, TimerPhase):
         payer = Address(self.fires[-1].actor) if self.fires else timer.fee_payer
         if payer != timer.fee_payer and self.world.balance(payer) >= max_cost:
             self.counter.ran()
-            timer = timer._replace(fee_payer=payer)
+            timer = replace(timer, fee_payer=payer)
         super().fire(timer, candidate, max_cost)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.validator.chains import (
     ACTOR,
@@ -240,12 +241,12 @@ def test_the_rate_falls_while_the_bias_grows_faster_than_values_decay() -> None:
     steep = BiasRate(100_000, fires=2, waits=2 * 80, bids=2 * 10_000)
     assert bias(81, 100_000) - bias(80, 100_000) >> 32 > 10_000 // p.value_life_blocks
     assert next_rate(steep, p) == 100_000 - 12_500
-    assert next_rate(steep._replace(bids=10**9), p) == 100_000 + 12_500
-    assert next_rate(steep._replace(waits=0), p) == 100_000 + 12_500
+    assert next_rate(structs.replace(steep, bids=10**9), p) == 100_000 + 12_500
+    assert next_rate(structs.replace(steep, waits=0), p) == 100_000 + 12_500
     fixed = Parameters(bias_lambda_step_milli=0)
     assert next_rate(steep, fixed) == 100_000
     tight = Parameters(bias_lambda_min_micro=95_000, bias_lambda_max_micro=105_000)
-    assert [next_rate(steep._replace(bids=bids), tight) for bids in (0, 10**9)] == [95_000, 105_000]
+    assert [next_rate(structs.replace(steep, bids=bids), tight) for bids in (0, 10**9)] == [95_000, 105_000]
 
 
 def test_the_rate_moves_at_the_end_of_an_interval_with_fires() -> None:

@@ -232,7 +232,11 @@ class IndexMachine(RuleBasedStateMachine):
         due = [timer for timer in timers if timer.trigger_height <= self.here.view.height]
         assert self.index.pool.live == len(due)
         for actor in ACTORS:
-            ids = [timer.timer_id for timer in due if timer.actor == actor and None in timer[9:11]]
+            ids = [
+                timer.timer_id
+                for timer in due
+                if timer.actor == actor and None in (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle)
+            ]
             assert self.open_ids(actor) == (ids if actor in self.agents else [])
 
     def open_ids(self, actor: Address) -> list[bytes]:

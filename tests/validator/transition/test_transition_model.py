@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.validator.chains import ACTORS, PROPOSER, SMALL, USERS, Chain, make_genesis, number
 from tests.validator.naive_chain import NaiveBlock, NaiveChain
@@ -367,7 +368,7 @@ class EndsAtTheFirstMisfit(TimerPhase):
 
 class IgnoresThePayersCap(TimerPhase):
     def _timer(self, timer_id: bytes) -> Timer:
-        return super()._timer(timer_id)._replace(payer_cap=None)
+        return structs.replace(super()._timer(timer_id), payer_cap=None)
 
 
 class KeepsTheCharge(TimerPhase):
@@ -404,7 +405,7 @@ class KeepsTheNonce(Transition):
         result, transaction = super().run_action(prepared, meter, created), prepared.transaction
         if not result.ok:
             account = self.world.account(transaction.sender)
-            self.world.put(account_key(transaction.sender), account._replace(nonce=transaction.nonce))
+            self.world.put(account_key(transaction.sender), structs.replace(account, nonce=transaction.nonce))
         return result
 
 
@@ -421,7 +422,7 @@ class MedianOfAll(Transition):
     def close(self, phase: TimerPhase) -> int:
         burned = super().close(phase)
         tips = sorted(number(fire.tip_per_cycle) for fire in phase.fires)
-        self.world.globals = self.world.globals._replace(p50_tip=tips[len(tips) // 2] if tips else 0)
+        self.world.globals = structs.replace(self.world.globals, p50_tip=tips[len(tips) // 2] if tips else 0)
         return burned
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.audit.safety.state_books import contradictions
 from validator.chain import records
@@ -42,7 +43,7 @@ def timer(timer_id: TimerId, payload: bytes | None) -> Timer:
 
 def watching(timer_id: TimerId) -> Timer:
     """A timer with a short payload that watches a key; it is due after its expiry while the key has not changed."""
-    return timer(timer_id, b"short")._replace(watch=Watch(OTHER, "k"), trigger_height=91, bid=0)
+    return replace(timer(timer_id, b"short"), watch=Watch(OTHER, "k"), trigger_height=91, bid=0)
 
 
 def job(*runners: Address, consumed: bool = False) -> Job:
@@ -51,7 +52,7 @@ def job(*runners: Address, consumed: bool = False) -> Job:
 
 def right() -> dict[bytes, Any]:
     """Records that agree: two timers, two messages, and a job of each kind."""
-    numbers = dict.fromkeys(Globals._fields, 0)
+    numbers = dict.fromkeys(Globals.__struct_fields__, 0)
     numbers |= {"first_message": 4, "next_message": 6, "live_timers": 2, "minted": 100, "burned_user": 30}
     return {
         records.GLOBALS: Globals(**numbers),
@@ -118,7 +119,7 @@ def test_a_timer_that_watches_a_key_contradicts_nothing() -> None:
         (records.timer_key(SHORT), timer(SHORT, b"short"), "watchers of keys that do not watch them: 11111111"),
         (
             records.timer_key(SHORT),
-            watching(SHORT)._replace(trigger_height=40),
+            replace(watching(SHORT), trigger_height=40),
             "watchers of keys that do not watch them: 11111111",
         ),
         (records.timer_key(SHORT), None, "watchers of keys that do not watch them: 11111111"),
@@ -136,7 +137,7 @@ def test_timers_that_were_due_before_any_was_priced_stand_by_the_first_supply() 
 
 
 def test_an_empty_chain_has_none() -> None:
-    assert told({records.GLOBALS: right()[records.GLOBALS]._replace(next_message=4, live_timers=0, minted=30)}) == []
+    assert told({records.GLOBALS: replace(right()[records.GLOBALS], next_message=4, live_timers=0, minted=30)}) == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_an_empty_chain_has_none() -> None:
         (records.job_end_key(5), JobEnd(OPEN, 60), "ends of jobs are numbered [2, 3, 4] …, not from 2 to 5"),
         (
             records.timer_key(SHORT),
-            timer(SHORT, b"short")._replace(bid=9),
+            replace(timer(SHORT, b"short"), bid=9),
             "0 are locked, and the bids of live timers are 9",
         ),
         (records.account_key(OTHER), Account(11, 0), "71 are held and 30 burned of 100 minted"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
+from msgspec import structs
 
 from cluster.audit.books import keep_books
 from cluster.audit.reexecution import bisect as bisecting
@@ -238,7 +239,7 @@ def test_a_price_that_never_falls_turns_the_siege_red(monkeypatch: pytest.Monkey
         before = transition.world.globals.basefee_lane_timer
         burned = close(transition, phase)
         prices = transition.world.globals
-        transition.world.globals = prices._replace(basefee_lane_timer=max(before, prices.basefee_lane_timer))
+        transition.world.globals = structs.replace(prices, basefee_lane_timer=max(before, prices.basefee_lane_timer))
         return burned
 
     monkeypatch.setattr(Transition, "close", rising)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.simulation.watches.models.plain_mempool import PlainMempool
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
@@ -467,10 +468,10 @@ def some_final_block(random: Random, model: PlainMempool, accounts: Accounts) ->
         for row in sorted((row for row in model.rows.values() if row.sender == user), key=lambda row: row.nonce):
             if row.nonce == account.nonce and random.random() < 0.6:
                 final.append(row.hash)
-                account = account._replace(nonce=account.nonce + 1)
-        account = account._replace(nonce=account.nonce + (random.random() < 0.1))
+                account = replace(account, nonce=account.nonce + 1)
+        account = replace(account, nonce=account.nonce + (random.random() < 0.1))
         balances = (*[account.balance] * 4, *[RICH] * 4, 5 * 10**12, 0)
-        changed[user] = account._replace(balance=random.choice(balances))
+        changed[user] = replace(account, balance=random.choice(balances))
     return final, changed
 
 
