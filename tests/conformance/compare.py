@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from cluster.tools.inspect.conform.cases.crowded import crowded_case
 from cluster.tools.inspect.t8n import run_t8n
 from tests.conformance import reference
-from tests.conformance.generate import case
 
 Page = dict[str, Any]
 
@@ -57,7 +57,7 @@ def compare(genesis: Page, blocks: list[Page]) -> str | None:
 def main(arguments: list[str]) -> int:
     """`python -m tests.conformance.compare SEED [MAX_BLOCKS]`: writes the case down and says how the two differ."""
     seed, *blocks = (int(argument) for argument in arguments)
-    made = case(seed, *blocks)
+    made = crowded_case(seed, *blocks)
     folder = Path(tempfile.mkdtemp(prefix=f"case-{seed}-"))
     for name, document in zip(("genesis", "blocks", "expected"), (*made, reference.run(*made)), strict=True):
         (folder / f"{name}.json").write_text(json.dumps(document, indent=1), encoding="utf-8")

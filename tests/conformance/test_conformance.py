@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from cluster.tools.inspect.conform.cases.crowded import crowded_case
+from cluster.tools.inspect.conform.cases.made import odd_scripts_case, watch_case
 from tests.conformance import reference
 from tests.conformance.compare import compare, difference, project_output, without_roots
-from tests.conformance.generate import case, corpus_case, watch_case
 from tests.conformance.mutants import MUTANTS, mutated
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
@@ -33,13 +34,13 @@ SOAK_BLOCKS = 60
 Case = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
-MADE = {-1: corpus_case, -2: watch_case}
+MADE = {-1: odd_scripts_case, -2: watch_case}
 
 
 @cache
 def case_and_answer(seed: int) -> tuple[Case, dict[str, Any]]:
     """A default case and the reference's output; case -1 is the corpus of scripts, -2 that of watched keys."""
-    made = case(seed) if seed >= 0 else MADE[seed]()
+    made = crowded_case(seed) if seed >= 0 else MADE[seed]()
     return made, reference.run(*made)
 
 
@@ -105,7 +106,7 @@ def test_agrees_at_length(first: int) -> None:
     found = {
         seed: how
         for seed in range(first, first + CHUNK)
-        if (how := compare(*case(seed, most_blocks=SOAK_BLOCKS))) is not None
+        if (how := compare(*crowded_case(seed, most_blocks=SOAK_BLOCKS))) is not None
     }
     assert not found, f"see `python -m tests.conformance.compare {next(iter(found))} {SOAK_BLOCKS}`: {found}"
 

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from cluster.common import strict_json as json_input
 from cluster.tools.cli import main as cli
-from tests.conformance.generate import ACTORS, BAD_SCRIPTS, USERS, case
+from cluster.tools.inspect.conform.cases.crowded import crowded_case as case
+from cluster.tools.inspect.conform.cases.names import ACTORS, USERS
+from cluster.tools.inspect.conform.cases.odd_scripts import BAD_SCRIPTS
 
 CORPUS = Path(__file__).parent.parent / "vectors" / "t8n" / "malformed"
 GROUPS = ["genesis", "parameters", "blocks", "transactions", "text"]

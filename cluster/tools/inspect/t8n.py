@@ -7,6 +7,7 @@ implementations can be compared.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from cluster.common.files import write_for_user
 from cluster.tools.actors.local_chain import BareChain
 from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
+from validator.chain.genesis import Genesis
 from validator.chain.records import (
     ACCOUNT,
     LONG_PUBLISHED,
@@ -47,20 +49,39 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
     """
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
-    chain = BareChain(genesis, PythonVm())
-    shown = [_process(chain, block) for block in blocks for _ in range(block.times)]
-    write_for_user(out_path, json.dumps({"blocks": shown, "final": _final_page(chain)}) + "\n")
+    write_for_user(out_path, json.dumps(outcome_of(genesis, blocks)) + "\n")
 
 
-def _process(chain: BareChain, block: InputBlock) -> Page:
-    """Execute the next block; returns its outcome as JSON data. A transaction that is not admitted is ``rejected``."""
-    transition = chain.begin(block.proposer)
-    transition.start()
-    shown = [_execute(transition, transaction) for transaction in block.transactions]
-    outcome = transition.finish()
-    chain.commit(outcome)
-    tiers = count_tiers(chain.index.timers_rows(), chain.view.height, transition.terms.parameters)
-    return {**_block_page(outcome), "txs": shown, "tiers": tiers}
+def outcome_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
+    """Execute blocks on a genesis; returns the tool's output ``O`` as JSON data."""
+    chain = ShownChain(genesis)
+    shown = [page for block in blocks for page in chain.execute(block)]
+    return {"blocks": shown, "final": chain.final_page()}
+
+
+class ShownChain(BareChain):
+    """A chain in memory that shows each block, and its last state, as the tool's output does."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        super().__init__(genesis, PythonVm())
+
+    def execute(self, block: InputBlock) -> list[Page]:
+        """Execute the next block, or several if it is repeated; returns a page for each."""
+        return [self._execute_once(block) for _ in range(block.times)]
+
+    def final_page(self) -> Page:
+        """The state after the last block, as JSON data."""
+        return _final_page(self)
+
+    def _execute_once(self, block: InputBlock) -> Page:
+        """Execute the next block. A transaction that is not admitted is ``rejected``."""
+        transition = self.begin(block.proposer)
+        transition.start()
+        shown = [_execute(transition, transaction) for transaction in block.transactions]
+        outcome = transition.finish()
+        self.commit(outcome)
+        tiers = count_tiers(self.index.timers_rows(), self.view.height, transition.terms.parameters)
+        return {**_block_page(outcome), "txs": shown, "tiers": tiers}
 
 
 def _execute(transition: Transition, transaction: Transaction) -> Page:

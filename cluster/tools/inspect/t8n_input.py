@@ -75,12 +75,12 @@ class InputBlock:
 
 def read_genesis(path: Path) -> Genesis:
     """Read a genesis from a file. Raises :class:`BadInput`."""
-    return _read(path, _genesis)
+    return _read(path, genesis_of)
 
 
 def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
     """Read a list of blocks from a file. Raises :class:`BadInput`."""
-    return _read(path, lambda given: _blocks(given, genesis))
+    return _read(path, lambda given: blocks_of(given, genesis))
 
 
 def _read(path: Path, check: Callable[[Any], T]) -> T:
@@ -94,12 +94,14 @@ def _read(path: Path, check: Callable[[Any], T]) -> T:
         raise BadInput(f"{path}: {error}") from None
 
 
-def _genesis(given: Any) -> Genesis:
+def genesis_of(given: Any) -> Genesis:
+    """The genesis in a parsed document. Raises :class:`~cluster.common.strict_json.Wrong`."""
     fields = json_input.mapping(given, "$", CHAIN_FIELDS, ())
     return Genesis(chain_id=CHAIN_ID, validators=(NO_VALIDATOR,), **chain_fields(fields))
 
 
-def _blocks(given: Any, genesis: Genesis) -> list[InputBlock]:
+def blocks_of(given: Any, genesis: Genesis) -> list[InputBlock]:
+    """The blocks in a parsed document. Raises :class:`~cluster.common.strict_json.Wrong`."""
     listed = json_input.sequence(given, "$")
     blocks = [_block(item, f"[{i}]", genesis) for i, item in enumerate(listed)]
     if sum(entry.times for entry in blocks) > MAX_BLOCKS:

@@ -1,0 +1,1 @@
+"""Generated cases of the conformance tool, and what draws them."""
