@@ -341,11 +341,17 @@ def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
         run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))
 
 
-def long_chain(activation: int, watches: bool = False) -> Iterator[IndexMachine]:
-    """Sixty blocks, one on the other, of which all but the newest few become final. Yields after each new one."""
+def long_chain(activation: int, watches: bool = False, hesitates: bool = False) -> Iterator[IndexMachine]:
+    """Sixty blocks, one on the other, of which all but the newest few become final. Yields after each new one.
+
+    With ``hesitates``, each block is given up once before it is there to stay.
+    """
     machine = IndexMachine()
     machine.begin(activation, paid=False, watches=watches)
     for seed in range(60):
+        if hesitates:
+            machine.give_up(seed, halfway=False)
+            machine.equals_a_rebuild()
         machine.grow(0, seed, count=1)
         yield machine
         if seed > 3:
@@ -537,7 +543,7 @@ def go_everywhere() -> None:
     """Long chains first: short ones hardly ever sweep."""
     for activation in (0, 3):
         for watches in (False, True):
-            deque(long_chain(activation, watches), maxlen=0)
+            deque(long_chain(activation, watches, hesitates=True), maxlen=0)
     run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, phases=[Phase.generate], max_examples=2_000))
 
 
