@@ -7,8 +7,9 @@ its text, so a transaction's ``gas_limit`` and ``cells_limit`` and a timer's ``g
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from validator.primitives.params import Parameters
 
@@ -37,8 +38,7 @@ TIMER_ID_TEXT_BYTES: Final = 64
 """Size of a timer id, which ``save_as`` stores as hex text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """Cost of a run: cycles of compute, cells (bytes) of data."""
 
     cycles: int = 0

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import msgspec
+
 from validator.chain.block import (
     Bidder,
     Cancelled,
@@ -324,8 +326,7 @@ class ReadOnlyContext(HandlerContext):
         raise HandlerFailure("ReadOnly")
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(msgspec.Struct, frozen=True):
     """How a handler's run ended; ``error`` is empty if it returned."""
 
     error: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, BidMemory, Naming, Timer, bid_memory_key
@@ -61,8 +62,7 @@ class Allowance:
     left: int
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """A new timer; ``clamped_from`` is the stated priority fee if it was clamped."""
 
     timer: Timer

@@ -28,7 +28,7 @@ from validator.pvm.dispatch import program, resolve_handler
 from validator.pvm.runtime.machine import Vm
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.rows import timer_id_of_row
+from validator.scheduler.rows import gas_limit_of_row, timer_id_of_row
 from validator.state.working_set import World
 
 
@@ -310,7 +310,7 @@ class TimerPhase(ABC):
 
     def _candidate(self, position: int, tip: int) -> Candidate:
         row = self.index.pool.rows[position]
-        return Candidate(timer_id_of_row(row), int(row["gas_limit"]) or self.terms.cap, tip)
+        return Candidate(timer_id_of_row(row), gas_limit_of_row(row) or self.terms.cap, tip)
 
     def _timer(self, timer_id: bytes) -> Timer:
         timer = self.world.timer(timer_id)

@@ -57,6 +57,9 @@ WORD_MASK: Final = 2**64 - 1
 _PACKED: Final = struct.Struct("<9Q6I")
 _WORDS: Final = struct.Struct(">4Q")
 assert _PACKED.size == ROW.itemsize
+_ID: Final = struct.Struct("<4Q")
+_GAS_LIMIT: Final = struct.Struct("<80xI")
+"""These two read the fields of one row faster than NumPy does."""
 
 
 class PartyNumbers:
@@ -132,4 +135,10 @@ def words_of(fee: int) -> tuple[int, int]:
 
 def timer_id_of_row(row: np.void) -> bytes:
     """The id of a row's timer."""
-    return _WORDS.pack(*row.item()[:4])
+    return _WORDS.pack(*_ID.unpack_from(row))  # type: ignore[arg-type]
+
+
+def gas_limit_of_row(row: np.void) -> int:
+    """The gas limit of a row's timer, 0 if it has none."""
+    (gas_limit,) = _GAS_LIMIT.unpack_from(row)  # type: ignore[arg-type]
+    return int(gas_limit)

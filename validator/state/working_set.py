@@ -88,7 +88,7 @@ class World:
 
     def put(self, key: bytes, record: Record | None) -> None:
         """Put a record under a key; ``None`` removes it."""
-        self._journal.append((key, self.get(key)))
+        self._journal.append((key, self._current[key] if key in self._current else self.get(key)))
         self._written.add(key)
         self._current[key] = record
 

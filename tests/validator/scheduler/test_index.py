@@ -47,7 +47,7 @@ from validator.scheduler.open_timers import OpenTimers
 from validator.scheduler.order import CHUNK
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.parties import Parties
-from validator.scheduler.rows import DEAD, ROW, Rows, timer_id_of_row
+from validator.scheduler.rows import DEAD, ROW, Rows, gas_limit_of_row, timer_id_of_row
 from validator.scheduler.waiting import WaitingPool
 from validator.state import LogStateStore, View
 from validator.state.working_set import Change
@@ -612,6 +612,12 @@ def test_cancelled_and_extended_timers_cost_blocks_of_other_heights_nothing(monk
     looked_up.clear()
     assert len(calendar.rows_at(5_002)) == 1
     assert sum(looked_up) <= 2 * MAX_REMOVED_IN_SMALL
+
+
+def test_what_is_read_from_a_rows_buffer_is_what_its_fields_say() -> None:
+    for row in np.frombuffer(Random(1).randbytes(50 * ROW.itemsize), ROW):
+        assert timer_id_of_row(row) == b"".join(int(row[f"id{word}"]).to_bytes(8, "big") for word in range(4))
+        assert gas_limit_of_row(row) == row["gas_limit"]
 
 
 def timer_at(height: int, sequence: int) -> Timer:
