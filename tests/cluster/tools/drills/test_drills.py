@@ -202,10 +202,10 @@ BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-
         slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
         slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
         slow(CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
-        slow(CHEAP[10], TIES_BY_ID, "honest_lateness"),
-        slow(Siege(validators=1, policy="fifo"), (), "honest_fires"),
-        slow(CHEAP[10], (*planted("fires-take-the-user-lane", (0,), count=1), NARROW), "user_lane"),
-        slow(Siege(), (Change("faults", [SLOW_LINKS]),), "pace"),
+        slow(CHEAP[10], (*TIES_BY_ID, *UNDER_ATTACK), "honest_lateness"),
+        slow(Siege(validators=1, policy="fifo"), UNDER_ATTACK, "honest_fires"),
+        slow(CHEAP[10], (*planted("fires-take-the-user-lane", (0,), count=1), NARROW, *UNDER_ATTACK), "user_lane"),
+        slow(Siege(), (Change("faults", [SLOW_LINKS]), *UNDER_ATTACK), "pace"),
     ],
 )
 def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], red: str) -> None:
