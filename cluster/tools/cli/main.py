@@ -27,6 +27,7 @@ from cluster.tools.explain import commands as explain
 from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
 from cluster.tools.inspect import disk_commands
+from cluster.tools.inspect.conform import commands as conform
 from cluster.tools.k8s import commands as k8s
 from cluster.tools.load import commands as load
 from cluster.tools.load.dos import commands as dos
@@ -162,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         rerun,
         inspect,
         disk_commands,
+        conform,
         compare,
         actors,
         k8s,

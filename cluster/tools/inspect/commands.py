@@ -7,6 +7,7 @@ are in :mod:`cluster.tools.inspect.disk_commands`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,13 +129,25 @@ class Nodes(ChangeOptions):
 class T8n(Command):
     HELP = "apply the pure state transition to blocks (for conformance tests)"
 
-    genesis: Path = option("the genesis", "G.json", Path, required=True)
-    blocks: Path = option("the blocks, in order", "B.json", Path, required=True)
-    out: Path = option("write the outcome to this file", "O.json", Path, required=True)
+    genesis: Path | None = option("the genesis", "G.json", Path)
+    blocks: Path | None = option("the blocks, in order", "B.json", Path)
+    out: Path | None = option("write the outcome to this file", "O.json", Path)
+    serve: bool = flag(
+        'in place of files: read a line {"genesis": …, "blocks": …} from standard input for each case, write its '
+        "outcome as a line to standard output"
+    )
 
     def run(self) -> int:
-        from cluster.tools.inspect.t8n import run_t8n
+        from cluster.tools.inspect.t8n import run_t8n, serve_t8n
 
+        files = (self.genesis, self.blocks, self.out)
+        if self.serve:
+            if any(files):
+                raise BadInput("--serve: reads from standard input, expected no --genesis, --blocks and --out")
+            serve_t8n(sys.stdin.buffer, sys.stdout)
+            return ExitCode.PASS
+        if self.genesis is None or self.blocks is None or self.out is None:
+            raise BadInput("expected --genesis, --blocks and --out, or --serve (see stampede t8n --help)")
         run_t8n(self.genesis, self.blocks, self.out)
         return ExitCode.PASS
 

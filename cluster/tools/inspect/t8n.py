@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, TextIO
 
+from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user
+from cluster.common.strict_json import Wrong
 from cluster.tools.actors.local_chain import BareChain
-from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis
+from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis, read_request
 from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.records import (
@@ -39,6 +41,9 @@ from validator.transition.transition import NotAdmitted, Outcome, PreparedTransa
 NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 """Names of the fields of protocol events whose values are numbers."""
 
+MAX_REQUEST_BYTES: Final = 256 * 2**20
+"""Maximum size of a request of ``t8n --serve``."""
+
 Page = dict[str, Any]
 
 
@@ -50,6 +55,24 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
     write_for_user(out_path, json.dumps(outcome_of(genesis, blocks)) + "\n")
+
+
+def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
+    """Answer requests until their end: a line of JSON for each, ``{"genesis": G, "blocks": B}``.
+
+    The answer is a line, too: the output ``O``, or ``{"error": text}`` with the JSON path of what is wrong.
+    """
+    while line := requests.readline(MAX_REQUEST_BYTES + 1):
+        if len(line) > MAX_REQUEST_BYTES:
+            raise BadInput(f"standard input: a request has more than {MAX_REQUEST_BYTES:,} bytes")
+        if line.isspace():
+            continue
+        try:
+            answer = outcome_of(*read_request(line))
+        except Wrong as error:
+            answer = {"error": str(error)}
+        answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
+        answers.flush()
 
 
 def outcome_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
@@ -81,7 +104,12 @@ class ShownChain(BareChain):
         outcome = transition.finish()
         self.commit(outcome)
         tiers = count_tiers(self.index.timers_rows(), self.view.height, transition.terms.parameters)
-        return {**_block_page(outcome), "txs": shown, "tiers": tiers}
+        page = {**_block_page(outcome), "txs": shown, "tiers": tiers}
+        self.executed(transition, outcome, page)
+        return page
+
+    def executed(self, transition: Transition, outcome: Outcome, page: Page) -> None:
+        """Called after each block, with all that its execution shows. It does nothing here."""
 
 
 def _execute(transition: Transition, transaction: Transaction) -> Page:

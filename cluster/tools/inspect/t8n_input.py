@@ -83,6 +83,24 @@ def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
     return _read(path, lambda given: blocks_of(given, genesis))
 
 
+def read_request(line: bytes) -> tuple[Genesis, list[InputBlock]]:
+    """Read genesis and blocks from one line of JSON. Raises :class:`~cluster.common.strict_json.Wrong`."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Wrong(f"$: no UTF-8: {error}") from None
+    parts = {"genesis", "blocks"}
+    fields = json_input.mapping(json_input.parse(text), "$", parts, parts)
+    found: list[Any] = []
+    for name, check in (("genesis", genesis_of), ("blocks", lambda given: blocks_of(given, found[0]))):
+        try:
+            found.append(check(fields[name]))
+        except Wrong as error:
+            raise Wrong(f"{name}: {error}") from None
+    genesis, blocks = found
+    return genesis, blocks
+
+
 def _read(path: Path, check: Callable[[Any], T]) -> T:
     try:
         text = path.read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ class CrowdedCase:
         self.scripts = ScriptDraw(dice, self.chain)
         self.watch_scripts = WatchDraw(dice, self.chain)
         self.blocks: list[dict[str, Any]] = []
+        self.sentence = ""
         self.nonces: dict[str, int] = {}
         self.kinds = ["call"] * 12 + ["transfer"] + ["system"] * self.rng.choice([1, 1, 6])
         self.proposers = [*PROPOSERS, USERS[1], *ACTORS[:3]]

@@ -1,0 +1,159 @@
+"""``stampede conform``: test another implementation of the protocol."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.options import whole_number
+from cluster.tools.console.output import console
+from cluster.tools.sweeps.commands import check_targets, seed_range, worker_count
+
+DEFAULT_SEEDS: Final = range(20)
+DEFAULT_TIMEOUT_S: Final = 30
+MAX_TIMEOUT_S: Final = 3_600
+
+
+def _families() -> Any:
+    return option(
+        "only families whose names match, such as 'message*'; repeatable", "NAME", name="--family", repeats=True
+    )
+
+
+def _seeds(default: range | None = DEFAULT_SEEDS) -> Any:
+    shown = f"{DEFAULT_SEEDS.start}:{DEFAULT_SEEDS.stop}"
+    return option(f"seeds A to B - 1 of each family (default {shown})", "A:B", seed_range, default=default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Families(Command):
+    HELP = "list the families of cases and their rules"
+    DESCRIPTION = "List the families of cases in the order in which an implementer makes them pass, with their rules."
+
+    def run(self) -> int:
+        from cluster.tools.console.output import plain_table
+        from cluster.tools.inspect.conform.families.table import TABLE
+
+        table = plain_table(("family", "rules", "about"))
+        for name, family in TABLE.families.items():
+            table.add_row(name, " ".join(family.rules), family.about)
+        console().print(table)
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Command):
+    HELP = "write cases with their expected outputs as files"
+    DESCRIPTION = (
+        "Write a corpus: a folder for each family, a file for each case with its expected output, and a manifest. "
+        "`stampede conform --corpus DIR` reads it."
+    )
+
+    folder: Path = argument("DIR", "a new folder", Path)
+    families: Sequence[str] = _families()
+    seeds: range = _seeds()
+
+    def run(self) -> int:
+        from cluster.tools.inspect.conform.corpus import export_corpus
+        from cluster.tools.inspect.conform.families.table import TABLE
+
+        manifest = export_corpus(self.folder, TABLE.chosen(self.families), self.seeds)
+        families = len(manifest["families"])
+        print(f"{manifest['cases']:,} cases, families: {families:,}, hash {manifest['hash']}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conform(Command):
+    HELP = "test another implementation of the protocol with conformance cases"
+    DESCRIPTION = (
+        "Put conformance cases to a program, and compare each field of its output with this implementation's. "
+        "`stampede conform families` lists the families of cases."
+    )
+    EPILOG = (
+        "The program is called as COMMAND --genesis G.json --blocks B.json --out O.json for each case, or once with "
+        "--serve. Exit codes: 0 all the same, 1 a case differs or has no answer, 2 bad input, 3 no case ran to its end."
+    )
+
+    tool: str = option("the program and its arguments", "COMMAND", required=True)
+    serve: bool = flag("COMMAND stays up: it gets a line of JSON on standard input for each case, and prints one")
+    families: Sequence[str] = _families()
+    seeds: range | None = _seeds(None)
+    corpus: Path | None = option("the cases of a corpus, in place of generated ones", "DIR", Path)
+    no_roots: bool = flag("do not compare state roots, for programs with another tree")
+    timeout: int = option(
+        "seconds for the answer to a case (default %(default)s)",
+        "S",
+        whole_number("number of seconds", 1, MAX_TIMEOUT_S),
+        default=DEFAULT_TIMEOUT_S,
+    )
+    workers: int | None = option("processes, each with its own COMMAND (default: one per processor)", "N", worker_count)
+    stop_on_fail: bool = flag("stop at the first case that fails")
+    rules: bool = flag("also print how many cases reached each rule")
+    out: Path = option(
+        "folder for failing cases, shrunk (default %(default)s)", "DIR", Path, default=Path("conform-failures")
+    )
+    no_shrink: bool = flag("do not shrink failing cases")
+    json: Path | None = option("also write the results to FILE", "FILE", Path)
+    junit: Path | None = option("write JUnit XML to FILE, a test case per family", "FILE", Path)
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        super().add_to(parser)
+        for word, command in OTHERS.items():
+            other = type(parser)(prog=f"{parser.prog} {word}", description=command.DESCRIPTION)
+            command.add_to(other)
+            parser.words[word] = other  # type: ignore[attr-defined]
+
+    def run(self) -> int:
+        import os
+        import shlex
+
+        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.tools.console.progress_bar import progress_bar
+        from cluster.tools.inspect.conform.corpus import CorpusCases
+        from cluster.tools.inspect.conform.families.table import TABLE
+        from cluster.tools.inspect.conform.results.failures import shrink_failures
+        from cluster.tools.inspect.conform.results.output import print_rules, print_sweep, sweep_xml
+        from cluster.tools.inspect.conform.source import GeneratedCases, Source
+        from cluster.tools.inspect.conform.sweep import run_sweep
+        from cluster.tools.inspect.conform.tool import ToolCommand
+
+        check_targets((self.json, self.junit), None)
+        command = ToolCommand(self.tool, self.serve, self.timeout)
+        command.words()
+        chosen = [family.name for family in TABLE.chosen(self.families)]
+        source: Source
+        if self.corpus is not None:
+            if self.seeds is not None:
+                raise BadInput("--seeds: not with --corpus, which has its own cases")
+            source = CorpusCases.open(self.corpus, chosen if self.families else [])
+        else:
+            source = GeneratedCases(tuple(chosen), self.seeds or DEFAULT_SEEDS)
+        workers = self.workers or len(os.sched_getaffinity(0))
+        output = console()
+        with progress_bar(output) as bar:
+            task = bar.add_task("cases", total=source.count())
+            result = run_sweep(
+                source, command, workers, not self.no_roots, self.stop_on_fail, lambda: bar.advance(task)
+            )
+        print_sweep(output, result)
+        if result.failures and not self.no_shrink:
+            shrink_failures(source, command, result, not self.no_roots, self.out, output)
+        if self.rules:
+            print_rules(output, result)
+        write_json_for_user(self.json, result.page())
+        if self.junit is not None:
+            words = ["stampede", "conform", "--tool", self.tool, *(["--serve"] if self.serve else [])]
+            write_for_user(self.junit, sweep_xml(result, shlex.join(words)))
+        return result.exit_code
+
+
+OTHERS: Final[dict[str, type[Command]]] = {"families": Families, "export": Export}
+"""Commands that a first word selects in place of a sweep."""
+COMMANDS: Final = {"conform": Conform}

@@ -1,0 +1,81 @@
+"""Families about the content of state and its root (docs/protocol.md, "State", and docs/state.md)."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from cluster.tools.inspect.conform.cases.family import FamilyTable
+from cluster.tools.inspect.conform.cases.names import USERS
+from cluster.tools.inspect.conform.cases.scene import ACTORS, Scene, schedule
+
+STATE: Final = FamilyTable()
+family = STATE.add
+
+
+@family("tree", "R-01", "R-02", "R-03")
+def tree(rng: random.Random) -> Scene:
+    """The state root alone: keys are added, changed and removed, in one block and over several."""
+    scene = Scene(rng, actors=1)
+    keys = [f"{rng.randint(0, 999)}" for _ in range(5)]
+    for _ in range(4):
+        script = []
+        for _ in range(rng.randint(1, 6)):
+            key = rng.choice(keys)
+            script.append(["del", key] if rng.random() < 0.3 else ["set", key, rng.choice(["", "v", "w" * 40])])
+        scene.run(script)
+    scene.run([["set", "end", "a"]])
+    scene.run([["set", "end", "b"]])
+    scene.run([["del", "end"]])
+    scene.empty()
+    return scene
+
+
+@family("long-keys", "R-04")
+def long_keys(rng: random.Random) -> Scene:
+    """A storage key of more than 256 bytes goes by its hash."""
+    scene = Scene(rng)
+    keys = ["k" * 256, "k" * 257, "ü" * 128, "ü" * 129]
+    scene.run([["set", key, rng.choice(["a", ""])] for key in rng.sample(keys, 3)] + [["set", "k" * 300, "x"]])
+    scene.run([["del", rng.choice(keys)], ["get", keys[1]], ["set", keys[1], "b"]])
+    return scene
+
+
+@family("long-payloads", "R-05", "R-06", "R-07")
+def long_payloads(rng: random.Random) -> Scene:
+    """A timer's payload of more than 1,024 bytes is stored apart from its record."""
+    scene = Scene(rng)
+    sizes = [1_024, 1_025, rng.choice([1_023, 3_000])]
+    scene.run([schedule(after + 1, "[]".ljust(size), save_as=f"k{size}") for after, size in enumerate(sizes)])
+    scene.run([["try", ["extend", {"saved": "k1025", "expires_at": 10**9}]], ["cancel", {"saved": f"k{sizes[2]}"}]])
+    scene.empty(2)
+    return scene
+
+
+@family("calendar", "R-13", "R-14")
+def calendar(rng: random.Random) -> Scene:
+    """Timers wait in the ring, the epoch queue or the overflow tree, by how far off they are."""
+    length = rng.choice([1, 2, 3])
+    params = {
+        "EPOCH_LENGTH": length,
+        "RING_BUFFER_SIZE": length + rng.choice([0, 1]),
+        "EPOCH_HORIZON": rng.choice([1, 2]),
+    }
+    scene = Scene(rng, params)
+    scene.run([schedule(rng.randint(1, 14), "[]", save_as=f"k{i}") for i in range(4)] + [schedule(9), schedule(3)])
+    scene.run([["cancel", {"saved": rng.choice(["k0", "k1", "k2", "k3"])}]] if rng.random() < 0.5 else [schedule(12)])
+    scene.empty(rng.randint(2, 5))
+    return scene
+
+
+@family("accounts", "R-01", "A-15")
+def accounts(rng: random.Random) -> Scene:
+    """Giving nothing creates no account; an account that once existed stays."""
+    scene = Scene(rng)
+    stranger = "0x" + f"{rng.randint(1, 2**160 - 1) | 2**159:040x}"
+    scene.transfer(stranger, 0)
+    scene.block()
+    scene.transfer(stranger, rng.choice([0, 1]))
+    scene.call([["transfer", {"to": USERS[3], "amount": rng.choice([0, 3])}], ["set", "k", "v"]], ACTORS[1])
+    scene.block(stranger)
+    return scene

@@ -1,0 +1,48 @@
+"""All families, in the order in which an implementer makes them pass."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from cluster.tools.inspect.conform.cases.crowded import CrowdedCase
+from cluster.tools.inspect.conform.cases.family import FamilyTable
+from cluster.tools.inspect.conform.families.agents import AGENTS
+from cluster.tools.inspect.conform.families.blocks import BLOCKS
+from cluster.tools.inspect.conform.families.messages import MESSAGES
+from cluster.tools.inspect.conform.families.policies import POLICIES
+from cluster.tools.inspect.conform.families.programs import PROGRAMS
+from cluster.tools.inspect.conform.families.scheduling import SCHEDULING
+from cluster.tools.inspect.conform.families.scripts import SCRIPTS
+from cluster.tools.inspect.conform.families.state import STATE
+from cluster.tools.inspect.conform.families.transactions import TRANSACTIONS
+from cluster.tools.inspect.conform.families.turns import TURNS
+
+MOST_BLOCKS: Final = 5
+"""Maximum number of blocks of a crowded case, or a few more if the last of them are empty."""
+CROWDED: Final = FamilyTable()
+
+
+@CROWDED.add("crowded")
+def crowded(rng: random.Random) -> CrowdedCase:
+    """Many rules at once: transactions, timers, agents and messages that are drawn without a plan."""
+    made = CrowdedCase(rng.getrandbits(48))
+    made.make(MOST_BLOCKS)
+    return made
+
+
+TABLE: Final = FamilyTable()
+for _part in (
+    BLOCKS,
+    TRANSACTIONS,
+    SCRIPTS,
+    SCHEDULING,
+    TURNS,
+    MESSAGES,
+    AGENTS,
+    STATE,
+    PROGRAMS,
+    POLICIES,
+    CROWDED,
+):
+    TABLE.families |= _part.families

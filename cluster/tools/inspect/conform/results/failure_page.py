@@ -1,0 +1,117 @@
+"""What a sweep leaves of a failing case: its shrunk input as two files, both outputs, a page with both sides."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cluster.common.errors import BadInput
+from cluster.common.files import write_atomically
+from cluster.report.page import render_page
+from cluster.tools.inspect.conform.case import Page
+from cluster.tools.inspect.conform.difference import STEPS
+from cluster.tools.inspect.conform.shrink import Shrunk
+from cluster.tools.inspect.conform.tool import ToolCommand
+
+PAGE_FILE: Final = "index.html"
+FINAL: Final = "final state"
+MAX_VALUE_CHARACTERS: Final = 4_000
+
+
+class Row(NamedTuple):
+    """One field of a block on both sides."""
+
+    step: str
+    """Name of the step; empty if the row above has the same."""
+    field: str
+    expected: str
+    got: str
+
+    @property
+    def differs(self) -> bool:
+        return self.expected != self.got
+
+
+def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand) -> Path:
+    """Write a shrunk case into a new folder below ``folder``; returns it. Raises :class:`BadInput`."""
+    case, failure = shrunk.case, shrunk.failure
+    place = folder / f"{case.family}-{case.number}"
+    files = {"genesis.json": case.genesis, "blocks.json": case.blocks, "expected.json": failure.expected}
+    if failure.got is not None:
+        files["got.json"] = failure.got
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            write_atomically(place / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(place / PAGE_FILE, failure_html(shrunk, command, place))
+    except OSError as error:
+        raise BadInput(f"{error.filename or place}: cannot be written: {error.strerror}") from None
+    return place
+
+
+def again(command: ToolCommand, place: Path) -> str:
+    """The command that puts a shrunk case to the tool again."""
+    genesis, blocks = (shlex.quote(str(place / name)) for name in ("genesis.json", "blocks.json"))
+    if command.stays_up:
+        parts = f"echo '{{\"genesis\":'; cat {genesis}; echo ',\"blocks\":'; cat {blocks}; echo '}}'"
+        return f"({parts}) | tr -d '\\n' | {command.text}"
+    return f"{command.text} --genesis {genesis} --blocks {blocks} --out out.json"
+
+
+def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path) -> str:
+    """The page of a shrunk case: input, command, first difference, and both sides step by step."""
+    case, failure = shrunk.case, shrunk.failure
+    return render_page(
+        "conform.html.j2",
+        name=f"{case.family} {case.number}",
+        sentence=case.sentence,
+        detail=failure.detail,
+        runs=shrunk.runs,
+        command=again(command, place),
+        has_output=failure.got is not None,
+        genesis=json.dumps(case.genesis, indent=1, ensure_ascii=False),
+        blocks=json.dumps(case.blocks, indent=1, ensure_ascii=False),
+        parts=[] if failure.got is None else _parts(failure.expected, failure.got),
+    )
+
+
+def _parts(expected: Page, got: Page) -> list[tuple[str, list[Row]]]:
+    """The blocks and the final state, each with the rows of its steps."""
+    ours, theirs = expected["blocks"], got.get("blocks")
+    others = theirs if isinstance(theirs, list) else []
+    parts = []
+    for i in range(max(len(ours), len(others))):
+        sides = [_page_at(blocks, i) for blocks in (ours, others)]
+        parts.append((f"Block {i + 1}", _rows(sides[0], sides[1], STEPS)))
+    final = got.get("final")
+    states = [expected["final"], final if isinstance(final, dict) else {}]
+    names = {FINAL: tuple(sorted({*states[0], *states[1]}))}
+    return [*parts, ("Final state", _rows(states[0], states[1], names))]
+
+
+def _page_at(blocks: list[Any], position: int) -> Page:
+    found = blocks[position] if position < len(blocks) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _rows(expected: Page, got: Page, steps: dict[str, tuple[str, ...]]) -> list[Row]:
+    known = {name for names in steps.values() for name in names}
+    more = {"other fields": tuple(sorted({*expected, *got} - known))}
+    rows: list[Row] = []
+    for step, names in (*steps.items(), *more.items()):
+        shown = step
+        for name in names:
+            if name in expected or name in got:
+                rows.append(Row(shown, name, _text(expected, name), _text(got, name)))
+                shown = ""
+    return rows
+
+
+def _text(page: Page, name: str) -> str:
+    if name not in page:
+        return "–"
+    value = page[name]
+    text = json.dumps(value, indent=1 if isinstance(value, list | dict) and value else None, ensure_ascii=False)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}…"

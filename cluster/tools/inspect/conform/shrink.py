@@ -1,0 +1,271 @@
+"""Delta debugging of a case: the smallest one that still differs in the same way.
+
+The same way means the same kind of first difference, or the same complaint about a tool that gives no answer. Blocks,
+transactions, operations of scripts, fields and entries of the genesis are removed while that holds.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.common.strict_json import Wrong
+from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page
+from cluster.tools.inspect.conform.difference import Difference, first_difference
+from cluster.tools.inspect.conform.tool import Tool, ToolFailure
+from cluster.tools.inspect.t8n import outcome_of
+from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
+from cluster.tools.rerun.reduce import ddmin
+
+DEFAULT_RUNS: Final = 1_500
+"""Maximum number of times that the tool is asked while a case is shrunk."""
+MAX_ROUNDS: Final = 6
+ALL: Final = -1
+"""Position of all transactions of a block."""
+_DIGITS: Final = re.compile(r"[0-9]+")
+OPTIONAL_FIELDS: Final = ("value", "timer_allowance")
+SMALLEST: Final = {"max_priority_fee_per_cycle": 0, "value": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a tool fails on a case."""
+
+    kind: str
+    detail: str
+    expected: Page
+    got: Page | None
+    """The tool's output; ``None`` if it gave none."""
+
+
+def failure_of(case: Case, tool: Tool, has_roots: bool) -> Failure | None:
+    """How a tool fails on a case; ``None`` if it does not. Raises :class:`Wrong` if the input is malformed."""
+    genesis = genesis_of(case.genesis)
+    expected = outcome_of(genesis, blocks_of(case.blocks, genesis))
+    try:
+        got = tool.answer(case)
+    except ToolFailure as failure:
+        return Failure(f"no answer: {_DIGITS.sub('#', str(failure))}", str(failure), expected, None)
+    found: Difference | None = first_difference(expected, got, has_roots)
+    return None if found is None else Failure(found.kind, found.text, expected, got)
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A shrunk case."""
+
+    case: Case
+    failure: Failure
+    runs: int
+    """How often the tool was asked."""
+
+
+def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs: int = DEFAULT_RUNS) -> Shrunk | None:
+    """Shrink a case on which a tool fails; ``None`` if it does not fail on it again."""
+    failure = failure_of(answered.case, tool, has_roots)
+    if failure is None:
+        return None
+    shrinker = _Shrinker(answered.case, tool, has_roots, failure, most_runs)
+    shrinker.shrink()
+    return Shrunk(shrinker.case, shrinker.failure, shrinker.runs)
+
+
+class _Shrinker:
+    def __init__(self, case: Case, tool: Tool, has_roots: bool, failure: Failure, most_runs: int) -> None:
+        self.case, self.failure, self.runs = case, failure, 0
+        self._tool, self._has_roots, self._most_runs = tool, has_roots, most_runs
+        self._seen: set[str] = set()
+
+    def shrink(self) -> None:
+        """Repeat the passes until a round changes nothing."""
+        self._adopt(self.case.genesis, list(_single_blocks(self.case.blocks)))
+        passes = (self._end, self._blocks, self._transactions, self._merge, self._scripts, self._fields, self._genesis)
+        for _ in range(MAX_ROUNDS):
+            before = json.dumps([self.case.genesis, self.case.blocks])
+            for each in passes:
+                each()
+            if json.dumps([self.case.genesis, self.case.blocks]) == before:
+                break
+
+    def _adopt(self, genesis: Page, blocks: list[Page]) -> bool:
+        """Take a smaller case if the tool fails on it in the same way."""
+        text = json.dumps([genesis, blocks])
+        if text in self._seen or self.runs >= self._most_runs:
+            return False
+        self._seen.add(text)
+        case = Case(self.case.family, self.case.number, self.case.sentence, genesis, blocks)
+        self.runs += 1
+        try:
+            failure = failure_of(case, self._tool, self._has_roots)
+        except Wrong:
+            return False
+        if failure is None or failure.kind != self.failure.kind:
+            return False
+        self.case, self.failure = case, failure
+        return True
+
+    def _with_blocks(self, blocks: list[Page]) -> bool:
+        return self._adopt(self.case.genesis, blocks)
+
+    def _end(self) -> None:
+        """Cut the blocks after the one that differs."""
+        found = re.match(r"blocks\[(\d+)\]", self.failure.detail)
+        if found is not None:
+            self._with_blocks(self.case.blocks[: int(found[1]) + 1])
+
+    def _blocks(self) -> None:
+        """Remove blocks, first without a change of later nonces, then with them."""
+        ddmin(self.case.blocks, lambda kept: bool(kept) and self._with_blocks(kept))
+        for at in range(len(self.case.blocks) - 1, -1, -1):
+            if len(self.case.blocks) > 1 and at < len(self.case.blocks):
+                self._with_blocks(_without_transactions(self.case.blocks, {(at, ALL)}, True, at))
+
+    def _transactions(self) -> None:
+        """Remove transactions one by one, from the last to the first; nonces move up."""
+        places = [(i, j) for i, block in enumerate(self.case.blocks) for j in range(len(block.get("txs", ())))]
+        for place in reversed(places):
+            for renumbers in (True, False):
+                if self._with_blocks(_without_transactions(self.case.blocks, {place}, renumbers)):
+                    break
+
+    def _merge(self) -> None:
+        """Put the transactions of two blocks in a row into one."""
+        for at in range(len(self.case.blocks) - 2, -1, -1):
+            if at + 1 >= len(self.case.blocks):
+                continue
+            blocks = copy.deepcopy(self.case.blocks)
+            first, second = blocks[at], blocks[at + 1]
+            txs = [*first.get("txs", ()), *second.get("txs", ())]
+            for kept in (first, second):
+                merged = {"proposer": kept["proposer"], "txs": txs}
+                if self._with_blocks([*blocks[:at], merged, *blocks[at + 2 :]]):
+                    break
+
+    def _scripts(self) -> None:
+        """Remove operations of scripts, and optional fields of operations."""
+        for path in _script_places(self.case.blocks):
+            script = _at(self.case.blocks, path)
+            if isinstance(script, list) and script:
+                ddmin(script, lambda kept, path=path: self._with_blocks(_replaced(self.case.blocks, path, kept)))  # type: ignore[misc]
+        for path in list(_operation_places(self.case.blocks)):
+            operation = _at(self.case.blocks, path)
+            if not isinstance(operation, list) or not operation:
+                continue
+            if operation[0] == "try":
+                self._with_blocks(_replaced(self.case.blocks, path, operation[1]))
+            elif isinstance(operation[-1], dict):
+                for name in list(operation[-1]):
+                    fields = {key: value for key, value in _at(self.case.blocks, path)[-1].items() if key != name}
+                    self._with_blocks(_replaced(self.case.blocks, (*path, -1), fields))
+
+    def _fields(self) -> None:
+        for i, block in enumerate(self.case.blocks):
+            for j, tx in enumerate(block.get("txs", ())):
+                for name in OPTIONAL_FIELDS:
+                    if name in tx and tx["kind"] != "transfer":
+                        fields = {key: value for key, value in self.case.blocks[i]["txs"][j].items() if key != name}
+                        self._with_blocks(_replaced(self.case.blocks, (i, "txs", j), fields))
+                for name, least in SMALLEST.items():
+                    if name in self.case.blocks[i]["txs"][j]:
+                        self._with_blocks(_replaced(self.case.blocks, (i, "txs", j, name), least))
+
+    def _genesis(self) -> None:
+        for name in ("policy", "preset", "runners", "system_deployers"):
+            self._without_genesis(name)
+        for part in ("params", "actors", "accounts"):
+            for name in list(self.case.genesis.get(part, ())):
+                self._without_genesis(part, name)
+            if not self.case.genesis.get(part, True):
+                self._without_genesis(part)
+        for address in self.case.genesis.get("actors", {}):
+            self._without_genesis("actors", address, "gba")
+
+    def _without_genesis(self, *path: str) -> None:
+        genesis = copy.deepcopy(self.case.genesis)
+        inner = genesis
+        for name in path[:-1]:
+            inner = inner[name]
+        if inner.pop(path[-1], None) is not None:
+            self._adopt(genesis, self.case.blocks)
+
+
+def _single_blocks(blocks: list[Page]) -> Iterator[Page]:
+    """Blocks without repetitions, so that each can be removed."""
+    for block in blocks:
+        if "empty" in block:
+            yield from ({"proposer": block["proposer"], "txs": []} for _ in range(int(block["empty"])))
+        else:
+            yield block
+
+
+def _without_transactions(
+    blocks: list[Page], removed: set[tuple[int, int]], renumbers: bool, drops: int | None = None
+) -> list[Page]:
+    """Blocks without the transactions at some places, and without the block ``drops``.
+
+    If it renumbers, later nonces of their senders are lower by one each.
+    """
+    gone: list[Page] = []
+    kept_blocks: list[Page] = []
+    for i, block in enumerate(blocks):
+        kept: list[Page] = []
+        for j, tx in enumerate(block.get("txs", ())):
+            if not removed.isdisjoint({(i, j), (i, ALL)}):
+                gone.append(tx)
+                continue
+            lower = sum(tx["sender"] == other["sender"] and int(other["nonce"]) < int(tx["nonce"]) for other in gone)
+            kept.append({**tx, "nonce": int(tx["nonce"]) - lower} if renumbers else tx)
+        if i != drops:
+            kept_blocks.append({"proposer": block["proposer"], "txs": kept})
+    return kept_blocks
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    """The value at a path; ``None`` if an earlier change removed it."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _replaced(blocks: list[Page], path: tuple[Any, ...], value: Any) -> list[Page]:
+    changed: Any = copy.deepcopy(blocks)
+    inner = changed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = copy.deepcopy(value)
+    return changed
+
+
+def _script_places(blocks: list[Page]) -> list[tuple[Any, ...]]:
+    """Places of payloads that are scripts, those of transactions before those inside them."""
+    found: list[tuple[Any, ...]] = []
+    for i, block in enumerate(blocks):
+        for j, tx in enumerate(block.get("txs", ())):
+            found += _scripts_in(tx.get("payload"), (i, "txs", j, "payload"))
+    return found
+
+
+def _scripts_in(script: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    if not isinstance(script, list):
+        return []
+    found = [path]
+    for k, operation in enumerate(script):
+        inner, at = operation, (*path, k)
+        while isinstance(inner, list) and len(inner) == 2 and inner[0] == "try":
+            inner, at = inner[1], (*at, 1)
+        if isinstance(inner, list) and len(inner) == 2 and isinstance(inner[1], dict):
+            found += _scripts_in(inner[1].get("payload"), (*at, 1, "payload"))
+    return found
+
+
+def _operation_places(blocks: list[Page]) -> Iterator[tuple[Any, ...]]:
+    for path in _script_places(blocks):
+        for k in range(len(_at(blocks, path))):
+            yield (*path, k)

@@ -1,0 +1,53 @@
+"""Where cases come from: families and seeds, or a corpus in a folder.
+
+A source can be sent to another process. It lists references to its cases, and loads each of them with this
+implementation's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from cluster.tools.inspect.conform.case import AnsweredCase
+from cluster.tools.inspect.conform.families.table import TABLE
+from cluster.tools.inspect.conform.rules.table import reached_by
+
+
+class Reference(NamedTuple):
+    """A case by its family and number."""
+
+    family: str
+    number: int
+
+
+class Source(Protocol):
+    """What cases come from."""
+
+    def references(self) -> Iterator[Reference]:
+        """The cases, family by family."""
+
+    def count(self) -> int:
+        """Number of the cases."""
+
+    def load(self, reference: Reference) -> AnsweredCase:
+        """A case with its answer. Raises :class:`~cluster.common.errors.BadInput` if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedCases:
+    """The cases of families with each seed of a range."""
+
+    families: tuple[str, ...]
+    seeds: range
+
+    def references(self) -> Iterator[Reference]:
+        return (Reference(family, seed) for family in self.families for seed in self.seeds)
+
+    def count(self) -> int:
+        return len(self.families) * len(self.seeds)
+
+    def load(self, reference: Reference) -> AnsweredCase:
+        case, chain = TABLE.families[reference.family].case(reference.number)
+        return AnsweredCase(case, chain.answer(), reached_by(chain))

@@ -1,0 +1,70 @@
+"""Planted bugs: each is found by its family, and its case is shrunk to a small one that differs in the same way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.common.errors import ExitCode
+from cluster.tools.cli.main import main
+from cluster.tools.inspect.conform.case import AnsweredCase
+from cluster.tools.inspect.conform.shrink import failure_of, shrink
+from cluster.tools.inspect.conform.source import GeneratedCases, Reference
+from cluster.tools.inspect.conform.sweep import judge
+from tests.cluster.tools.inspect.conform.planted import BUGS, PlantedTool
+
+SEEDS = range(40)
+MAX_BLOCKS, MAX_TRANSACTIONS = 2, 3
+CHEAP = ["nonce-not-checked", "fire-base-free", "messages-without-a-limit"]
+
+
+def found_by(tool: PlantedTool) -> AnsweredCase:
+    """The first case of the bug's family on which the tool fails."""
+    source = GeneratedCases((BUGS[tool.name].family,), SEEDS)
+    cases = (source.load(reference) for reference in source.references())
+    return next(case for case in cases if judge(case, tool, has_roots=True).kind)
+
+
+def test_there_are_enough_bugs() -> None:
+    assert len(BUGS) >= 40
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in CHEAP)) for each in BUGS])
+def test_a_bug_is_found_and_its_case_is_small(name: str) -> None:
+    tool = PlantedTool(name)
+    case = found_by(tool)
+    shrunk = shrink(case, tool)
+    assert shrunk is not None
+    assert len(shrunk.case.blocks) <= MAX_BLOCKS
+    assert sum(len(block["txs"]) for block in shrunk.case.blocks) <= MAX_TRANSACTIONS
+    again = failure_of(shrunk.case, tool, has_roots=True)
+    assert again is not None
+    assert again.detail == shrunk.failure.detail
+
+
+def test_a_sound_tool_shrinks_nothing() -> None:
+    tool = PlantedTool("nonce-not-checked")
+    assert shrink(GeneratedCases(("fifo",), SEEDS).load(Reference("fifo", 1)), tool) is None
+    assert tool.asked == 1
+
+
+@pytest.mark.slow
+def test_a_sweep_leaves_the_shrunk_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = f"{sys.executable} -m tests.cluster.tools.inspect.conform.planted fire-base-free"
+    options = ["--family", "fires-that-fail", "--seeds", "0:2", "--workers", "1", "--out", str(tmp_path)]
+    assert main(["conform", "--tool", tool, "--serve", *options]) == ExitCode.FAIL
+    (folder,) = [path for path in tmp_path.iterdir() if "cycles" in (path / "index.html").read_text()][:1]
+    assert {path.name for path in folder.iterdir()} == {
+        "genesis.json", "blocks.json", "expected.json", "got.json", "index.html",
+    }  # fmt: skip
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "First difference" in page
+    assert "differs" in page
+    assert "Block 2" in page
+    expected, got = (json.loads((folder / name).read_text()) for name in ("expected.json", "got.json"))
+    assert expected != got
+    printed = capsys.readouterr().out
+    assert "shrunk to 2 blocks and 1 transaction" in printed
