@@ -33,6 +33,7 @@ from validator.chain.records import (
 from validator.chain.transactions import Transaction, unsigned_hash
 from validator.execution.watching import watch_page
 from validator.primitives.types import address_text
+from validator.primitives.user_file import UserFileError
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.calendar import count_tiers
 from validator.state import View
@@ -60,7 +61,8 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
 def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
     """Answer requests until their end: a line of JSON for each, ``{"genesis": G, "blocks": B}``.
 
-    The answer is a line, too: the output ``O``, or ``{"error": text}`` with the JSON path of what is wrong.
+    The answer is a line, too: the output ``O``, or ``{"error": text}`` with the JSON path of what is wrong, or what
+    failed in a user's policy.
     """
     while line := requests.readline(MAX_REQUEST_BYTES + 1):
         if len(line) > MAX_REQUEST_BYTES:
@@ -69,7 +71,7 @@ def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
             continue
         try:
             answer = outcome_of(*read_request(line))
-        except Wrong as error:
+        except (Wrong, UserFileError) as error:
             answer = {"error": str(error)}
         answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
         answers.flush()

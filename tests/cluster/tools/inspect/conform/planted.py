@@ -31,7 +31,11 @@ _MOVE = "context.move(transaction.sender, target, transaction.value)"
 _CALL = "self.call(context, handler, payload)"
 _BREAK = "\n" + 16 * " "
 _TIPS = "self.world.credit(self.context.proposer, self.user_lane.tips)"
-_TIMERS = "\n    if not self.terms.rules.timers_first:\n        self.trigger_timers()\n        self.run_timers()"
+_TIMERS = """\
+if not self.terms.rules.timers_first:
+            self.trigger_timers()
+            self.run_timers()"""
+_DEEPER = "\n        "
 
 
 class Planted(NamedTuple):
@@ -97,8 +101,8 @@ BUGS: dict[str, Planted] = {
     "tips-after-the-timers": Planted(
         "order-in-a-block",
         f"{TRANSITION}.finish",
-        _TIPS + _TIMERS,
-        _TIMERS.lstrip() + "\n    " + _TIPS,
+        _TIPS + _DEEPER + _TIMERS,
+        _TIMERS + _DEEPER + _TIPS,
     ),
     "messages-before-timers": Planted(
         "messages",
