@@ -56,7 +56,7 @@ def again(command: ToolCommand, place: Path) -> str:
     genesis, blocks = (shlex.quote(str(place / name)) for name in ("genesis.json", "blocks.json"))
     if command.stays_up:
         parts = f"echo '{{\"genesis\":'; cat {genesis}; echo ',\"blocks\":'; cat {blocks}; echo '}}'"
-        return f"({parts}) | tr -d '\\n' | {command.text}"
+        return f"(({parts}) | tr -d '\\n'; echo) | {command.text}"
     return f"{command.text} --genesis {genesis} --blocks {blocks} --out out.json"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,4 +68,9 @@ def test_a_sweep_leaves_the_shrunk_case(tmp_path: Path, capsys: pytest.CaptureFi
     expected, got = (json.loads((folder / name).read_text()) for name in ("expected.json", "got.json"))
     assert expected != got
     printed = capsys.readouterr().out
+    (again,) = [
+        line.partition("again  ")[2] for line in printed.splitlines() if str(folder) in line and "again" in line
+    ]
+    answer = subprocess.run(["sh", "-c", again], capture_output=True, check=True).stdout
+    assert json.loads(answer) == got, "the command that is printed gives the same"
     assert "shrunk to 2 blocks and 1 transaction" in printed

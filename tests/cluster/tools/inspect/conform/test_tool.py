@@ -111,6 +111,25 @@ def test_serving_answers_each_line() -> None:
     assert [page["height"] for page in first["blocks"]] == [1, 2]
 
 
+FAILING_POLICY = """\
+from validator.policies.fifo import FifoPhase
+
+
+class Mine(FifoPhase):
+    def candidates(self):
+        raise ValueError("no order")
+"""
+
+
+def test_a_users_policy_that_fails_ends_its_case_alone() -> None:
+    block = {"proposer": "0x" + "11" * 20, "empty": 1}
+    policy = {"name": "mine", "source": FAILING_POLICY}
+    wrong, right = serve({"genesis": {"policy": policy}, "blocks": [block]}, {"genesis": {}, "blocks": [block]})
+    assert list(wrong) == ["error"]
+    assert "mine" in wrong["error"]
+    assert len(right["blocks"]) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [
