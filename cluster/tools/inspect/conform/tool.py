@@ -157,7 +157,9 @@ class _Process:
     def __init__(self, words: Sequence[str | Path]) -> None:
         pipe = subprocess.PIPE
         try:
-            self._child = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+            self._child = subprocess.Popen(
+                words, env=_users_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
         except OSError as error:
             raise ToolFailure(f"could not be started: {error.strerror}") from None
         with suppress(OSError):  # it has ended already
@@ -275,3 +277,9 @@ class _Process:
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ToolFailure(f"{how}: {_line(lines[-1])}" if lines else how)
+
+
+def _users_environment() -> dict[str, str]:
+    """The environment without what this command sets for its own processes: a program in Python may be a module of the
+    working directory."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}

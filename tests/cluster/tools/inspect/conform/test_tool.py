@@ -45,6 +45,14 @@ EXPECTED = {
 }
 
 
+def test_a_tool_may_be_a_module_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(f"import json, sys\nfor line in sys.stdin:\n    {SERVED['good']}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as the command line has it
+    with closing(ServedTool([sys.executable, "-m", "mine"], HANGS_AFTER_S)) as tool:
+        assert tool.answer(CASE) == {"blocks": [], "final": {}}
+
+
 @pytest.mark.parametrize("how", SERVED)
 def test_what_a_served_tool_does_wrong_is_one_line(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "MAX_ANSWER_BYTES", 300_000)
