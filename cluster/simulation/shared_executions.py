@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Final
 
 from validator.node.assembly import Parts
-from validator.node.executor.executor import Executor
+from validator.node.executor.executor import BlockExecution, Executor
 from validator.primitives.types import Hash
 from validator.state.working_set import batch_of
-from validator.transition.transition import Outcome, PreparedTransaction, Transition
+from validator.transition.transition import BlockResult, PreparedTransaction, Transition
 
 REMEMBERED_BLOCKS: Final = 64
 """Maximum number of blocks whose outcomes are kept; the oldest are dropped first. A validator executes a block whose
@@ -37,18 +37,18 @@ class SharedExecutions:
         self.executor = type("SharingExecutor", (_SharingExecutor,), {"shared": self})
         self.taken_over = 0
         """Number of executions that were taken over."""
-        self._outcomes: OrderedDict[tuple[Hash, Hash], Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[tuple[Hash, Hash], BlockResult] = OrderedDict()
 
     def for_parts(self, parts: Parts) -> Parts:
         """A validator's parts, with an executor that shares executions if they are the production's."""
         is_production = parts.executor is Executor and parts.transition is Transition
         return replace(parts, executor=self.executor) if is_production else parts
 
-    def find(self, parent_root: Hash, digest: Hash) -> Outcome | None:
+    def find(self, parent_root: Hash, digest: Hash) -> BlockResult | None:
         """The outcome of a block on a parent with this state root, if it is known."""
         return self._outcomes.get((parent_root, digest))
 
-    def note(self, parent_root: Hash, digest: Hash, outcome: Outcome) -> None:
+    def note(self, parent_root: Hash, digest: Hash, outcome: BlockResult) -> None:
         """Note the outcome of a block that a validator executed."""
         self._outcomes[parent_root, digest] = outcome
         if len(self._outcomes) > REMEMBERED_BLOCKS:
@@ -60,7 +60,7 @@ class _SharingExecutor(Executor):
 
     shared: SharedExecutions
 
-    def _apply(self, digest: Hash, transition: Transition, prepared: Sequence[PreparedTransaction]) -> Outcome:
+    def _apply(self, digest: Hash, transition: BlockExecution, prepared: Sequence[PreparedTransaction]) -> BlockResult:
         parent, height = transition.parent, transition.context.height
         known = self.shared.find(parent.root, digest)
         if known is not None:

@@ -79,7 +79,7 @@ class Author:
 
     def outcome_of(self, digest: Hash) -> Outcome:
         executed = self.executor._branches.executed(digest)
-        assert executed is not None
+        assert executed is not None and isinstance(executed.outcome, Outcome)
         return executed.outcome
 
     def require_index(self, digest: Hash) -> None:

@@ -26,7 +26,7 @@ from validator.execution.jobs import Waiting
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.primitives.codec import encode, tagged_hash
 from validator.state.working_set import Change, World
-from validator.transition.transition import Outcome, PreparedTransaction, Transition
+from validator.transition.transition import BlockResult, PreparedTransaction, Transition
 
 MAX_VALUE_BYTES: Final = 1_024
 """Size limit of a value in a trace; a longer one is replaced by its length and hash."""
@@ -184,7 +184,7 @@ class StepRecorder:
         else:
             self.steps.append(Step(kind, number, subject, digest, writes, receipts))
 
-    def trace(self, height: int, block: bytes, outcome: Outcome | None, refusal: str = "") -> BlockTrace:
+    def trace(self, height: int, block: bytes, outcome: BlockResult | None, refusal: str = "") -> BlockTrace:
         """The trace of the steps so far; ``outcome`` is the result of execution, if it was not refused."""
         fields = () if outcome is None else outcome.header_fields().items()
         figures = tuple((name, _figure(name, value)) for name, value in fields)

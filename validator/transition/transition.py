@@ -95,12 +95,8 @@ class PreparedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a block's execution.
-
-    The fields are in three groups: state and receipts (``view`` to ``receipts_root``), the header's figures
-    (``prices`` to ``user_cells``), and figures for observers and tools.
-    """
+class BlockResult:
+    """What a validator needs of a block's execution: the state and the receipts, and the header's fields."""
 
     view: View
     changes: list[Change]
@@ -112,17 +108,9 @@ class Outcome:
     lane_cells: int
     user_cycles: int
     user_cells: int
-    burned: int
-    """Amount that this block burned, all lanes."""
-    tips: int
     live_timers: int
     backlog: int
     """Number of due timers that are live after the block."""
-    carried: dict[bytes, str]
-    """Why each remaining timer was carried, by timer id, if the context asks for it."""
-    bidding: BiddingRound
-    events: list[Event]
-    """Every event of the block, in order."""
 
     @property
     def state_root(self) -> Hash:
@@ -146,6 +134,20 @@ class Outcome:
             "receipts_root": self.receipts_root,
             "state_root": self.state_root,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(BlockResult):
+    """The result of a block's execution by :class:`Transition`, with figures for observers and tools."""
+
+    burned: int
+    """Amount that this block burned, all lanes."""
+    tips: int
+    carried: dict[bytes, str]
+    """Why each remaining timer was carried, by timer id, if the context asks for it."""
+    bidding: BiddingRound
+    events: list[Event]
+    """Every event of the block, in order."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
 from validator.primitives.types import Hash
-from validator.transition.transition import Outcome, Transition
+from validator.transition.transition import BlockResult, Outcome, Transition
 
 SEED = 3
 PLAN = {
@@ -80,7 +80,7 @@ def test_who_comes_to_another_root_executes_by_itself(monkeypatch: pytest.Monkey
     assert executions is not None
     find = executions.find
 
-    def without_last_change(parent_root: Hash, digest: Hash) -> Outcome | None:
+    def without_last_change(parent_root: Hash, digest: Hash) -> BlockResult | None:
         known = find(parent_root, digest)
         return known and replace(known, changes=known.changes[:-1])
 

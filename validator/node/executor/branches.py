@@ -15,7 +15,7 @@ from validator.chain.block import Block, Header, header_hash
 from validator.primitives.types import Hash
 from validator.scheduler.index import SchedulerIndex
 from validator.state.working_set import Change
-from validator.transition.transition import Outcome
+from validator.transition.transition import BlockResult
 
 NO_ROOT: Final = Hash(b"")
 """State root of a block whose execution was aborted."""
@@ -26,7 +26,7 @@ class ExecutedBlock:
     digest: Hash
     parent: Hash
     block: Block
-    outcome: Outcome
+    outcome: BlockResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Branches:
     def header_of(self, digest: Hash) -> Header:
         return self.final_header if digest == self.final else self._executed[digest].block.header
 
-    def add(self, digest: Hash, block: Block, outcome: Outcome) -> None:
+    def add(self, digest: Hash, block: Block, outcome: BlockResult) -> None:
         """Add an executed block to the tree; the index, which was begun for it, moves to it."""
         self.index.advance(outcome.changes)
         self._index_at = digest

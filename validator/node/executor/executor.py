@@ -8,9 +8,9 @@ depends only on the executor's state and its content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -38,7 +38,7 @@ from validator.storage.finality_proof import find_proof
 from validator.transition.genesis_block import genesis_batch, genesis_header
 from validator.transition.receipt_bound import require_receipts_fit
 from validator.transition.trace import BlockTrace, StepRecorder, traced, writes_of
-from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+from validator.transition.transition import BlockContext, BlockResult, NotAdmitted, PreparedTransaction, Transition
 
 GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
@@ -65,6 +65,27 @@ class StorageConfig:
 
 
 DEFAULT_STORAGE: Final = StorageConfig()
+
+
+class BlockExecution(Protocol):
+    """The execution of one block on its parent's state: :meth:`apply` or :meth:`select` performs it, once
+    (:class:`~validator.transition.transition.Transition`)."""
+
+    @property
+    def parent(self) -> View:
+        """The parent's state."""
+
+    @property
+    def context(self) -> BlockContext:
+        """The block's other inputs."""
+
+    def apply(self, transactions: Sequence[PreparedTransaction]) -> BlockResult:
+        """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that is not allowed."""
+
+    def select(
+        self, candidates: Iterable[PreparedTransaction], most: int, most_bytes: int
+    ) -> tuple[list[PreparedTransaction], tuple[Address, ...], BlockResult]:
+        """Build a block of at most ``most`` of the candidates. Also returns the senders that were refused."""
 
 
 class Executor:
@@ -243,7 +264,7 @@ class Executor:
         branches.add(digest, block, outcome)
         return None
 
-    def _apply(self, digest: Hash, transition: Transition, prepared: Sequence[PreparedTransaction]) -> Outcome:
+    def _apply(self, digest: Hash, transition: BlockExecution, prepared: Sequence[PreparedTransaction]) -> BlockResult:
         """Apply a block's transition. ``digest`` is the block's hash. Raises :class:`NotAdmitted`."""
         return transition.apply(prepared)
 
@@ -322,7 +343,7 @@ class Executor:
 
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
-    ) -> Transition:
+    ) -> BlockExecution:
         """A transition for a child of ``parent``, to which the index is moved.
 
         Its class is ``transition``, or the validator's transition class if that is ``None``.

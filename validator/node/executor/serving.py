@@ -1,0 +1,201 @@
+"""The reference executor: this project's transition at the other end of the stream
+(:mod:`validator.node.executor.stream`).
+
+It keeps the states in memory, without a tree. A request that breaks the rules is answered with ``failed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from validator.chain.block import Block, Header
+from validator.chain.genesis import Genesis
+from validator.chain.transactions import TransactionError, parse
+from validator.node.executor import stream
+from validator.node.executor.branches import Branches
+from validator.node.executor.stream import ExecutorError
+from validator.primitives.codec import encode, pack_uint
+from validator.primitives.types import HASH_BYTES, Address, Hash, Height, ValidatorError
+from validator.pvm.runtime.machine import PythonVm
+from validator.scheduler.index import SchedulerIndex
+from validator.state import View
+from validator.state.treeless import TreelessStore
+from validator.state.working_set import batch_of
+from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+
+
+class _Tree(Branches):
+    """The executed blocks by their numbers, which take the place of hashes."""
+
+    def __init__(self, height: int, index: SchedulerIndex) -> None:
+        super().__init__(_header(height, Hash(b"")), index)
+        self.digests = {0: self.final}
+        """The stand-in for a block's hash, by the block's number."""
+
+    def append(self, number: int, parent: int, height: int, outcome: Outcome) -> None:
+        """Add an executed block."""
+        self.digests[number] = Hash(number.to_bytes(HASH_BYTES, "big"))
+        self.add(self.digests[number], Block(_header(height, self.digests[parent]), ()), outcome)
+
+    def commit(self, number: int) -> View | None:
+        """Make a block final, with the blocks below it. Returns its state; ``None`` if it was final."""
+        line = self._path(self.digests[number])
+        for block in line:
+            self.finalize(block.digest)
+        self.digests = {each: digest for each, digest in self.digests.items() if digest in self}
+        return line[-1].outcome.view if line else None
+
+    def roll_back(self, number: int) -> None:
+        """Forget a block, with its descendants."""
+        gone = self.digests[number]
+        block = self._executed[gone]
+        if any(each.digest == gone for each in self._path(self._index_at)):
+            self.move_index(block.parent)
+        kept = {digest for digest in self._executed if all(each.digest != gone for each in self._path(digest))}
+        self._executed = {digest: each for digest, each in self._executed.items() if digest in kept}
+        self.digests = {each: digest for each, digest in self.digests.items() if digest in self}
+
+
+class ReferenceExecutor:
+    """Answers the requests of one validator, in order."""
+
+    def __init__(self, transition: type[Transition] = Transition) -> None:
+        """``transition`` is the transition that it performs."""
+        self._transition = transition
+        self._genesis: Genesis | None = None
+        self._store = TreelessStore()
+        self._loaded: dict[bytes, bytes] = {}
+        self._height = 0
+        self._tree: _Tree | None = None
+        self._vm = PythonVm()
+
+    def answer(self, content: bytes) -> bytes:
+        """The content of the frame that answers a frame with this content."""
+        try:
+            answer = self._answer_to(stream.decode_request(content))
+        except (ValidatorError, ValueError, KeyError) as error:
+            answer = stream.Failed(f"{type(error).__name__}: {error}")
+        return stream.encode_message(answer)
+
+    def _answer_to(self, request: stream.Request) -> stream.Answer:
+        match request:
+            case stream.Open():
+                self._open(request)
+            case stream.Load(entries=entries, is_last=is_last):
+                self._load(entries, is_last)
+            case stream.Apply():
+                return self._apply(request)
+            case stream.Build():
+                return self._build(request)
+            case stream.Commit(block=number):
+                final = self._opened.commit(number)
+                if final is not None:
+                    self._store.commit(final)
+            case stream.RollBack(block=number):
+                self._opened.roll_back(number)
+        return stream.Done()
+
+    @property
+    def _opened(self) -> _Tree:
+        if self._tree is None:
+            raise ExecutorError("no state was opened")
+        return self._tree
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(self, request: stream.Open) -> None:
+        if request.version != stream.VERSION:
+            raise ExecutorError(f"version {request.version} of the stream, expected {stream.VERSION}")
+        self._genesis = stream.genesis_of(request.chain)
+        self._height, self._loaded, self._tree = request.height, {}, None
+
+    def _load(self, entries: tuple[tuple[bytes, bytes], ...], is_last: bool) -> None:
+        if self._genesis is None or self._tree is not None:
+            raise ExecutorError("entries of no opening")
+        self._loaded.update(entries)
+        if is_last:
+            self._store = TreelessStore()
+            self._store.commit(self._store.final.derive(Height(self._height), self._loaded))
+            self._loaded = {}
+            self._tree = _Tree(self._height, SchedulerIndex.rebuild(self._genesis, self._store.final))
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def _apply(self, request: stream.Apply) -> stream.Answer:
+        transactions = self._prepared(request.transactions)
+        try:
+            outcome = self._on(request).apply(transactions)
+        except NotAdmitted as refusal:
+            self._opened.index.abandon()
+            return stream.Refused(refusal.name)
+        return stream.Applied(self._add(request, outcome))
+
+    def _build(self, request: stream.Build) -> stream.Built:
+        offered = self._prepared(request.candidates)
+        taken, refused, outcome = self._on(request).select(offered, request.most, request.most_bytes)
+        positions = {prepared.hash: position for position, prepared in enumerate(offered)}
+        places = tuple(positions[prepared.hash] for prepared in taken)
+        return stream.Built(places, refused, self._add(request, outcome))
+
+    def _on(self, request: stream.Apply | stream.Build) -> Transition:
+        """The transition for a block, to whose parent the index is moved."""
+        assert self._genesis is not None, "it is opened"
+        tree = self._opened
+        if request.block in tree.digests:
+            raise ExecutorError(f"block {request.block} exists")
+        parent = tree.digests[request.parent]
+        tree.move_index(parent)
+        executed = tree.executed(parent)
+        view = self._store.final if executed is None else executed.outcome.view
+        context = BlockContext(Height(request.height), Address(request.proposer), self._genesis)
+        return self._transition(view, tree.index, context, self._vm)
+
+    def _add(self, request: stream.Apply | stream.Build, outcome: Outcome) -> stream.Result:
+        self._opened.append(request.block, request.parent, request.height, outcome)
+        return _result_of(outcome)
+
+    def _prepared(self, given: tuple[stream.Given, ...]) -> list[PreparedTransaction]:
+        """The transactions, whose signatures the validator has checked."""
+        assert self._genesis is not None or not given
+        chain_id = "" if self._genesis is None else self._genesis.chain_id
+        try:
+            parsed = [parse(each.wire, chain_id, is_signed=False) for each in given]
+        except TransactionError as error:
+            raise ExecutorError(f"a transaction that the validator checked: {error}") from None
+        pairs = zip(given, parsed, strict=True)
+        return [PreparedTransaction(Hash(each.hash), each.wire, transaction) for each, transaction in pairs]
+
+
+def _header(height: int, parent: Hash) -> Header:
+    """A header that only has a place in the tree."""
+    return Header("", height, 0, parent, 0, b"", b"", b"", b"", b"", b"", 0, 0, 0, 0)
+
+
+def _result_of(outcome: Outcome) -> stream.Result:
+    prices = outcome.prices
+    return stream.Result(
+        basefee_cycle=pack_uint(prices.basefee_cycle),
+        basefee_cell=pack_uint(prices.basefee_cell),
+        basefee_lane_timer=pack_uint(outcome.basefee_lane_timer),
+        lane_cycles=outcome.lane_cycles,
+        lane_cells=outcome.lane_cells,
+        user_cycles=outcome.user_cycles,
+        user_cells=outcome.user_cells,
+        receipts=encode(outcome.receipts),
+        changes=tuple(batch_of(outcome.changes).items()),
+        backlog=outcome.backlog,
+    )
+
+
+Read = Callable[[int], bytes]
+"""Reads a number of bytes; fewer at the end of the input."""
+
+
+def serve(executor: ReferenceExecutor, read: Read, write: Callable[[bytes], object]) -> None:
+    """Answer frames until the input ends. Raises :class:`ExecutorError` for a frame that is too long or cut off."""
+    while length := read(stream.LENGTH_BYTES):
+        size = stream.require_length(int.from_bytes(length, "big"))
+        content = read(size)
+        if len(length) < stream.LENGTH_BYTES or len(content) < size:
+            raise ExecutorError("the input ended inside a frame")
+        write(stream.framed(executor.answer(content)))
