@@ -1,1 +1,1 @@
-"""Intentionally wrong validators: byzantine behaviours and planted bugs."""
+"""Validators that may be wrong: byzantine behaviours, planted bugs, and executors that others wrote."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from cluster.misbehaviour.byzantine.base import SisterChain
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
+from cluster.misbehaviour.executor_process import foreign_executor
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
@@ -75,7 +76,8 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
 
 
 def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
-    """The parts of a validator: those of production, unless the validator is a mutant with other parts.
+    """The parts of a validator: those of production, unless the validator is a mutant with other parts, or its
+    transition is done by another program.
 
     ``mutant_name`` overrides the mutant that the scenario gives the validator.
     """
@@ -88,7 +90,9 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
         keep_blocks=section.keep_blocks,
         snapshot_interval=section.snapshot_interval,
     )
-    return replace(parts, storage=storage)
+    command = scenario.validators.node(index).executor
+    executor = parts.executor if command is None else foreign_executor(command)
+    return replace(parts, storage=storage, executor=executor)
 
 
 def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:

@@ -16,7 +16,7 @@ from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
 from validator.primitives.limits import MAX_SOURCE_BYTES
 from validator.primitives.user_file import MAX_BYTES
 
-PLACES: Final = (
+PLACES: Final[Sequence[tuple[str | None, ...]]] = (
     ("chain", "actors", None, "program"),
     ("load", "users", None, "options", "program"),
     ("load", "users", None, "options", "deploys", None),
@@ -24,7 +24,15 @@ PLACES: Final = (
 """Places of programs in a scenario; ``None`` is any item of a list and any name."""
 PYTHON_FILES: Final[Sequence[tuple[str | None, ...]]] = (("chain", "policy"), ("load", "users", None, "workload"))
 """Places of a policy and of workloads, in either of which a text without a path is the name of a shipped one."""
-TRACES: Final = (("load", "phases", None, "points"), ("load", "users", None, "phases", None, "points"))
+COMMANDS: Final[Sequence[tuple[str | None, ...]]] = (
+    ("validators", None, "executor"),
+    ("validators", "nodes", None, "executor"),
+)
+"""Places of commands, whose first word may be a path."""
+TRACES: Final[Sequence[tuple[str | None, ...]]] = (
+    ("load", "phases", None, "points"),
+    ("load", "users", None, "phases", None, "points"),
+)
 """Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
 
@@ -38,6 +46,8 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
         fields = _replaced(fields, place, "", lambda given, field: _program(given, folder, field))
     for named in PYTHON_FILES:
         fields = _replaced(fields, named, "", lambda given, field: _named_file(given, folder, field))
+    for command in COMMANDS:
+        fields = _replaced(fields, command, "", lambda given, _: _command(given, folder))
     fields = _with_locustfiles(fields, folder)
     for trace in TRACES:
         fields = _replaced(fields, trace, "", lambda given, field: _trace(given, folder, field))
@@ -68,6 +78,12 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
     if not content.isascii() or not content:
         raise BadInput(f"{field}: {path}: expected a program's text, in ASCII alone")
     return {"name": path.stem, "source": content.decode("ascii")}
+
+
+def _command(given: str, folder: Path) -> str:
+    """A command with a first word that is independent of the working directory, if it is a path."""
+    word, space, rest = given.partition(" ")
+    return f"{(folder / word).resolve()}{space}{rest}" if word.startswith(("./", "../")) else given
 
 
 def _named_file(given: str, folder: Path, field: str) -> str | dict[str, str]:

@@ -153,6 +153,12 @@ class Simulation:
         self._recorder.collect(self.links, self.watches)
         return self.record
 
+    def close(self) -> None:
+        """End the validators, and the programs that perform their transitions."""
+        for machine in (*self.machines, *self._twins.values()):
+            if machine.validator is not None:
+                machine.validator.executor.close()
+
     def _run(self) -> None:
         try:
             self.begin()
@@ -512,4 +518,7 @@ def simulate(
         scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions
     )
     run.stops_on_fail = stop_on_fail
-    return run.run()
+    try:
+        return run.run()
+    finally:
+        run.close()

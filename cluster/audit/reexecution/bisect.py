@@ -20,7 +20,7 @@ traced as the diverged validator traced it, and the two traces are compared. The
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cluster.audit.reexecution.describe import KeyDifference, Page, key_pages, receipt_pages, step_page
@@ -42,6 +42,10 @@ NOT_REPEATED: Final = (
 )
 NO_TRACE: Final = "the validator gave no trace: this is what its receipts tell"
 TOO_LONG: Final = "the trace was full before this step: which keys it left differently is not known"
+NO_STEPS: Final = (
+    "a foreign executor gives no steps: this is the first step whose receipt differs, or else the first that writes a"
+    " key with another value in the end"
+)
 NOTHING: Final = "neither trace nor receipts tell where"
 OTHERS_ARE_WRONG: Final = (
     "its execution is what this code gives; the final block is not: look for the bug in those that voted for it"
@@ -116,6 +120,10 @@ def _differences(
         parting = part_by_receipts(told.receipts, recorded.receipts)
         keys = key_pages(key_differences(theirs.first_writes, net_writes(right)))
         return _parting_page(parting, right) | {"keys": keys, "note": NOT_REPEATED}
+    if not theirs.steps and theirs.first_writes:
+        parting = part_by_changes(theirs.first_writes, told.receipts, right, recorded.receipts)
+        note = STATE_TREE if parting is None else NO_STEPS
+        return _parting_page(parting, right) | {"figures": _figures(theirs, right), "note": note}
     note = f"refused by {told.validator}: {theirs.refusal}" if theirs.refusal else ""
     if parting is None and not note:
         note = STATE_TREE
@@ -179,6 +187,27 @@ def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
     except CodecError:
         return None
     return first_difference(mine, other)
+
+
+def part_by_changes(
+    writes: Sequence[Write], receipts: bytes, right: BlockTrace, right_receipts: bytes
+) -> Parting | None:
+    """Find where an execution that has no steps differs from the right one, given all its changes and its receipts.
+
+    The step is that of the first receipt that differs. If all receipts agree, it is the first of the right execution
+    that writes a key which differs in the end, or its end if no step writes one. ``None`` if all agree.
+    """
+    keys = key_differences(writes, net_writes(right))
+    parting = part_by_receipts(receipts, right_receipts)
+    if parting is not None:
+        return replace(parting, keys=keys)
+    if not keys:
+        return None
+    differing = {each.key for each in keys}
+    wrote = [not differing.isdisjoint(write.key for write in step.writes) for step in right.steps]
+    place = wrote.index(True) if True in wrote else len(right.steps)
+    step = right.steps[place] if place < len(right.steps) else None
+    return Parting(place, step, step, keys, 0)
 
 
 def first_difference(theirs: Sequence[Step], right: Sequence[Step]) -> Parting | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cluster.common.suggestions import instead, unknown
 from cluster.common.wording import counted
@@ -13,6 +14,19 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.faults import KEYWORDS, ClockSpeed, Duration, MutantName
 from consensus.types import fault_bound
+
+MAX_COMMAND: Final = 1_000
+"""Maximum length of an executor's command, in characters."""
+
+
+def _command(given: str) -> str:
+    try:
+        words = shlex.split(given)
+    except ValueError as error:
+        raise ValueError(f"{str(error).lower()}: expected a command as in a shell") from None
+    if not words:
+        raise ValueError("expected a command, such as 'stampede executor'")
+    return given
 
 
 class NodeSection(Section):
@@ -24,6 +38,8 @@ class NodeSection(Section):
     """Its name in faults, reports and logs; by default ``validator-`` and its index."""
     mutant: MutantName | None = None
     """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
+    executor: Annotated[str, Field(max_length=MAX_COMMAND), AfterValidator(_command)] | None = None
+    """The command of a program that does its state transition (``docs/executor.md``)."""
     byzantine: list[str] = []
     """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name or a list."""
     joins_at_height: Height | None = None
@@ -51,6 +67,12 @@ class NodeSection(Section):
         if len(set(names)) < len(names):
             raise ValueError("a behaviour is named twice")
         return names
+
+    @model_validator(mode="after")
+    def _has_one_transition(self) -> NodeSection:
+        if self.executor is not None and self.mutant is not None:
+            raise ValueError("mutant: a validator with an executor has no planted bug; the executor may have one")
+        return self
 
     @property
     def is_faulty(self) -> bool:

@@ -105,6 +105,8 @@ def own_settings(node: NodeSection) -> Iterator[str]:
     """The special settings of one validator, as text."""
     if node.mutant is not None:
         yield f"planted bug {node.mutant}"
+    if node.executor is not None:
+        yield f"executor {node.executor}"
     if node.byzantine:
         yield f"byzantine: {', '.join(node.byzantine)}"
     if node.joins_at_height is not None:

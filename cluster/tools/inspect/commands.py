@@ -1,7 +1,7 @@
 """The commands ``stampede runs``, ``verify-run`` and ``bisect``, which read the folders of runs, ``t8n`` and ``nodes``.
 
-``t8n`` executes given blocks; ``nodes`` lists the nodes of a Ray cluster. The commands for a validator's data folder
-are in :mod:`cluster.tools.inspect.disk_commands`.
+``t8n`` executes given blocks, ``executor`` those of a validator; ``nodes`` lists the nodes of a Ray cluster. The
+commands for a validator's data folder are in :mod:`cluster.tools.inspect.disk_commands`.
 """
 
 from __future__ import annotations
@@ -152,4 +152,24 @@ class T8n(Command):
         return ExitCode.PASS
 
 
-COMMANDS: Final = {"runs": Runs, "verify-run": VerifyRun, "bisect": Bisect, "nodes": Nodes, "t8n": T8n}
+@dataclass(frozen=True, kw_only=True)
+class ServeExecutor(Command):
+    HELP = "the reference executor for validators.nodes[].executor, on standard input and output"
+
+    mutant: str | None = option("a planted bug of the transition that it has", "NAME")
+
+    def run(self) -> int:
+        from cluster.tools.inspect.executor_child import run_executor
+
+        run_executor(self.mutant)
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {
+    "runs": Runs,
+    "verify-run": VerifyRun,
+    "bisect": Bisect,
+    "nodes": Nodes,
+    "t8n": T8n,
+    "executor": ServeExecutor,
+}

@@ -26,7 +26,8 @@ from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from validator.chain.records import GLOBALS, account_key, fires_key, storage_key, timer_key
-from validator.primitives.codec import encode
+from validator.primitives.codec import decode, encode
+from validator.transition.trace import BlockTrace, Write
 
 Pages = list[dict[str, Any]]
 
@@ -118,6 +119,38 @@ def test_without_a_trace_the_receipts_tell(doubled: Books) -> None:
     assert (page["step"]["kind"], page["note"], page["keys"]) == ("fire", bisecting.NO_TRACE, [])
     (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [replace(silent[0], receipts=b"")])
     assert page["note"] == bisecting.NOTHING
+
+
+def without_steps(told: DivergedExecution, writes: tuple[Write, ...] | None = None) -> DivergedExecution:
+    """The execution as a foreign executor leaves it: all its changes, and no steps."""
+    trace = decode(told.trace, BlockTrace)
+    kept = tuple(bisecting.net_writes(trace)) if writes is None else writes
+    return replace(told, trace=encode(msgspec.structs.replace(trace, steps=(), first_writes=kept)))
+
+
+def test_without_steps_the_receipts_and_all_changes_tell(doubled: Books) -> None:
+    (told,), chain = doubled.divergences, Reexecution(doubled.record.genesis, doubled.chain)
+    (page,) = bisect(chain, [without_steps(told)])
+    (full,) = doubled.bisections
+    assert (page["step"]["kind"], page["note"]) == ("fire", bisecting.NO_STEPS)
+    assert page["step"]["subject"] == full["step"]["subject"]
+    assert {key["key"] for key in full["keys"]} <= {key["key"] for key in page["keys"]}
+
+
+def test_without_steps_the_first_step_that_writes_a_differing_key_is_named() -> None:
+    books = books_of("wrong-balance")
+    (told,), chain = books.divergences, Reexecution(books.record.genesis, books.chain)
+    (page,) = bisect(chain, [without_steps(told)])
+    (full,) = books.bisections
+    assert page["step"] == full["step"]
+    assert {key["key"] for key in full["keys"]} < {key["key"] for key in page["keys"]}, "those of later steps, too"
+    right = chain.at(told.height).trace
+    assert right is not None
+    writes = tuple(bisecting.net_writes(right))
+    (page,) = bisect(chain, [without_steps(told, writes)])
+    assert (page["step"], page["keys"], page["note"]) == (None, [], bisecting.STATE_TREE)
+    (page,) = bisect(chain, [without_steps(told, (*writes, Write(b"s" + bytes(22), None, b"x")))])
+    assert page["step"] is None and [key["key"] for key in page["keys"]] == ["73" + bytes(22).hex()]
 
 
 def test_chains_that_cannot_be_followed_are_told(doubled: Books) -> None:

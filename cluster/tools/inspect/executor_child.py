@@ -1,0 +1,45 @@
+"""``stampede executor``: :mod:`validator.node.executor.serving` on standard input and output."""
+
+from __future__ import annotations
+
+import sys
+
+from cluster.common.errors import BadInput
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from validator.node.assembly import PRODUCTION
+from validator.node.executor.serving import ReferenceExecutor, serve
+from validator.node.executor.stream import ExecutorError
+from validator.transition.transition import Transition
+
+
+def run_executor(mutant: str | None) -> None:
+    """Answer the requests on standard input until it ends. Raises :class:`BadInput`.
+
+    ``mutant`` is a planted bug of the transition, which the executor then has.
+    """
+    executor = ReferenceExecutor(_transition_of(mutant))
+    output = sys.__stdout__
+    assert output is not None, "the stream has an output"
+
+    def write(frame: bytes) -> None:
+        output.buffer.write(frame)
+        output.buffer.flush()
+
+    try:
+        serve(executor, sys.stdin.buffer.read, write)
+    except ExecutorError as error:
+        raise BadInput(f"standard input: {error}") from None
+    except BrokenPipeError:
+        pass  # the validator is gone
+
+
+def _transition_of(mutant: str | None) -> type[Transition]:
+    if mutant is None:
+        return Transition
+    known = {name: planted for name, planted in MUTANTS.items() if planted.parts is not None}
+    parts = known[mutant].parts if mutant in known else None
+    transition = Transition if parts is None else parts(RunCounter()).transition
+    if transition is PRODUCTION.transition:
+        raise BadInput(f"--mutant: {mutant[:64]!r} is no planted bug of the transition, such as 'wrong-balance'")
+    return transition
