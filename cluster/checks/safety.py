@@ -131,8 +131,10 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
 
 def _is_what(record: RunRecord, index: int | None) -> str:
     section = record.scenario.validators
-    mutant = section.node(index).mutant if index is not None and 0 <= index < section.count else None
-    return "is honest" if mutant is None else f"runs the planted bug {mutant}"
+    node = section.node(index) if index is not None and 0 <= index < section.count else None
+    if node is not None and node.executor is not None:
+        return f"has the executor {node.executor!r}"
+    return "is honest" if node is None or node.mutant is None else f"runs the planted bug {node.mutant}"
 
 
 def _name(record: RunRecord, index: int | None) -> str:

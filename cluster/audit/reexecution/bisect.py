@@ -23,7 +23,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cluster.audit.reexecution.describe import KeyDifference, Page, key_pages, receipt_pages, step_page
+from cluster.audit.reexecution.describe import (
+    FOLLOWING_KEYS,
+    KeyDifference,
+    Page,
+    key_pages,
+    receipt_pages,
+    step_page,
+    touches,
+)
 from cluster.audit.reexecution.reexecutor import Mismatch, Reexecution, RightExecution
 from cluster.record.archive import BlockRecord, DivergedExecution
 from validator.chain.block import BlockReceipts
@@ -43,8 +51,8 @@ NOT_REPEATED: Final = (
 NO_TRACE: Final = "the validator gave no trace: this is what its receipts tell"
 TOO_LONG: Final = "the trace was full before this step: which keys it left differently is not known"
 NO_STEPS: Final = (
-    "a foreign executor gives no steps: this is the first step whose receipt differs, or else the first that writes a"
-    " key with another value in the end"
+    "a foreign executor gives no steps: this is the first step whose receipt differs, or else the first that changes a"
+    " value that differs in the end"
 )
 NOTHING: Final = "neither trace nor receipts tell where"
 OTHERS_ARE_WRONG: Final = (
@@ -195,7 +203,7 @@ def part_by_changes(
     """Find where an execution that has no steps differs from the right one, given all its changes and its receipts.
 
     The step is that of the first receipt that differs. If all receipts agree, it is the first of the right execution
-    that writes a key which differs in the end, or its end if no step writes one. ``None`` if all agree.
+    that changes what differs in the end, or its end if no step does. ``None`` if all agree.
     """
     keys = key_differences(writes, net_writes(right))
     parting = part_by_receipts(receipts, right_receipts)
@@ -203,8 +211,12 @@ def part_by_changes(
         return replace(parting, keys=keys)
     if not keys:
         return None
-    differing = {each.key for each in keys}
-    wrote = [not differing.isdisjoint(write.key for write in step.writes) for step in right.steps]
+    causes = [each for each in keys if each.key not in FOLLOWING_KEYS] or keys
+    differing = {each.key: each for each in causes}
+    wrote = [
+        any(write.key in differing and touches(write, differing[write.key]) for write in step.writes)
+        for step in right.steps
+    ]
     place = wrote.index(True) if True in wrote else len(right.steps)
     step = right.steps[place] if place < len(right.steps) else None
     return Parting(place, step, step, keys, 0)

@@ -23,7 +23,7 @@ from validator.chain.block import (
 from validator.chain.records import GLOBALS, OVERFLOW, RecordStruct, decode_record
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ADDRESS_BYTES, address_text
-from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value
+from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value, Write
 
 Page = dict[str, Any]
 
@@ -165,7 +165,7 @@ class KeyDifference:
 
 def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
     """Differing keys as plain data, ascending. Keys that depend on others (counters, overflow root) come last."""
-    ordered = sorted(differences, key=lambda each: (each.key in (GLOBALS, OVERFLOW), each.key))
+    ordered = sorted(differences, key=lambda each: (each.key in FOLLOWING_KEYS, each.key))
     return [_key_page(each) for each in ordered]
 
 
@@ -177,6 +177,22 @@ def _key_page(difference: KeyDifference) -> Page:
         if theirs != right
     ]
     return {"key": difference.key.hex(), "words": key_words(difference.key), "fields": fields}
+
+
+FOLLOWING_KEYS: Final = frozenset({GLOBALS, OVERFLOW})
+"""Keys whose values follow from others: counters, the overflow tree's root."""
+
+
+def touches(write: Write, difference: KeyDifference) -> bool:
+    """Whether a write under the key of a difference changes a field that differs in the end."""
+    ends, changed = (
+        {name for name, (_, one, other) in _fields([None, *values]) if one != other}
+        for values in (
+            [_record(write.key, difference.theirs), _record(write.key, difference.right)],
+            [_record(write.key, write.before), _record(write.key, write.after)],
+        )
+    )
+    return not ends.isdisjoint(changed) or "value" in ends | changed
 
 
 def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:

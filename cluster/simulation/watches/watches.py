@@ -61,7 +61,9 @@ class Watches:
         names, namespace = scenario.validators.names, genesis.chain_id.encode()
         election = ELECTIONS[scenario.consensus.leader_election](validators, namespace)
         leader = election.leader
-        self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
+        nodes = [scenario.validators.node(index) for index in range(len(names))]
+        self._deviations = [node.mutant or node.executor for node in nodes]
+        """Of each validator the planted bug or the foreign executor that it runs, if any."""
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
@@ -132,9 +134,8 @@ class Watches:
             self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
 
     def _is_sound(self, machine: Machine) -> bool:
-        """Whether a validator is honest and runs the code without a mutant."""
-        planted = self._mutants[machine.index]
-        return machine.byzantine is None and planted is None and machine.release.mutant is None
+        """Whether a validator is honest and runs the code without a mutant and a foreign executor."""
+        return machine.byzantine is None and self._deviation_of(machine) is None
 
     def starts(self, index: int) -> None:
         """Note that a machine is about to start."""
@@ -207,7 +208,7 @@ class Watches:
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """Check that a machine's validator is right to report that a peer sent what no honest peer sends."""
-        if machine.byzantine is None and self._mutant_of(machine) == self._mutant_of(peer):
+        if machine.byzantine is None and self._deviation_of(machine) == self._deviation_of(peer):
             what = f"{machine.name} says {reason} of {peer.name}, which is honest"
             self.monitor.log.look(SafetyRule.BLAMES, peer.byzantine is not None, what)
         if reason == "invalid_block":
@@ -215,9 +216,9 @@ class Watches:
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
-    def _mutant_of(self, machine: Machine) -> str | None:
-        """The name of the bug planted in a machine's validator; ``None`` if there is none."""
-        return machine.release.mutant or self._mutants[machine.index]
+    def _deviation_of(self, machine: Machine) -> str | None:
+        """The bug planted in a machine's validator, or its foreign executor; ``None`` if it has neither."""
+        return machine.release.mutant or self._deviations[machine.index]
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """Check what a machine's validator, one of ``count``, keeps in memory when it enters a view."""

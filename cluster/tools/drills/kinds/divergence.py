@@ -36,6 +36,8 @@ class Culprit:
     index: int
     name: str
     bug: str
+    is_executor: bool = False
+    """Whether the validator's foreign executor has the bug."""
 
 
 BUGS: Final[dict[str, KnownAnswer]] = {
@@ -46,6 +48,11 @@ BUGS: Final[dict[str, KnownAnswer]] = {
     "p50-not-wired": KnownAnswer(StepKind.PRICES, GLOBALS),
 }
 """The bugs of this drill, and their known answers."""
+
+NEEDS_STEPS: Final = frozenset({"tips-to-the-actor"})
+"""Bugs whose step is not the first one that changes what differs after the block."""
+EXECUTOR_WITH: Final = "stampede executor --mutant"
+"""The command of a foreign executor with a planted bug, without the bug's name."""
 
 SEES_THE_BUG: Final = "state_roots"
 """Name of the check of every run that must fail because of the bug."""
@@ -77,15 +84,22 @@ class Divergence(Drill):
     culprit: int = option(1, "index of the validator with the bug", least=0, most=63)
     bug: str = option("double-fire", "the planted bug", choices=tuple(BUGS))
 
+    where: str = option(
+        "validator", "whether the validator has the bug, or its foreign executor", choices=("validator", "executor")
+    )
+
     def problem(self, backend: Backend) -> str | None:
         if self.culprit >= self.validators:
             return f"--culprit: there is no validator {self.culprit}, the last is {self.validators - 1}"
+        if self.where == "executor" and self.bug in NEEDS_STEPS:
+            return f"--bug: {self.bug} is found by the steps of a block, which an executor does not give"
         return super().problem(backend)
 
     def scenario(self) -> Scenario:
         assert fault_bound(self.validators), "one more or less, the others are a quorum"
         nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
-        nodes[self.culprit] = {"mutant": self.bug}
+        is_own = self.where == "validator"
+        nodes[self.culprit] = {"mutant": self.bug} if is_own else {"executor": f"{EXECUTOR_WITH} {self.bug}"}
         return self.build(
             validators={"count": self.validators, "nodes": nodes},
             consensus={"protocol": self.protocol},
@@ -123,10 +137,15 @@ class Divergence(Drill):
         if others := _others_diverged(books, culprit):
             return Outcome.FAIL, f"{', '.join(others)} diverged without a planted bug"
         runs = _runs(books, culprit)
-        if not runs:
+        if not runs and not culprit.is_executor:
             return Outcome.INCONCLUSIVE, f"the planted line never ran at {culprit.name}"
         found = next((each for each in books.divergences if each.validator == culprit.name), None)
         if found is None:
+            if culprit.is_executor:
+                return (
+                    Outcome.INCONCLUSIVE,
+                    f"{culprit.name} did not diverge; how often its executor erred is not known",
+                )
             return unmet(books), f"the planted line ran {runs:,} times, and {culprit.name} did not diverge"
         return Outcome.PASS, f"{culprit.name} diverged at height {found.height}: {found.reason}"
 
@@ -171,8 +190,15 @@ class Divergence(Drill):
 
 def _culprits(scenario: Scenario) -> list[Culprit]:
     section = scenario.validators
-    bugs = ((index, name, section.node(index).mutant) for index, name in enumerate(section.names))
-    return [Culprit(index, name, bug) for index, name, bug in bugs if bug is not None]
+    found = []
+    for index, name in enumerate(section.names):
+        node = section.node(index)
+        command = node.executor or ""
+        if node.mutant is not None:
+            found.append(Culprit(index, name, node.mutant))
+        elif command.startswith(EXECUTOR_WITH):
+            found.append(Culprit(index, name, command.removeprefix(EXECUTOR_WITH).strip(), is_executor=True))
+    return found
 
 
 def _runs(books: Books, culprit: Culprit) -> int:
