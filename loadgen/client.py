@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
+from validator.primitives.codec import decoder_of
 from validator.primitives.types import address_text
 
 MESSAGEPACK: Final = "application/msgpack"
@@ -167,7 +168,7 @@ class ValidatorClient:
     def _decode(self, path: str, kind: Any) -> Any:
         data = self._request("GET", path, headers={"Accept": MESSAGEPACK})
         try:
-            return msgspec.msgpack.decode(data, type=kind)
+            return decoder_of(kind).decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ClientError(f"{self.endpoint}{path}: {error}") from None
 

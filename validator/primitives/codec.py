@@ -9,8 +9,9 @@ that older encodings stay valid. Amounts and prices exceed 64 bits and travel as
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from blake3 import blake3
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[object]] = {}
+_making: Final = threading.Lock()
+"""The lock under which decoders are made. From the first use on, msgspec keeps on a struct's class how to decode it. A
+thread that decoded the same struct before this is complete would crash the process."""
 
 
 class CodecError(ValidatorError):
@@ -49,18 +53,24 @@ def _as_written(value: object) -> object:
     return value
 
 
-def decode(data: bytes, kind: type[T]) -> T:
-    """Decode a value of type ``kind``. Raises :class:`CodecError` unless ``data`` is its canonical encoding."""
+def decoder_of(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """The decoder of a type. It accepts encodings that are not canonical. Threads may call this at a time."""
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+        with _making:
+            decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    return decoder
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Decode a value of type ``kind``. Raises :class:`CodecError` unless ``data`` is its canonical encoding."""
     try:
-        value = decoder.decode(data)
+        value: T = decoder_of(kind).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CodecError(f"no {kind.__name__}: {error}") from None
     if encode(value) != data:
         raise CodecError(f"no canonical {kind.__name__}: the same value has another encoding")
-    return value  # type: ignore[return-value]
+    return value
 
 
 def pack_uint(value: int) -> bytes:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgpack
 import pytest
@@ -35,6 +39,8 @@ from validator.primitives.codec import (
     tagged_hash,
     unpack_uint,
 )
+
+ROOT: Final = Path(__file__).parents[3]
 
 REPEATABLE = settings(max_examples=300, deadline=None, derandomize=True)
 
@@ -220,3 +226,50 @@ def test_merkle_roots_tell_order_length_and_content() -> None:
     lists = [[], [a], [b], [a, b], [b, a], [a, a], [a, b, b], [a, b, a], [a, b, b, b]]
     roots = {merkle_root(b"t", leaves) for leaves in lists} | {merkle_root(b"u", leaves) for leaves in lists}
     assert len(roots) == 2 * len(lists)
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+FIRST_USES = """
+import sys, threading
+import msgspec
+from validator.primitives.codec import decode, encode
+
+sys.setswitchinterval(1e-6)
+for number in range(100):
+    inner = msgspec.defstruct(f"Inner{number}", [("a", int), ("b", tuple[int, ...])], array_like=True, frozen=True)
+    outer = msgspec.defstruct(f"Outer{number}", [("x", inner), ("y", tuple[inner, ...])], array_like=True, frozen=True)
+    value = outer(inner(1, (2,)), (inner(3, ()),))
+    data, found, gate = encode(value), [], threading.Barrier(4)
+
+    def use():
+        gate.wait()
+        found.append(decode(data, outer))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [value] * 4
+print("done")
+"""
+
+
+def first_uses(*planted: str) -> subprocess.CompletedProcess[str]:
+    """Threads that decode a struct for the first time, at a time, in another process."""
+    program = FIRST_USES.replace("sys.setswitchinterval", "".join(planted) + "sys.setswitchinterval")
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_threads_may_decode_a_struct_for_the_first_time_at_a_time() -> None:
+    done = first_uses()
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_without_the_lock_such_threads_crash_their_process() -> None:
+    """What msgspec does. Validators of one process did so when they started on disks with blocks."""
+    without = (
+        "from contextlib import nullcontext\nfrom validator.primitives import codec\ncodec._making = nullcontext()\n"
+    )
+    assert first_uses(without).returncode == -signal.SIGSEGV
