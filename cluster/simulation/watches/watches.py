@@ -63,7 +63,7 @@ class Watches:
         leader = election.leader
         nodes = [scenario.validators.node(index) for index in range(len(names))]
         self._deviations = [node.mutant or node.executor for node in nodes]
-        """Of each validator the planted bug or the foreign executor that it runs, if any."""
+        """The planted bug or foreign executor that each validator runs, if any."""
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
