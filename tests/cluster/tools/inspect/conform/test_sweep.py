@@ -139,19 +139,8 @@ def test_a_tool_that_fails_fails_the_sweep(tmp_path: Path, capsys: pytest.Captur
     assert "tips 0  ended with exit code 1" in capsys.readouterr().out
     assert json.loads(json_file.read_text())["failed"] == 3
     assert ElementTree.parse(junit_file).getroot().attrib["failures"] == "1"
-    again = [
-        "conform",
-        "--tool",
-        "false",
-        "--seeds",
-        "0:3",
-        "--stop-on-fail",
-        "--workers",
-        "1",
-        "--json",
-        str(json_file),
-    ]
-    assert main(again) == ExitCode.FAIL
+    again = ["conform", "--tool", "false", "--seeds", "0:3", "--stop-on-fail", "--no-shrink", "--workers", "1"]
+    assert main([*again, "--json", str(json_file)]) == ExitCode.FAIL
     assert json.loads(json_file.read_text())["cases"] == 1
     assert main(["conform", "--tool", "no-such-tool"]) == ExitCode.BAD_INPUT
     assert main(["conform", "--tool", "false", "--family", "nothing-like-it"]) == ExitCode.BAD_INPUT
