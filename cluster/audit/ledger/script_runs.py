@@ -273,6 +273,7 @@ def _terms(context: BlockContext) -> Terms:
         height=context.height,
         parameters=context.parameters,
         is_auctioned=context.is_auctioned,
+        is_admission_known=context.policy.is_price_known,
         locks_bids=context.policy.locks_bids,
         fire_cap=context.fire_cap,
         fee_floor=context.fee_floor if context.is_priced else None,

@@ -23,7 +23,7 @@ from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
+from cluster.audit.chain_codec import Bid, DestroyedReceipt, Extended, FireReceipt, QueryReceipt, Scheduled
 from cluster.audit.fee_market import (
     BiasMarket,
     EarnedWeights,
@@ -388,13 +388,13 @@ class TurnAudit:
     ) -> list[FireReceipt | DestroyedReceipt]:
         """Merge fires with timers destroyed at their turn into one list, in the order of turns.
 
-        Fires keep their order.
+        Fires keep their order. If turns are unknown, a timer was destroyed as early as the fires allow.
         """
         merged: list[FireReceipt | DestroyedReceipt] = list(fires)
         if not destroyed:
             return merged
         if self.phase is not None and not self.phase.context.policy.is_order_known:
-            return [*destroyed, *fires]  # so that no returned bid comes late
+            return _merged_early(fires, destroyed)
         orders = [self._order(fire.timer_id) for fire in fires]
         for inserted, each in enumerate(destroyed):
             order = self._order(each.timer_id)
@@ -650,6 +650,23 @@ class TurnAudit:
             if waiting.timer_id not in self._told:
                 self._told.add(waiting.timer_id)
                 yield waiting.timer_id, why
+
+
+def _merged_early(
+    fires: Sequence[FireReceipt], destroyed: Sequence[DestroyedReceipt]
+) -> list[FireReceipt | DestroyedReceipt]:
+    """Fires with destroyed timers, each at the beginning, so that no returned bid comes late, or, if fires extended it,
+    after the last one that did."""
+    extended = {
+        change.timer_id: number
+        for number, fire in enumerate(fires, 1)
+        for change in fire.effects.timer_changes
+        if isinstance(change, Extended)
+    }
+    # Sorting is stable: fires keep their order, and a destroyed timer comes after the fire of its number.
+    turns: list[tuple[int, FireReceipt | DestroyedReceipt]] = [*enumerate(fires, 1)]
+    turns += [(extended.get(each.timer_id, 0), each) for each in destroyed]
+    return [each for _, each in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _fitted(offer: Offer, used: Use) -> str:

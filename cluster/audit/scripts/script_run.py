@@ -106,6 +106,8 @@ class Terms(NamedTuple):
     height: int
     parameters: Parameters
     is_auctioned: bool
+    is_admission_known: bool
+    """Whether it is known which fee fields a new timer may have (SPEC §4, step 9); not with prices of a user's file."""
     locks_bids: bool
     fire_cap: int
     fee_floor: int | None
@@ -481,6 +483,8 @@ class _Running:
 
     def headroom_of(self, asked: Schedule) -> int | None:
         """The part of the maximum fee above the fee floor, which bounds the priority fee; ``None`` if unbounded."""
+        if not self.terms.is_admission_known:
+            raise UnknownError
         if asked.max_fee_per_cycle is None or not self.terms.is_auctioned:
             return None
         if self.terms.fee_floor is None:

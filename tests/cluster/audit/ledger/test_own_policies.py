@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cluster.audit.chain_codec import read_receipts
 from cluster.audit.ledger.ledger import Ledger
 from tests.cluster.audit.ledger.test_bias_auction import BIDS, RATES
 from tests.cluster.audit.ledger.test_gba_auction import Plant, require_silence, told
 from tests.cluster.audit.ledger.test_gba_auction import walk as walk_policy
+from tests.validator.chains import ACTOR, SMALL, make_genesis, schedule, script
+from tests.validator.executors import Author, wire
 from tests.validator.policies.own_policies import DEADLINES, derived, example
 from validator.chain.genesis import Policy
 from validator.chain.records import Timer
+from validator.chain.transactions import Call
 from validator.execution.timer_phase import Candidate, LaneUse, TimerPhase
 from validator.policies.own import read_policy
 
@@ -33,6 +38,22 @@ def walk(source: str, seed: int = 0, **params: Any) -> Ledger:
     if policy is Policy.BIAS_AUCTION:
         bids, params = BIDS, {**RATES, **params}
     return walk_policy(seed, policy, tuple(bids), policy_file=policy_file, **{**LANE, **params})
+
+
+def entered(source: str, *scripts: bytes) -> tuple[Ledger, list[str]]:
+    """The books of a chain of which the first block has these scripts, and the reasons why timers were destroyed."""
+    policy, policy_file = read_policy("own", source)
+    author = Author(replace(make_genesis(SMALL, policy=policy), policy_file=policy_file))
+    ledger, reasons = Ledger(author.genesis), list[str]()
+    for height in (1, 2):
+        calls = scripts if height == 1 else ()
+        wires = [wire(nonce, action=Call(ACTOR, "run", text)) for nonce, text in enumerate(calls)]
+        author.finalize(author.build(None, *wires).digest)
+        archived = author.executor.archive.get(height)
+        assert archived is not None
+        ledger.apply(archived.block, archived.receipts)
+        reasons.extend(destroyed.reason for destroyed in read_receipts(archived.receipts).destroyed)
+    return ledger, reasons
 
 
 ORDERED = {
@@ -76,6 +97,36 @@ def test_prices_that_the_class_does_not_say_to_replace_are_named() -> None:
     found = told(walk(example("python").replace('"order", "prices"', '"order"'), PRIORITY_FLOOR=1))
     assert "basefee_lane_timer is" in found
     assert "burned " in found
+
+
+@pytest.mark.parametrize("policy", [Policy.CIP1, Policy.FIFO, Policy.BIAS_AUCTION])
+def test_a_timer_may_be_extended_by_a_fire_before_it_is_destroyed(policy: Policy) -> None:
+    fees: dict[str, Any] = {"max_fee_per_cycle": 2**60, "expires_at": 20}
+    poor = schedule(1, gas_limit=1_000, payer_cap=5, save_as="poor", **fees)
+    extends = schedule(1, ["extend", {"saved": "poor", "expires_at": 40}], gas_limit=8_000, **fees)
+    ledger, reasons = entered(derived(policy, ORDER, *BACKWARDS), script(poor, extends))
+    assert reasons == ["insufficient_funds"]
+    assert ledger.timers.fires == 1
+    assert told(ledger) == ""
+
+
+@pytest.mark.parametrize("policy", [Policy.FIFO, Policy.BIAS_AUCTION])
+def test_fee_fields_that_a_price_of_ones_own_admits_pass_in_silence(policy: Policy) -> None:
+    rules = {Policy.FIFO: "fifo.FifoRules", Policy.BIAS_AUCTION: "bias_auction.BiasRules"}[policy]
+    module, _, name = rules.partition(".")
+    mine = (
+        f"from validator.policies.auction import AuctionRules\nfrom validator.policies.{module} import {name}\n\n\n"
+        f"class Mine({name}):\n    def fee_floor(self, basefee_lane, parameters):\n        return 100\n\n"
+        "    def admit(self, offer, fee_floor):\n        return AuctionRules.admit(self, offer, fee_floor)\n\n\n"
+    )
+    low = schedule(1, max_fee_per_cycle=5)
+    clamped = schedule(1, max_fee_per_cycle=105, max_priority_fee_per_cycle=50)
+    source = mine + derived(policy, 'replaces = {"prices"}', "rules = Mine()")
+    ledger, _ = entered(source, script(low), script(clamped))
+    assert ledger.timers.fires == 1, "the first was refused"
+    assert told(ledger) == ""
+    undeclared, _ = entered(source.replace('"prices"', '"order"'), script(low), script(clamped))
+    assert "ended with TimerRejectedBelowBasefee, its script gives success" in told(undeclared)
 
 
 # --- what is judged always --------------------------------------------------------------------------------------------
