@@ -29,9 +29,8 @@ from validator.chain.transactions import U64_LIMIT, Action
 from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
-from validator.primitives.user_file import UserFileError
+from validator.primitives.user_file import NAME_PATTERN, UserFileError
 
-NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 MODULE_PREFIX: Final = "stampede_workload_"
 """Prefix of the names of the modules that are made from the texts of custom workloads."""
 FACTS: Final = ("options_type", "is_runner", "is_deployer", "is_attack", "goal", "defence", "actor_percent")

@@ -6,6 +6,8 @@ it. A process executes a text once.
 
 from __future__ import annotations
 
+import re
+
 # The names that annotations of a user's dataclass may need: dataclasses look for them in this module.
 from dataclasses import dataclass, field  # noqa: F401
 from functools import lru_cache
@@ -16,7 +18,7 @@ from validator.chain.genesis import Policy, PolicyFile, Replaces
 from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import TimerPhase
 from validator.policies.registry import PHASES
-from validator.primitives.user_file import UserFileError, one_line, place_of
+from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of
 
 KEPT: Final = 16
 """Number of texts, and of phases made from them, that a process keeps."""
@@ -33,6 +35,10 @@ def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
 
     Raises :class:`PolicyError`.
     """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise PolicyError(
+            f"a file's name: expected lower-case letters, digits, '-' and '_', at most 64, got {name!r:.80}"
+        )
     found = _executed(name, source)
     replaces = frozenset(map(Replaces, found.replaces))
     return _base(found), PolicyFile(name, source, replaces)
@@ -67,7 +73,8 @@ def _executed(name: str, source: str) -> type[TimerPhase]:
             f"{place_of(file, None)}: expected one class that is derived from the timer phase of a shipped policy,"
             f" such as validator.policies.fifo.FifoPhase; got {names or 'none'}"
         )
-    _check(found[0], file)
+    with one_line(file, PolicyError):
+        _check(found[0], file)
     return found[0]
 
 

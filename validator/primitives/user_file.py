@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Final
 
 SUFFIX: Final = ".py"
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+"""Pattern of a file's name, without its suffix."""
 MAX_BYTES: Final = 100_000
 """Maximum number of bytes of a file's text."""
 

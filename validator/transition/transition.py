@@ -52,7 +52,14 @@ from validator.policies.registry import PHASES, Phases
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure, Rejection
 from validator.primitives.meter import Meter
-from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
+from validator.primitives.types import (
+    RUNNER_CONTRACT_ADDRESS,
+    SYSTEM_PARAMETERS_ADDRESS,
+    Address,
+    Hash,
+    Height,
+    ValidatorError,
+)
 from validator.primitives.user_file import one_line
 from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
@@ -288,9 +295,12 @@ class Transition:
         return phase if policy_file is None else phase_of(policy_file, phase)
 
     def _users_errors(self) -> AbstractContextManager[None]:
-        """Context manager that turns exceptions of a user's policy into :class:`PolicyError`."""
+        """Context manager that turns exceptions of a user's policy into :class:`PolicyError`.
+
+        The validator's expected errors, such as those of its disk, stay what they are.
+        """
         policy_file = self.context.genesis.policy_file_at(self.context.height)
-        return nullcontext() if policy_file is None else one_line(policy_file.file, PolicyError)
+        return nullcontext() if policy_file is None else one_line(policy_file.file, PolicyError, (ValidatorError,))
 
     def _drop_old_fires(self) -> list[Fires]:
         """Remove from state, and return, the fires older than the fairness window ``[H - window, H - 1]``."""
@@ -314,7 +324,8 @@ class Transition:
         self.world.debit(transaction.sender, upfront)
         meter = Meter(transaction.gas_limit, transaction.cells_limit)
         created: list[Address] = []
-        result = self.run_action(prepared, meter, created)
+        with self._users_errors():
+            result = self.run_action(prepared, meter, created)
         burned = meter.cycles_used * self.prices.basefee_cycle + meter.cells_used * self.prices.basefee_cell
         tips = meter.cycles_used * tip
         self.world.credit(transaction.sender, upfront - burned - tips)

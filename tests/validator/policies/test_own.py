@@ -15,6 +15,7 @@ from validator.policies.cip1 import Cip1Phase
 from validator.policies.own import PolicyError, phase_of, read_policy
 from validator.policies.registry import PHASES, phases_with
 from validator.primitives.params import TieBreak
+from validator.storage.disk import DiskError
 from validator.transition.genesis_block import GenesisError, genesis_batch, genesis_header
 
 FULL = {"LANE_TIMER_CYCLES": 8_000, "TIE_BREAK": "aged"}
@@ -168,6 +169,23 @@ def test_an_exception_is_one_line_with_file_and_line() -> None:
             chain.block()
 
 
+@pytest.mark.parametrize("hook", ["admit(self, offer, fee_floor)", "lane_price(self, basefee_lane, parameters)"])
+def test_an_exception_of_the_rules_is_one_line(hook: str) -> None:
+    rules = f"class Mine(Cip1Rules):\n    def {hook}:\n        return 1 / 0\n\n\n"
+    source = f"from validator.policies.cip1 import Cip1Rules\n\n\n{rules}" + derived(Policy.CIP1, "rules = Mine()")
+    with pytest.raises(PolicyError, match=r"^file own\.py, line 6: ZeroDivisionError"):
+        chain_of(source).run(schedule(1))
+
+
+def test_an_error_of_the_validator_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: TimerPhase) -> None:
+        raise DiskError("log: offset 0: damaged")
+
+    monkeypatch.setattr(TimerPhase, "expire", fails)
+    with pytest.raises(DiskError, match=r"^log: "):
+        chain_of(DEADLINES).block()
+
+
 def test_the_genesis_names_the_policy_that_the_file_is_derived_from() -> None:
     genesis = genesis_of(DEADLINES)
     assert (genesis.policy, genesis.policy_name) == (Policy.FIFO, "own")
@@ -213,6 +231,11 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
         ),
         (derived(Policy.FIFO, "rules = 1"), "Own.rules: expected LaneRules, got 1"),
         (
+            "from validator.execution.lane_rules import LaneRules\n\n\nclass Mine(LaneRules):\n"
+            "    fire_cap = next_p50_tip = None\n\n\n" + derived(Policy.FIFO, "rules = Mine()"),
+            "file own.py: AttributeError: 'Mine' object has no attribute 'bids'",
+        ),
+        (
             RULES.format("timers_first = True") + derived(Policy.FIFO, "rules = Mine()"),
             "Own.rules.timers_first: expected False as in fifo, got True",
         ),
@@ -226,6 +249,13 @@ def test_a_text_that_is_no_policy_is_one_line(source: str, line: str) -> None:
     with pytest.raises(PolicyError) as raised:
         read_policy("own", source)
     assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["", "Own", "a\nb", "../own", "a" * 65])
+def test_a_name_that_no_file_may_have_is_one_line(name: str) -> None:
+    with pytest.raises(PolicyError, match=r"^a file's name: expected lower-case letters, .* got ") as raised:
+        read_policy(name, DEADLINES)
     assert "\n" not in str(raised.value)
 
 
