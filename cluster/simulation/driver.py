@@ -53,6 +53,7 @@ from validator.node.events import (
 from validator.node.executor.jobs import Build, Execute
 from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.node.shared_work import RememberingScheme, SharedReader
+from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
 
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND
@@ -513,6 +514,8 @@ def simulate(
     ``shares_executions`` changes neither. ``checkpoint`` is called between events and may raise
     :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first violation of a rule seen during
     the run ends it.
+
+    Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
     run = Simulation(
         scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions
@@ -520,5 +523,7 @@ def simulate(
     run.stops_on_fail = stop_on_fail
     try:
         return run.run()
+    except PolicyError as error:
+        raise BadInput(str(error)) from None
     finally:
         run.close()

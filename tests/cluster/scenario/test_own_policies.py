@@ -15,7 +15,7 @@ from cluster.scenario.files import problems_in, scenario_text
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import ChainSection, OwnPolicy
-from cluster.simulation.driver import Simulation
+from cluster.simulation.driver import Simulation, simulate
 from consensus.keys import KeyedHashScheme
 from tests.validator.policies.own_policies import DEADLINES, derived, example
 from validator.chain.genesis import Genesis, Policy, Replaces
@@ -136,5 +136,8 @@ def test_the_example_of_the_page_runs_and_passes(tmp_path: Path) -> None:
 def test_an_exception_ends_the_run_in_one_line(own: Path, tmp_path: Path) -> None:
     broken = derived(Policy.FIFO, "def candidates(self):", "    return iter([1 // (self.terms.height - 5)][1:])")
     (tmp_path / "deadline.py").write_text(broken, encoding="utf-8")
-    with pytest.raises(PolicyError, match=r"^file deadline\.py, line 6: ZeroDivisionError: "):
+    line = r"^file deadline\.py, line 6: ZeroDivisionError: "
+    with pytest.raises(PolicyError, match=line):
         Simulation(load_scenario(own), 3, "test", scheme=KeyedHashScheme()).run()
+    with pytest.raises(BadInput, match=line):
+        simulate(load_scenario(own), 3)
