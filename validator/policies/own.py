@@ -95,7 +95,14 @@ def _check(found: type[TimerPhase], file: str) -> None:
             f"{place_of(file, None)}: {found.__name__}.replaces: expected a set of {' and '.join(map(repr, known))},"
             f" got {given!r:.200}"
         )
-    rules, needed = found.rules, PHASES[_base(found)].rules
+    base: Any = PHASES[_base(found)]
+    has_score = getattr(found, "score", None) is not getattr(base, "score", None)
+    formula = getattr(found, "formula", None)
+    if has_score and formula is not None and formula is getattr(base, "formula", None):
+        raise PolicyError(
+            f"{place_of(file, None)}: {found.__name__}.formula: expected None, since the class has a score"
+        )
+    rules, needed = found.rules, base.rules
     if not isinstance(rules, LaneRules):
         raise PolicyError(f"{place_of(file, None)}: {found.__name__}.rules: expected LaneRules, got {rules!r:.200}")
     for name in FIXED_RULES:

@@ -231,6 +231,10 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
         ),
         (derived(Policy.FIFO, "rules = 1"), "Own.rules: expected LaneRules, got 1"),
         (
+            derived(Policy.CIP1, "def score(self, timer, tip):", "    return tip"),
+            "file own.py: Own.formula: expected None, since the class has a score",
+        ),
+        (
             "from validator.execution.lane_rules import LaneRules\n\n\nclass Mine(LaneRules):\n"
             "    fire_cap = next_p50_tip = None\n\n\n" + derived(Policy.FIFO, "rules = Mine()"),
             "file own.py: AttributeError: 'Mine' object has no attribute 'bids'",
