@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -83,11 +83,11 @@ class AuctionPhase(TimerPhase):
         pool = self.index.pool
         if not pool.live or self.terms.fee_floor >= PRICE_LIMIT:  # no fee is this high
             return iter(())
-        if self.formula is None:
-            return self._one_by_one()
-        prices = self._kernel_prices()
-        prices["closed"] = closed
-        found = pool.best_first(self.index.parties.table, prices)
+        found: Iterable[tuple[int, int, int]] = ()
+        if self.formula is not None:
+            prices = self._kernel_prices()
+            prices["closed"] = closed
+            found = pool.best_first(self.index.parties.table, prices)
         if not apart:
             return (self._candidate(position, tip) for position, tip, _ in found)
         merged = heapq.merge(
@@ -118,25 +118,15 @@ class AuctionPhase(TimerPhase):
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
-    def _one_by_one(self) -> Iterator[Candidate]:
-        """The priced timers in order, of closed actors and others, each scored by :meth:`score`."""
-        floor, is_aged = self.terms.fee_floor, self.terms.parameters.tie_break is TieBreak.AGED
-        found = []
-        for number, timer in enumerate(self.eligible()):
-            max_fee, priority = self.price(timer)
-            if max_fee >= floor:
-                tip = min(priority, max_fee - floor)
-                found.append((-self.score(timer, tip), b"" if is_aged else timer.timer_id, number, timer, tip))
-        return (self.turn(timer, tip) for *_, timer, tip in sorted(found))
-
     def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
-        """``(tip, score)`` by position of the timers that are not priced as the index prices their parties.
+        """``(tip, score)`` by position of the timers that are not priced as the index prices their parties; without a
+        compiled formula these are all.
 
         ``None`` for those whose max fee is below the fee floor.
         """
         apart: dict[int, tuple[int, int] | None] = {}
-        for timer_id in self.bidding.apart:
-            timer = self._timer(timer_id)
+        timers = self.eligible() if self.formula is None else map(self._timer, self.bidding.apart)
+        for timer in timers:
             if timer.expires_at < self.terms.height or self._gas_limit(timer) > self.terms.cap:
                 continue
             position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
