@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
 
-from loadgen.workloads.actor_program import PROGRAM_SUFFIX
 from loadgen.workloads.base import Options
-from validator.primitives.user_file import place_of
+from validator.primitives.user_file import MAX_BYTES, SUFFIX, place_of
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 SHAPE: Final = "LoadTestShape"
@@ -32,13 +31,13 @@ class OwnLocustfile(Options):
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """The file's name, without ``.py``."""
-    source: Annotated[str, Field(min_length=1, max_length=100_000)]
+    source: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
     """The file's text."""
 
     @property
     def file(self) -> str:
         """The file's name."""
-        return f"{self.name}{PROGRAM_SUFFIX}"
+        return f"{self.name}{SUFFIX}"
 
 
 class OwnLocust(Options):

@@ -22,14 +22,13 @@ from typing import Annotated, Any, ClassVar, Final
 from blake3 import blake3
 from pydantic import Field, ValidationError
 
-from loadgen.workloads.actor_program import PROGRAM_SUFFIX
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
 from loadgen.workloads.registry import WORKLOADS
 from validator.chain.transactions import U64_LIMIT, Action
 from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
-from validator.primitives.user_file import NAME_PATTERN, UserFileError
+from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, UserFileError
 
 MODULE_PREFIX: Final = "stampede_workload_"
 """Prefix of the names of the modules that are made from the texts of custom workloads."""
@@ -47,13 +46,13 @@ class OwnWorkload(Options):
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """The file's name, without ``.py``. It is also the workload's name, unless its class has another one."""
-    source: Annotated[str, Field(min_length=1, max_length=100_000)]
+    source: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
     """The file's text."""
 
     @property
     def file(self) -> str:
         """The file's name."""
-        return f"{self.name}{PROGRAM_SUFFIX}"
+        return f"{self.name}{SUFFIX}"
 
     @property
     def module(self) -> str:

@@ -271,12 +271,6 @@ def _record(key: bytes, value: bytes | None) -> Any:
         raise CodecError(f"the value under the key {key.hex()} is no record of its kind") from None
 
 
-class _NoPool:
-    """The due timers of a validator that does not schedule."""
-
-    live = 0
-
-
 class _NoIndex(SchedulerIndex):
     """The scheduler's index of a validator that does not schedule: it is empty, and follows no block."""
 
