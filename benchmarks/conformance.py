@@ -24,6 +24,7 @@ from cluster.tools.inspect.conform.tool import ToolCommand
 OWN = f"{sys.executable} -m cluster.tools.cli.main t8n"
 GOAL = 3_000.0
 BUDGET_MS = 40.0
+TIMEOUT_S = 30
 
 
 def _cpu_s() -> float:
@@ -36,7 +37,7 @@ def _sweep(command: str, stays_up: bool, families: tuple[str, ...], seeds: int) 
     before = _cpu_s()
     workers = len(os.sched_getaffinity(0))
     source = GeneratedCases(families, range(seeds))
-    result = run_sweep(source, ToolCommand(command, stays_up), workers, True, False, lambda: None)
+    result = run_sweep(source, ToolCommand(command, stays_up, TIMEOUT_S), workers, True, False, lambda: None)
     assert not result.failures, result.failures[0].detail
     return result.cases.total(), result.seconds, _cpu_s() - before
 

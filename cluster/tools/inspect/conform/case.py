@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Page = dict[str, Any]
+
+
+class Reference(NamedTuple):
+    """A case by its family and number."""
+
+    family: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The family and the number, for readers."""
+        return f"{self.family} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +33,9 @@ class Case:
     blocks: list[Page]
 
     @property
-    def name(self) -> str:
-        """The family and the number."""
-        return f"{self.family} {self.number}"
+    def reference(self) -> Reference:
+        """What tells the case from others."""
+        return Reference(self.family, self.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.strict_json import Wrong
-from cluster.tools.inspect.conform.case import AnsweredCase, Case
+from cluster.tools.inspect.conform.case import AnsweredCase, Case, Reference
 from cluster.tools.inspect.conform.cases.family import Family
 from cluster.tools.inspect.conform.cases.running_chain import RunningChain
 from cluster.tools.inspect.conform.rules.table import reached_by
-from cluster.tools.inspect.conform.source import GeneratedCases, Reference
+from cluster.tools.inspect.conform.source import GeneratedCases
 
 FORMAT: Final = 1
 """Version of the corpus's files."""

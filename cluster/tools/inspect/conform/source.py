@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from cluster.tools.inspect.conform.case import AnsweredCase
+from cluster.tools.inspect.conform.case import AnsweredCase, Reference
 from cluster.tools.inspect.conform.families.table import TABLE
 from cluster.tools.inspect.conform.rules.table import reached_by
-
-
-class Reference(NamedTuple):
-    """A case by its family and number."""
-
-    family: str
-    number: int
 
 
 class Source(Protocol):

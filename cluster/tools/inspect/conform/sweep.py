@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import ExitCode, HarnessError
-from cluster.tools.inspect.conform.case import AnsweredCase
+from cluster.tools.inspect.conform.case import AnsweredCase, Reference
 from cluster.tools.inspect.conform.difference import first_difference
 from cluster.tools.inspect.conform.rules.table import RULES
-from cluster.tools.inspect.conform.source import Reference, Source
+from cluster.tools.inspect.conform.source import Source
 from cluster.tools.inspect.conform.tool import Tool, ToolCommand, ToolFailure
 
 BATCH: Final = 8
@@ -50,8 +50,7 @@ NO_ANSWER: Final = "no answer"
 
 def judge(answered: AnsweredCase, tool: Tool, has_roots: bool) -> CaseResult:
     """Put a case to a tool, and compare its answer."""
-    case = answered.case
-    reference = Reference(case.family, case.number)
+    case, reference = answered.case, answered.case.reference
     begin = time.perf_counter()
     try:
         got = tool.answer(case)

@@ -35,7 +35,6 @@ TAIL_BYTES: Final = 2_048
 LINE_CHARACTERS: Final = 200
 END_TIMEOUT_S: Final = 5.0
 PIECE: Final = 65_536
-DEFAULT_TIMEOUT_S: Final = 30
 
 
 class ToolFailure(Exception):
@@ -59,7 +58,7 @@ class ToolCommand:
     text: str
     """The command line, as a shell would split it."""
     stays_up: bool
-    timeout_s: int = DEFAULT_TIMEOUT_S
+    timeout_s: int
     """Time for the answer to one case."""
 
     def words(self) -> list[str]:

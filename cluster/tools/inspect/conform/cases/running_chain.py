@@ -89,6 +89,11 @@ class RunningChain:
         return self._chain.globals.basefee_lane_timer
 
     @property
+    def lane_price(self) -> int:
+        """The lane price of the next block under ``cip1``, after activation."""
+        return int(self.basefee_lane * self.params["LANE_FEE_MULTIPLIER_MILLI"] // 1_000)
+
+    @property
     def p50_tip(self) -> int:
         """The median tip that is in force in the next block."""
         return self._chain.globals.p50_tip

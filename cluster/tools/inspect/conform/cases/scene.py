@@ -103,7 +103,7 @@ class Scene:
     @property
     def lane_price(self) -> int:
         """The lane price of the block in the making, after activation."""
-        return int(self.chain.basefee_lane * self.param("LANE_FEE_MULTIPLIER_MILLI") // 1_000)
+        return self.chain.lane_price
 
     @property
     def base(self) -> int:

@@ -27,9 +27,7 @@ class ScriptDraw:
 
     def lane_price(self) -> int:
         """The lane price of the block in the making, near enough."""
-        if self.chain.policy == "gba_auction":
-            return self.chain.basefee_cycle
-        return int(self.chain.basefee_lane * self.param("LANE_FEE_MULTIPLIER_MILLI") // 1000)
+        return self.chain.basefee_cycle if self.chain.policy == "gba_auction" else self.chain.lane_price
 
     def actor(self) -> str:
         return self.rng.choice(self.chain.actors)

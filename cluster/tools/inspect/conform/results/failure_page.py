@@ -65,7 +65,7 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path) -> str:
     case, failure = shrunk.case, shrunk.failure
     return render_page(
         "conform.html.j2",
-        name=f"{case.family} {case.number}",
+        name=case.reference.name,
         sentence=case.sentence,
         detail=failure.detail,
         runs=shrunk.runs,

@@ -32,7 +32,7 @@ def shrink_failures(
     with closing(command.open()) as tool:
         for failure in list(first.values())[:MAX_SHRUNK]:
             shrunk = shrink(source.load(failure.reference), tool, has_roots)
-            name = f"{failure.reference.family} {failure.reference.number}"
+            name = failure.reference.name
             if shrunk is None:
                 print_line(output, f"{name}  did not fail again: the program may not be deterministic")
                 continue

@@ -25,11 +25,12 @@ def print_sweep(output: Console, result: SweepResult) -> None:
     """Print the failing families, the first failing cases, and the summary."""
     if result.failures:
         table = plain_table(("family", "cases", "failed"), right=("cases", "failed"))
-        for name, failed in sorted(result.failed.items(), key=lambda item: list(result.cases).index(item[0])):
-            table.add_row(name, f"{result.cases[name]:,}", f"{failed:,}")
+        for name, count in result.cases.items():
+            if result.failed[name]:
+                table.add_row(name, f"{count:,}", f"{result.failed[name]:,}")
         output.print(table)
         for each in result.failures[:MAX_LINES]:
-            print_line(output, f"{each.reference.family} {each.reference.number}  {each.detail}")
+            print_line(output, f"{each.reference.name}  {each.detail}")
         if len(result.failures) > MAX_LINES:
             print_line(output, f"and {len(result.failures) - MAX_LINES:,} more")
     failed, count = result.failed.total(), len(result.cases)

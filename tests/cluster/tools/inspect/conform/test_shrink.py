@@ -11,9 +11,9 @@ import pytest
 
 from cluster.common.errors import ExitCode
 from cluster.tools.cli.main import main
-from cluster.tools.inspect.conform.case import AnsweredCase
+from cluster.tools.inspect.conform.case import AnsweredCase, Reference
 from cluster.tools.inspect.conform.shrink import failure_of, shrink
-from cluster.tools.inspect.conform.source import GeneratedCases, Reference
+from cluster.tools.inspect.conform.source import GeneratedCases
 from cluster.tools.inspect.conform.sweep import judge
 from tests.cluster.tools.inspect.conform.planted import BUGS, PlantedTool
 

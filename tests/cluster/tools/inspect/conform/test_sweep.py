@@ -12,9 +12,9 @@ import pytest
 
 from cluster.common.errors import ExitCode
 from cluster.tools.cli.main import main
-from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page
+from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page, Reference
 from cluster.tools.inspect.conform.difference import first_difference
-from cluster.tools.inspect.conform.source import GeneratedCases, Reference
+from cluster.tools.inspect.conform.source import GeneratedCases
 from cluster.tools.inspect.conform.sweep import NO_ANSWER, judge
 from cluster.tools.inspect.conform.tool import ToolFailure
 from cluster.tools.inspect.t8n import outcome_of

@@ -101,7 +101,7 @@ def test_what_a_tool_with_files_does_wrong_is_one_line(
 @pytest.mark.parametrize("text", ["", "no-such-program-here", "python 'unclosed"])
 def test_a_command_that_cannot_run_is_bad_input(text: str) -> None:
     with pytest.raises(BadInput, match="--tool"):
-        ToolCommand(text, True).words()
+        ToolCommand(text, True, 30).words()
 
 
 def serve(*lines: Any) -> list[dict[str, Any]]:
