@@ -202,5 +202,5 @@ test-k8s: install-dev
 	$(BIN)/python -m pytest -m soak -n 0 -o faulthandler_timeout=0 tests/k8s/test_cluster.py
 
 clean:
-	rm -rf $(VENV) $(SHADOW_VENVS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SHADOW_VENVS) .against build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,13 +6,16 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.console.command import Command, argument, flag, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import check_targets, seed_range, worker_count
+
+if TYPE_CHECKING:
+    from cluster.tools.inspect.conform.tool import ToolCommand
 
 DEFAULT_SEEDS: Final = range(20)
 DEFAULT_TIMEOUT_S: Final = 30
@@ -80,7 +83,10 @@ class Conform(Command):
         "--serve. Exit codes: 0 all the same, 1 a case differs or has no answer, 2 bad input, 3 no case ran to its end."
     )
 
-    tool: str = option("the program and its arguments", "COMMAND", required=True)
+    tool: str | None = option("the program and its arguments", "COMMAND")
+    against: str | None = option(
+        "in place of a program: this project at another commit, in a checkout below this one", "COMMIT"
+    )
     serve: bool = flag("COMMAND stays up: it gets a line of JSON on standard input for each case, and prints one")
     families: Sequence[str] = _families()
     seeds: range | None = _seeds(None)
@@ -122,10 +128,9 @@ class Conform(Command):
         from cluster.tools.inspect.conform.results.output import print_rules, print_sweep, sweep_xml
         from cluster.tools.inspect.conform.source import GeneratedCases, Source
         from cluster.tools.inspect.conform.sweep import run_sweep
-        from cluster.tools.inspect.conform.tool import ToolCommand
 
         check_targets((self.json, self.junit), None)
-        command = ToolCommand(self.tool, self.serve, self.timeout)
+        command = self._command()
         command.words()
         chosen = [family.name for family in TABLE.chosen(self.families)]
         source: Source
@@ -149,9 +154,30 @@ class Conform(Command):
             print_rules(output, result)
         write_json_for_user(self.json, result.page())
         if self.junit is not None:
-            words = ["stampede", "conform", "--tool", self.tool, *(["--serve"] if self.serve else [])]
-            write_for_user(self.junit, sweep_xml(result, shlex.join(words)))
+            words = ["--tool", self.tool] if self.tool is not None else ["--against", self.against or ""]
+            words += ["--serve"] if self.serve else []
+            write_for_user(self.junit, sweep_xml(result, shlex.join(["stampede", "conform", *words])))
         return result.exit_code
+
+    def _command(self) -> ToolCommand:
+        """The program under test, ready to be started."""
+        import shlex
+
+        from cluster.tools.inspect.checkouts import accepts, checkout_of, commit_of
+        from cluster.tools.inspect.conform.tool import ToolCommand
+
+        if self.tool is not None:
+            if self.against is not None:
+                raise BadInput("--against: not together with --tool; expected one of them")
+            return ToolCommand(self.tool, self.serve, self.timeout)
+        if self.against is None:
+            raise BadInput("expected --tool COMMAND or --against COMMIT")
+        if self.serve:
+            raise BadInput("--serve: not with --against, which finds out by itself")
+        program = checkout_of(commit_of(self.against))
+        stays_up = accepts(program, "t8n", "--serve")
+        words = [str(program), "t8n", *(["--serve"] if stays_up else [])]
+        return ToolCommand(shlex.join(words), stays_up, self.timeout)
 
 
 OTHERS: Final[dict[str, type[Command]]] = {"families": Families, "export": Export}
