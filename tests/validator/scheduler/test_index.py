@@ -341,20 +341,22 @@ def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
         run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))
 
 
-def long_chain(activation: int, watches: bool = False, hesitates: bool = False) -> Iterator[IndexMachine]:
-    """Sixty blocks, one on the other, of which all but the newest few become final. Yields after each new one.
+def long_chain(
+    activation: int, watches: bool = False, hesitates: bool = False, seeds: range = range(60)
+) -> Iterator[IndexMachine]:
+    """Blocks, one on the other, of which all but the newest few become final. Yields after each new one.
 
     With ``hesitates``, each block is given up once before it is there to stay.
     """
     machine = IndexMachine()
     machine.begin(activation, paid=False, watches=watches)
-    for seed in range(60):
+    for seed in seeds:
         if hesitates:
             machine.give_up(seed, halfway=False)
             machine.equals_a_rebuild()
         machine.grow(0, seed, count=1)
         yield machine
-        if seed > 3:
+        if seed - seeds.start > 3:
             machine.finalize(len(machine.nodes) - 1, stays=True)
         while seed % 10 == 9 and len(machine.nodes) > 1:  # now and then all of them: only then rows are swept
             machine.finalize(1, stays=True)
@@ -544,6 +546,8 @@ def go_everywhere() -> None:
     for activation in (0, 3):
         for watches in (False, True):
             deque(long_chain(activation, watches, hesitates=True), maxlen=0)
+    for first in range(100, 1_000, 10):  # the first block that prices timers is undone once it has priced some
+        deque(long_chain(3, hesitates=True, seeds=range(first, first + 5)), maxlen=0)
     run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, phases=[Phase.generate], max_examples=2_000))
 
 
