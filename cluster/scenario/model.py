@@ -24,6 +24,7 @@ from cluster.scenario.sections.faults import (
     AnyFault,
     Fault,
     LoseNodeFault,
+    UpgradeFault,
     check_faults_fit,
     live_problem,
     loses_disk,
@@ -185,6 +186,7 @@ class Scenario(Section):
         names = self.validators.names
         self._check_network()
         self._check_behaviours()
+        self._check_upgrades()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
         check_faults_fit(self.planned_faults, names, joins_at, self.stop)
         self._check_lost_nodes()
@@ -204,6 +206,18 @@ class Scenario(Section):
                     raise ValueError(
                         f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
                         f" consensus.protocol is {self.consensus.protocol}"
+                    )
+
+    def _check_upgrades(self) -> None:
+        """Raise :class:`ValueError` if a planted bug of new code would be in a transition that another program does."""
+        names, executors = self.validators.names, self.validators.executors
+        for position, fault in enumerate(self.planned_faults):
+            if isinstance(fault, UpgradeFault) and fault.mutant is not None:
+                targets = names if fault.target is None or fault.target[0] in KEYWORDS else fault.target
+                if found := [name for name in targets if name in executors]:
+                    raise ValueError(
+                        f"faults[{position}].mutant: {found[0]} has an executor, so it may have no planted bug; the"
+                        f" executor may have one"
                     )
 
     def _check_lost_nodes(self) -> None:

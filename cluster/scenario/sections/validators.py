@@ -173,6 +173,12 @@ class ValidatorsSection(Section):
         """The byzantine validators, by index; nothing that they report is trusted."""
         return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
 
+    @property
+    def executors(self) -> dict[str, str]:
+        """The commands of foreign executors, by the name of the validator."""
+        commands = {name: self.node(index).executor for index, name in enumerate(self.names)}
+        return {name: command for name, command in commands.items() if command is not None}
+
     def node(self, index: int) -> NodeSection:
         return self.nodes[index] if index < len(self.nodes) else ORDINARY_NODE
 

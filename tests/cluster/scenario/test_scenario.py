@@ -255,6 +255,15 @@ WRONG = {
         "name: a\nvalidators: 3\nfaults: [{kind: upgrade, target: f, at_ms: 1}]",
         "faults[0].target: f is 0 of 3 validators, so the fault has no target",
     ),
+    "upgrade of an executor to a planted bug": (
+        "name: a\nvalidators: [{}, {executor: x}, {}, {}]\n"
+        "faults: [{kind: upgrade, mutant: double-fire, target: [validator-0, validator-1], at_ms: 1}]",
+        "faults[0].mutant: validator-1 has an executor, so it may have no planted bug; the executor may have one",
+    ),
+    "upgrade of all, with an executor, to a planted bug": (
+        "name: a\nvalidators: [{}, {executor: x}, {}, {}]\nfaults: [{kind: upgrade, mutant: double-fire, at_ms: 1}]",
+        "faults[0].mutant: validator-1 has an executor",
+    ),
     "link to itself": (
         "name: a\nfaults: [{kind: degrade, loss: 0.1, from: [validator-0], to: [validator-0], at_ms: 1, for_ms: 1}]",
         "faults[0].from: validator-0 has no link to itself, so the fault has no link",
