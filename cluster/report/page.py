@@ -22,6 +22,7 @@ from cluster.report.tables import (
     WORKLOAD_COLUMNS,
     class_rows,
     divergence_rows,
+    executor_rows,
     facts,
     fault_kind_rows,
     fault_rows,
@@ -91,6 +92,7 @@ def render_report(judged: Judged, command: str) -> str:
         facts=facts(books),
         metrics=[(name, number(value), value) for name, value in judged.metrics.items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
+        executors=executor_rows(record),
         byzantine=[
             (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine
         ],

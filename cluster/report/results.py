@@ -30,6 +30,7 @@ from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
+from cluster.common.wording import printable
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
@@ -147,7 +148,9 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
 def _tip_of(books: Books, name: str) -> dict[str, Any]:
     chain = books.chains[name]
     last = chain.at(chain.tip)
-    return {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}
+    page = {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}
+    command = books.record.scenario.validators.executors.get(name)
+    return page if command is None else page | {"executor": printable(command)}
 
 
 def _fault_page(fault: FaultRecord) -> dict[str, Any]:

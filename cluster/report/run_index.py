@@ -29,6 +29,8 @@ from cluster.report.page import render_page
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000
 """Maximum number of entries on the page, the newest ones; the others are only counted."""
+MAX_EXECUTORS_SHOWN: Final = 3
+"""Maximum number of foreign executors that are named per run on the page."""
 MAX_RESULT_BYTES: Final = 16 << 20
 """Maximum size of a result file; a run with a larger one counts as broken."""
 
@@ -53,6 +55,8 @@ class Entry:
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
     """A note on the entry: the counts of a sweep, the reason why a run did not pass, or the error of the folder."""
+    executors: Mapping[str, str] = field(default_factory=dict)
+    """The commands of foreign executors, by the name of the validator."""
     links: tuple[tuple[str, str], ...] = ()
     """The links to the folder's files, as file name and link text. Only existing files are linked."""
 
@@ -95,7 +99,12 @@ def write_index(root: Path) -> list[Entry]:
     write_atomically(
         root / INDEX_FILE,
         render_page(
-            "runs.html.j2", entries=shown, left_out=len(entries) - len(shown), counts=counts, total=len(entries)
+            "runs.html.j2",
+            entries=shown,
+            left_out=len(entries) - len(shown),
+            counts=counts,
+            total=len(entries),
+            max_executors=MAX_EXECUTORS_SHOWN,
         ),
     )
     return entries
@@ -142,6 +151,7 @@ def _run(folder: Path) -> Entry:
         duration_s=metrics.get("duration_s"),
         metrics=metrics,
         note="" if outcome is Outcome.PASS else _reason(result.get("checks"), outcome),
+        executors=_executors(result.get("validators")),
         links=_links(folder),
     )
 
@@ -191,6 +201,12 @@ def _text(result: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is missing or not a text")
     return value
+
+
+def _executors(validators: Any) -> dict[str, str]:
+    """The commands of foreign executors, by the name of the validator."""
+    found = [each for each in validators if isinstance(each, dict)] if isinstance(validators, list) else []
+    return {str(each.get("name")): each["executor"] for each in found if isinstance(each.get("executor"), str)}
 
 
 def _reason(checks: Any, state: str) -> str:

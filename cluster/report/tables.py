@@ -11,6 +11,7 @@ from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import SHARES, ClassUse
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
 from cluster.common.quantiles import quantile
+from cluster.common.wording import printable
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
@@ -20,6 +21,8 @@ DIFFERENCE_ROWS: Final = 40
 """Maximum number of differing fields of state keys shown per divergence; ``result.json`` has all."""
 DIFFERENCE_TEXT: Final = 120
 """Maximum number of characters shown of a differing value."""
+MAX_COMMAND_SHOWN: Final = 120
+"""Maximum number of characters shown of an executor's command."""
 MAX_BADGES: Final = 8
 """Maximum number of faults of one validator with a badge each; with more, each kind of fault has one badge."""
 LONG_MS: Final = 10_000
@@ -54,7 +57,7 @@ def _in_unit(value: float, unit: str) -> tuple[str, str]:
 
 def validator_rows(books: Books) -> list[dict[str, Any]]:
     """A row per validator: final height, state root, faults and other events."""
-    rows, badges = [], _badges(books.record)
+    rows, badges, executors = [], _badges(books.record), books.record.scenario.validators.executors
     for validator in books.record.validators:
         chain, status = books.chains[validator.name], validator.status or {}
         last = chain.at(chain.tip)
@@ -67,6 +70,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "starts": status.get("starts", ""),
                 "faults": badges.get(validator.name, []),
                 "mutant": validator.mutant,
+                "executor": _shown_command(executors.get(validator.name)),
                 "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
                 "disk": _megabytes(sum((status.get("disk_bytes") or {}).values())),
@@ -75,6 +79,17 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def executor_rows(record: RunRecord) -> list[tuple[str, str]]:
+    """The validators with a foreign executor, each with its command as it is shown."""
+    return [(name, _shown_command(command)) for name, command in record.scenario.validators.executors.items()]
+
+
+def _shown_command(command: str | None) -> str:
+    """A command without control characters, cut to :data:`MAX_COMMAND_SHOWN`; empty if there is none."""
+    text = printable(command or "")
+    return text if len(text) <= MAX_COMMAND_SHOWN else f"{text[:MAX_COMMAND_SHOWN]}…"
 
 
 CERTIFICATE_BYTES_OF_EACH: Final = 64

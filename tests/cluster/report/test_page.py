@@ -110,6 +110,24 @@ def test_mutated_validators_are_watermarked() -> None:
     assert 'class="watermark"' not in report_of(make_record())
 
 
+LONG_COMMAND = "./mine --chain '<b>' \x1b[2J" + 200 * "x"
+
+
+def foreign_record(count: int = 4) -> RunRecord:
+    scenario = make_scenario(validators=[{"executor": LONG_COMMAND}, *({} for _ in range(count - 1))])
+    return make_record(count=count, scenario=scenario)
+
+
+def test_a_foreign_executor_is_named_with_its_command() -> None:
+    text = report_of(foreign_record())
+    shown = "./mine --chain &#39;&lt;b&gt;&#39; \\x1b[2Jxxx"
+    assert f"validator-0 leaves its state transition to <code>{shown}" in text
+    assert f'<span class="chip plain">executor: {shown}' in text
+    assert "<b>" not in text and "\x1b" not in text and 150 * "x" not in text
+    assert Page(text).open == []
+    assert 'id="executors"' not in report_of(make_record())
+
+
 def test_byzantine_validators_are_watermarked() -> None:
     record = make_record()
     record.validators[2].byzantine = ("twins", "garbage")

@@ -97,6 +97,13 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
     assert all(isinstance(value, int | float) for value in result["metrics"].values())
 
 
+def test_the_result_names_foreign_executors(tmp_path: Path) -> None:
+    nodes = [{}, {"executor": "./mine --x \x1b"}, {}, {}]
+    finish_run(make_record(scenario=make_scenario(validators=nodes)), tmp_path)
+    validators = json.loads((tmp_path / "result.json").read_text())["validators"]
+    assert [each.get("executor") for each in validators] == [None, "./mine --x \\x1b", None, None]
+
+
 def test_the_figures_of_each_height_are_written(tmp_path: Path) -> None:
     finish_run(make_record(), tmp_path)
     series = json.loads((tmp_path / "series.json").read_text())

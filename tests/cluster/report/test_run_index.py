@@ -91,6 +91,17 @@ def test_the_page_links_and_escapes(tmp_path: Path) -> None:
     assert 'href="a%20%3Cb%3E%20%26%20100%25/result.json"' in text
 
 
+def test_foreign_executors_are_named(tmp_path: Path) -> None:
+    names = [f"validator-{number}" for number in range(5)]
+    write_run(tmp_path / "run", validators=[{"name": name, "executor": "./<mine> 'x'"} for name in names])
+    write_run(tmp_path / "old", validators=[{"name": "validator-0", "height": 3}, 7])
+    (run,) = [entry for entry in write_index(tmp_path) if entry.name == "run"]
+    assert run.page()["executors"] == dict.fromkeys(names, "./<mine> 'x'")
+    page = (tmp_path / INDEX_FILE).read_text()
+    assert "executor of validator-2: <code>./&lt;mine&gt; &#39;x&#39;</code>" in page and "<mine>" not in page
+    assert page.count("executor of ") == 3 and "and 2 more executors" in page
+
+
 def test_only_the_newest_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MAX_SHOWN", 2)
     for number in range(5):
