@@ -35,8 +35,11 @@ def main() -> int:
     if (problem := hidden()) is not None:
         print(f"stampede: {problem}", file=sys.stderr)
         return BAD_INPUT
-    os.environ["PYTHONSAFEPATH"] = "1"  # for processes that it starts: the working directory is not on their path
     try:
+        from cluster.common.checkout import SAFE_PATH, SAFE_PATH_IS_OURS
+
+        if not os.environ.get(SAFE_PATH):
+            os.environ[SAFE_PATH] = SAFE_PATH_IS_OURS  # for our own processes: no modules of the working directory
         from cluster.tools.cli.main import main as perform
 
         return perform()

@@ -1,4 +1,5 @@
-"""The code's folder and version, and the check for names in the working directory that would hide its packages."""
+"""The code's folder and version, the check for names in the working directory that would hide its packages, and the
+environments of other programs: of our own ones, which find these packages, and of the user's, which do not."""
 
 from __future__ import annotations
 
@@ -17,6 +18,45 @@ UNKNOWN_COMMIT: Final = "unknown"
 DIRTY: Final = "-dirty"
 DIGEST_DIGITS: Final = 8
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
+
+SAFE_PATH: Final = "PYTHONSAFEPATH"
+"""The variable that keeps the working directory off the path of a Python."""
+SAFE_PATH_IS_OURS: Final = "stampede"
+"""Its value if the command line set it for our own processes, and not the user."""
+RAYS: Final = "RAY_"
+"""The beginning of Ray's variables, one of which has its token."""
+RAYS_OTHERS: Final = {"PYTHONBREAKPOINT": "ray.util.rpdb.set_trace", "SPT_NOENV": "1"}
+"""Other variables that Ray sets in its workers, and the values that it gives them."""
+CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
+"""The variable with the reading of another process's clock; a live host gets it together with its hash seed."""
+HASH_SEED_VARIABLE: Final = "PYTHONHASHSEED"
+
+
+def own_environment() -> dict[str, str]:
+    """The environment of a program of ours that another process starts by its module's name."""
+    places = (str(ROOT), os.environ.get("PYTHONPATH"))
+    return _without_ray() | {"PYTHONPATH": os.pathsep.join(filter(None, places)), SAFE_PATH: SAFE_PATH_IS_OURS}
+
+
+def users_environment() -> dict[str, str]:
+    """The environment of a program of the user's: without what was set for our own processes, and without Ray's
+    variables."""
+    environment = _without_ray()
+    if environment.get(SAFE_PATH) == SAFE_PATH_IS_OURS:
+        del environment[SAFE_PATH]
+    if CLOCK_VARIABLE in environment:
+        environment = {
+            name: value for name, value in environment.items() if name not in (CLOCK_VARIABLE, HASH_SEED_VARIABLE)
+        }
+    return environment
+
+
+def _without_ray() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(RAYS) and RAYS_OTHERS.get(name) != value
+    }
 
 
 def checkout_commit(folder: Path | None = None) -> str:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import own_environment, users_environment
 from validator.node.executor.foreign import MAX_REASON, ForeignExecutor
 from validator.node.executor.stream import LENGTH_BYTES, ExecutorError, framed, require_length
 
@@ -47,8 +47,7 @@ class ExecutorProcess:
         try:
             self._process = subprocess.Popen(
                 arguments_of(command),
-                env=os.environ
-                | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
+                env=environment_of(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -155,6 +154,11 @@ def arguments_of(command: str) -> list[str]:
     if words[0] == OWN_COMMAND:
         return [sys.executable, "-m", "cluster.tools.cli.main", *words[1:]]
     return words
+
+
+def environment_of(command: str) -> dict[str, str]:
+    """The environment of a command: that of the user, unless it is this installation's. Raises :class:`ValueError`."""
+    return own_environment() if shlex.split(command)[:1] == [OWN_COMMAND] else users_environment()
 
 
 def foreign_executor(command: str) -> type[ForeignExecutor]:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.common.checkout import check_working_directory
+from cluster.common.checkout import CLOCK_VARIABLE, HASH_SEED_VARIABLE, check_working_directory
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.live.handover.left_run import KeptRay
 from cluster.live.host.host import ValidatorHost
@@ -37,7 +37,7 @@ from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import SLACK_S
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import NodeSignals, ProcessSignals
-from cluster.live.processes.steady_clock import CLOCK, CLOCK_VARIABLE
+from cluster.live.processes.steady_clock import CLOCK
 from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
 from cluster.scenario.sections.faults import Release
 
@@ -367,7 +367,7 @@ class RaySession:
         outlives this process. With ``lease_s`` each of its processes begins with a lease, which the caller renews.
         """
         given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
-        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), CLOCK_VARIABLE: CLOCK.reading, **given}
+        environment = {HASH_SEED_VARIABLE: str(hash_seed % HASH_SEEDS), CLOCK_VARIABLE: CLOCK.reading, **given}
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)

@@ -3,8 +3,8 @@
 A run is judged by times that several processes note: the driver when faults begin and end, hosts when blocks become
 final. If the machine's wall clock is set meanwhile, times before and after that are not comparable. So a process reads
 the wall clock once, and from then on adds the time since the machine was started. The driver passes its reading on: to
-hosts by :data:`CLOCK_VARIABLE`, and to another driver with the run. A process on another machine reads the wall
-clock of that machine when it starts.
+hosts by :data:`~cluster.common.checkout.CLOCK_VARIABLE`, and to another driver with the run. A process on another
+machine reads the wall clock of that machine when it starts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import os
 import time
 from typing import Final
 
+from cluster.common.checkout import CLOCK_VARIABLE
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.processes.processes import BOOT_ID
 from cluster.live.processes.resumption import boot_seconds
-
-CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
-"""Environment variable with the reading of another process (:attr:`SteadyClock.reading`)."""
 
 
 class SteadyClock:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from cluster.common.checkout import CLOCK_VARIABLE, SAFE_PATH, SAFE_PATH_IS_OURS
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.executor_process import ExecutorProcess, arguments_of, foreign_executor
 from cluster.misbehaviour.mutants.base import RunCounter
@@ -89,6 +91,56 @@ def test_a_failing_executor_is_one_line(name: str) -> None:
         child.ask(bytes(200_000))
     assert str(found.value).startswith("executor ") and line in str(found.value) and "\n" not in str(found.value)
     assert not is_running(child.pid)
+
+
+OURS = {
+    SAFE_PATH: SAFE_PATH_IS_OURS,
+    "RAY_AUTH_TOKEN": "secret",
+    "PYTHONBREAKPOINT": "ray.util.rpdb.set_trace",
+    "SPT_NOENV": "1",
+    CLOCK_VARIABLE: "boot 1.5",
+    "PYTHONHASHSEED": "1002",
+}
+"""Variables of a live host that the driver or Ray set."""
+
+
+def test_a_program_gets_the_users_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"PYTHONPATH": "/theirs", "PYTHONBREAKPOINT": "mine.stop"}
+    for name, value in (OURS | {"PYTHONPATH": "/theirs"}).items():
+        monkeypatch.setenv(name, value)
+    found = _environment_of_a_child(tmp_path)
+    assert {name: found.get(name) for name in OURS | theirs} == dict.fromkeys(OURS) | {"PYTHONPATH": "/theirs"}
+    assert found["PATH"] == os.environ["PATH"]
+    monkeypatch.delenv(CLOCK_VARIABLE)
+    for name, value in (theirs | {SAFE_PATH: "1"}).items():
+        monkeypatch.setenv(name, value)
+    found = _environment_of_a_child(tmp_path)
+    expected = theirs | {SAFE_PATH: "1", "PYTHONHASHSEED": "1002"}
+    assert {name: found.get(name) for name in expected} == expected, "what the user has set stays"
+
+
+def _environment_of_a_child(folder: Path) -> dict[str, str]:
+    program = folder / "program.py"
+    written = folder / "environment.json"
+    program.write_text(f"import json, os\nopen({str(written)!r}, 'w').write(json.dumps(dict(os.environ)))\n")
+    with pytest.raises(ExecutorError, match="it ended with code 0"):
+        ExecutorProcess(f"{sys.executable} {program}").ask(OPEN)
+    found: dict[str, str] = json.loads(written.read_text())
+    return found
+
+
+def test_modules_of_the_working_directory_are_a_programs_own_and_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "validator.py").write_text("import sys\nsys.exit('theirs')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(SAFE_PATH, SAFE_PATH_IS_OURS)  # as the command line has it
+    with pytest.raises(ExecutorError, match="its last line: theirs"):
+        ExecutorProcess(f"{sys.executable} -m validator").ask(OPEN)
+    monkeypatch.delenv(SAFE_PATH)  # as Stampede's functions in another program have it
+    child = ExecutorProcess("stampede executor")
+    assert stream.decode_answer(child.ask(OPEN)) == stream.Done()
+    child.close()
 
 
 def test_a_program_that_is_missing_is_one_line() -> None:

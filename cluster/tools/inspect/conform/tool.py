@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from cluster.common.checkout import users_environment
 from cluster.common.errors import BadInput
 from cluster.common.wording import printable
 from cluster.tools.inspect.conform.case import Case, Page
@@ -157,7 +158,7 @@ class _Process:
         pipe = subprocess.PIPE
         try:
             self._child = subprocess.Popen(
-                words, env=_users_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+                words, env=users_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
             )
         except OSError as error:
             raise ToolFailure(f"could not be started: {error.strerror}") from None
@@ -276,9 +277,3 @@ class _Process:
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ToolFailure(f"{how}: {_line(lines[-1])}" if lines else how)
-
-
-def _users_environment() -> dict[str, str]:
-    """The environment without what this command sets for its own processes: a program in Python may be a module of the
-    working directory."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}

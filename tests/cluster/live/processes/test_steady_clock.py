@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from cluster.common.checkout import CLOCK_VARIABLE
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.ray_session import Place, RaySession
 from cluster.live.handover.handover import RunClock
 from cluster.live.host.lag import MIN_LAG_MS, LagMeter
 from cluster.live.host.observations import Observations
-from cluster.live.processes.steady_clock import CLOCK, CLOCK_VARIABLE, SteadyClock
+from cluster.live.processes.steady_clock import CLOCK, SteadyClock
 from tests.cluster.records import make_record
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height

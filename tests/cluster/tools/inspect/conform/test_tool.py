@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cluster.common.checkout import SAFE_PATH, SAFE_PATH_IS_OURS
 from cluster.common.errors import BadInput
 from cluster.tools.inspect.conform import tool as tools
 from cluster.tools.inspect.conform.case import Case
@@ -48,7 +49,7 @@ EXPECTED = {
 def test_a_tool_may_be_a_module_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(f"import json, sys\nfor line in sys.stdin:\n    {SERVED['good']}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as the command line has it
+    monkeypatch.setenv(SAFE_PATH, SAFE_PATH_IS_OURS)  # as the command line has it
     with closing(ServedTool([sys.executable, "-m", "mine"], HANGS_AFTER_S)) as tool:
         assert tool.answer(CASE) == {"blocks": [], "final": {}}
 
