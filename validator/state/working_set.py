@@ -54,7 +54,7 @@ class Change(NamedTuple):
     after: Record | None
 
 
-def batch_of(changes: list[Change]) -> dict[bytes, bytes | None]:
+def batch_of(changes: Sequence[Change]) -> dict[bytes, bytes | None]:
     """Encode changes as a batch for the state: the new value by key, ``None`` for a removed record."""
     return {key: None if after is None else encode_record(key, after) for key, _, after in changes}
 

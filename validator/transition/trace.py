@@ -138,7 +138,9 @@ class BlockTrace(msgspec.Struct, frozen=True, array_like=True):
     repeats: bool = True
     """Whether this execution gave the same root as the first one."""
     first_writes: tuple[Write, ...] = ()
-    """All changes of the first execution, if this one has another root."""
+    """All changes of the first execution, if this one has another root or no steps."""
+    remark: str = ""
+    """Why the trace has no steps, if that is special; else empty."""
 
     def figure(self, name: str) -> str:
         """A field of the header; empty if execution did not reach it."""
@@ -162,9 +164,9 @@ class StepRecorder:
     def step(self, kind: StepKind, subject: bytes = b"", receipts: Iterable[Any] = ()) -> None:
         """End a step, which made all changes since the previous one."""
         assert self._world is not None, "steps are marked once the block has begun"
-        writes = writes_of(self._world.changes_since(self._mark))
+        changes = self._world.changes_since(self._mark)
         self._mark = self._world.checkpoint()
-        self._keep(kind, subject, writes, tuple(encode(receipt) for receipt in receipts))
+        self.keep(kind, subject, changes, tuple(encode(receipt) for receipt in receipts))
 
     def rest(self, kind: StepKind) -> None:
         """End a step that is recorded only if it changed the state."""
@@ -173,7 +175,9 @@ class StepRecorder:
             self.step(kind)
         self._mark = self._world.checkpoint()
 
-    def _keep(self, kind: StepKind, subject: bytes, writes: tuple[Write, ...], receipts: tuple[bytes, ...]) -> None:
+    def keep(self, kind: StepKind, subject: bytes, changes: Sequence[Change], receipts: tuple[bytes, ...]) -> None:
+        """Add a step with these changes and encoded receipts."""
+        writes = writes_of(changes)
         content = encode((subject, writes, receipts))
         digest = tagged_hash(b"step", content)
         self._kept_bytes += len(content)

@@ -50,10 +50,10 @@ NOT_REPEATED: Final = (
 )
 NO_TRACE: Final = "the validator gave no trace: this is what its receipts tell"
 TOO_LONG: Final = "the trace was full before this step: which keys it left differently is not known"
-NO_STEPS: Final = (
-    "a foreign executor gives no steps: this is the first step whose receipt differs, or else the first that changes a"
-    " value that differs in the end"
+FIRST_CHANGE: Final = (
+    "this is the first step whose receipt differs, or else the first that changes a value that differs in the end"
 )
+NO_STEPS: Final = f"the foreign executor gives no steps: {FIRST_CHANGE}"
 NOTHING: Final = "neither trace nor receipts tell where"
 OTHERS_ARE_WRONG: Final = (
     "its execution is what this code gives; the final block is not: look for the bug in those that voted for it"
@@ -130,7 +130,7 @@ def _differences(
         return _parting_page(parting, right) | {"keys": keys, "note": NOT_REPEATED}
     if not theirs.steps and theirs.first_writes:
         parting = part_by_changes(theirs.first_writes, told.receipts, right, recorded.receipts)
-        note = STATE_TREE if parting is None else NO_STEPS
+        note = STATE_TREE if parting is None else f"{theirs.remark}: {FIRST_CHANGE}" if theirs.remark else NO_STEPS
         return _parting_page(parting, right) | {"figures": _figures(theirs, right), "note": note}
     note = f"refused by {told.validator}: {theirs.refusal}" if theirs.refusal else ""
     if parting is None and not note:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.audit.reexecution.bisect import NO_STEPS
 from cluster.checks.run import judge_run
@@ -47,10 +48,20 @@ def test_the_run_is_that_of_validators_with_their_own_transition(protocol: str) 
     assert records[1].problems == [] and records[1].validators[1].tip >= 30
 
 
-def test_an_executor_with_a_bug_is_named_with_height_step_and_key() -> None:
+@pytest.mark.parametrize("gives_steps", [True, False])
+def test_an_executor_with_a_bug_is_named_with_height_step_and_key(
+    gives_steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = Session.apply
+
+    def asked(session: Session, request: stream.Apply) -> stream.Applied | stream.Refused:
+        return apply(session, replace(request, wants_steps=gives_steps and request.wants_steps))
+
+    monkeypatch.setattr(Session, "apply", asked)
     judged = judge_run(run("stampede executor --mutant wrong-balance", faults=[]))
     (page,) = judged.books.bisections
-    assert page["validator"] == "validator-1" and page["height"] >= 6 and page["note"] == NO_STEPS
+    assert page["validator"] == "validator-1" and page["height"] >= 6
+    assert page["note"] == ("" if gives_steps else NO_STEPS)
     assert page["step"]["kind"] == "transaction" and page["keys"][0]["fields"][0]["name"] == "balance"
     (check,) = [check for check in judged.verdict.checks if check.name == "state_roots"]
     assert check.verdict is Outcome.FAIL and "validator-1" in check.detail

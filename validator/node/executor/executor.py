@@ -310,9 +310,9 @@ class Executor:
             prepared = self._check(block, {})
         except _Invalid as error:
             return recorder.trace(height, digest, None, str(error))
-        parent, transition = Hash(block.header.parent_hash), traced(self._transition, recorder)
+        parent = Hash(block.header.parent_hash)
         try:
-            outcome = self._transition_on(parent, Height(height), block.header.proposer, transition).apply(prepared)
+            outcome = self._transition_on(parent, Height(height), block.header.proposer, recorder).apply(prepared)
         except NotAdmitted as error:
             return recorder.trace(height, digest, None, str(error))
         finally:
@@ -342,14 +342,14 @@ class Executor:
         return jobs.BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
     def _transition_on(
-        self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
+        self, parent: Hash, height: Height, proposer: int, recorder: StepRecorder | None = None
     ) -> BlockExecution:
         """A transition for a child of ``parent``, to which the index is moved.
 
-        Its class is ``transition``, or the validator's transition class if that is ``None``.
+        With ``recorder`` it reports its steps there, and can only apply a block.
         """
         self._branches.move_index(parent)
-        make = self._transition if transition is None else transition
+        make = self._transition if recorder is None else traced(self._transition, recorder)
         executed = self._branches.executed(parent)
         view = self._store.final if executed is None else executed.outcome.view
         account = address_of(self._genesis.validators[proposer])

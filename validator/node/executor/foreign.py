@@ -29,13 +29,14 @@ from validator.scheduler.index import SchedulerIndex
 from validator.state import View
 from validator.state.working_set import Change
 from validator.storage.disk import Disk
-from validator.transition.trace import BlockTrace, writes_of
+from validator.transition.trace import BlockTrace, StepKind, StepRecorder, writes_of
 from validator.transition.transition import BlockContext, BlockResult, NotAdmitted, PreparedTransaction, Transition
 
 MAX_KEY_BYTES: Final = 512
 MAX_VALUE_BYTES: Final = 2**24
 MAX_REASON: Final = 200
 """Characters of an executor's text that reach a message."""
+OTHER_CHANGES: Final = "the executor's steps do not give its changes of the state, and are not used"
 OPENED: Final = 0
 """The number of the block whose state an executor was opened at."""
 
@@ -95,12 +96,10 @@ class Session:
         self._next += 1
         return self._next - 1
 
-    def apply(self, request: stream.Apply) -> stream.Result:
-        """Execute a block. Raises :class:`NotAdmitted`."""
+    def apply(self, request: stream.Apply) -> stream.Applied | stream.Refused:
+        """Execute a block."""
         answer = self._answer_to(request)
-        if isinstance(answer, stream.Refused):
-            raise NotAdmitted(_short(answer.error))
-        return _require(answer, stream.Applied).result
+        return answer if isinstance(answer, stream.Refused) else _require(answer, stream.Applied)
 
     def build(self, request: stream.Build) -> stream.Built:
         """Build a block."""
@@ -149,22 +148,36 @@ def _short(text: str) -> str:
 class ForeignTransition:
     """The execution of one block by a foreign executor."""
 
-    def __init__(self, session: Session, on: int, parent: View, context: BlockContext) -> None:
-        """``on`` is the number of the parent."""
+    def __init__(
+        self, session: Session, on: int, parent: View, context: BlockContext, recorder: StepRecorder | None = None
+    ) -> None:
+        """``on`` is the number of the parent. With ``recorder``, :meth:`apply` records the steps there, if the executor
+        gives any."""
         self.parent = parent
         self.context = context
         self.result: ForeignResult | None = None
         """The block's result, once the executor has answered."""
         self.number = session.new_number()
         """The block's number."""
+        self.remark = ""
+        """Why steps that the executor gave are not recorded; else empty."""
+        self._batch: Mapping[bytes, bytes | None] = {}
+        """The block's changes, as the executor encoded them."""
         self._session = session
         self._on = on
+        self._recorder = recorder
 
     def apply(self, transactions: Sequence[PreparedTransaction]) -> ForeignResult:
         """Process a whole block. Raises :class:`NotAdmitted`."""
-        height, proposer = self.context.height, self.context.proposer
-        request = stream.Apply(self._on, self.number, height, proposer, tuple(map(_given, transactions)))
-        return self._take(self._session.apply(request))
+        height, proposer, given = self.context.height, self.context.proposer, tuple(map(_given, transactions))
+        wants_steps = self._recorder is not None
+        answer = self._session.apply(stream.Apply(self._on, self.number, height, proposer, given, wants_steps))
+        if isinstance(answer, stream.Applied):
+            result = self._take(answer.result)
+            self._record(answer.steps, self._batch)
+            return result
+        self._record(answer.steps)
+        raise NotAdmitted(_short(answer.error))
 
     def select(
         self, candidates: Iterable[PreparedTransaction], most: int, most_bytes: int
@@ -200,7 +213,8 @@ class ForeignTransition:
             unpack_uint(price, PRICE_LIMIT)
             for price in (result.basefee_cycle, result.basefee_cell, result.basefee_lane_timer)
         )
-        changes, batch = self._changes(result.changes)
+        changes, batch = self._changes(result.changes, {})
+        self._batch = batch
         counters = self._counters(changes)
         return ForeignResult(
             view=self.parent.derive(self.context.height, batch),
@@ -218,19 +232,47 @@ class ForeignTransition:
             claimed_root=None if root is None else Hash(root),
         )
 
-    def _changes(self, given: Sequence[tuple[bytes, bytes | None]]) -> tuple[list[Change], dict[bytes, bytes | None]]:
-        """The changes as records, and as a batch for the state; those that change nothing are left out."""
+    def _changes(
+        self, given: Sequence[tuple[bytes, bytes | None]], made: Mapping[bytes, bytes | None]
+    ) -> tuple[list[Change], dict[bytes, bytes | None]]:
+        """The changes as records, and as a batch for the state; those that change nothing are left out.
+
+        ``made`` are changes of the parent's state that were made before.
+        """
         changes: list[Change] = []
         batch: dict[bytes, bytes | None] = {}
         last = b""
         for key, value in given:
             if not last < key or len(key) > MAX_KEY_BYTES:
                 raise CodecError(f"the key {key[:MAX_KEY_BYTES].hex()} of a change is out of order or too long")
-            last, before = key, self.parent.get(key)
+            last, before = key, made[key] if key in made else self.parent.get(key)
             if before != value:
                 changes.append(Change(key, _record(key, before), _record(key, value)))
                 batch[key] = value
         return changes, batch
+
+    def _record(
+        self, steps: Sequence[stream.GivenStep] | None, batch: Mapping[bytes, bytes | None] | None = None
+    ) -> None:
+        """Record the executor's steps, unless they do not give the block's ``batch``."""
+        if self._recorder is None or steps is None:
+            return
+        made: dict[bytes, bytes | None] = {}
+        found = []
+        try:
+            if len(steps) > stream.MAX_STEPS:
+                raise CodecError(f"{len(steps):,} steps, expected at most {stream.MAX_STEPS:,}")
+            for step in steps:
+                changes, net = self._changes(step.changes, made)
+                made |= net
+                found.append((_kind_of(step), step.subject, changes, step.receipts))
+        except CodecError as error:
+            raise ExecutorError(f"block {self.context.height:,}, steps: {error}") from None
+        if batch is not None and batch != {key: value for key, value in made.items() if value != self.parent.get(key)}:
+            self.remark = OTHER_CHANGES
+            return
+        for kind, subject, changes, receipts in found:
+            self._recorder.keep(kind, subject, changes, receipts)
 
     def _counters(self, changes: Sequence[Change]) -> Globals:
         """The chain's counters after the block."""
@@ -241,6 +283,17 @@ class ForeignTransition:
         if counters is None:
             raise CodecError("the chain's counters are removed")
         return counters
+
+
+def _kind_of(step: stream.GivenStep) -> StepKind:
+    """The kind of a step. Raises :class:`CodecError` if it is unknown, or if the step's subject is too long."""
+    try:
+        kind = StepKind(step.kind)
+    except ValueError:
+        raise CodecError(f"a step of the unknown kind {_short(step.kind)!r}") from None
+    if len(step.subject) > MAX_KEY_BYTES:
+        raise CodecError(f"a subject of {len(step.subject):,} bytes")
+    return kind
 
 
 def _given(prepared: PreparedTransaction) -> stream.Given:
@@ -317,13 +370,15 @@ class ForeignExecutor(Executor):
         super().close()
 
     def trace(self, block: Block) -> BlockTrace:
-        """Execute a block once more. The trace has no steps, but all changes (:attr:`BlockTrace.first_writes`)."""
+        """Execute a block once more. A trace without steps has all changes (:attr:`BlockTrace.first_writes`)."""
         try:
             trace = super().trace(block)
-            result = None if self._running is None else self._running.result
+            running = self._running
         finally:
             self._settle(None)
-        return trace if result is None else msgspec.structs.replace(trace, first_writes=writes_of(result.changes))
+        if running is None or running.result is None or trace.steps:
+            return trace
+        return msgspec.structs.replace(trace, first_writes=writes_of(running.result.changes), remark=running.remark)
 
     def _build(self, job: jobs.Build) -> jobs.Built:
         built = super()._build(job)
@@ -343,11 +398,11 @@ class ForeignExecutor(Executor):
         return final
 
     def _transition_on(
-        self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
+        self, parent: Hash, height: Height, proposer: int, recorder: StepRecorder | None = None
     ) -> ForeignTransition:
-        own = super()._transition_on(parent, height, proposer, transition)
+        own = super()._transition_on(parent, height, proposer)
         number = self._session.number_of(parent)
-        self._running = ForeignTransition(self._session, number, own.parent, own.context)
+        self._running = ForeignTransition(self._session, number, own.parent, own.context, recorder)
         return self._running
 
     def _replay(self) -> int:

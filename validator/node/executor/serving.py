@@ -6,7 +6,7 @@ It keeps the states in memory, without a tree. A request that breaks the rules i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from validator.chain.block import Block, Header
 from validator.chain.genesis import Genesis
@@ -20,7 +20,8 @@ from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.index import SchedulerIndex
 from validator.state import View
 from validator.state.treeless import TreelessStore
-from validator.state.working_set import batch_of
+from validator.state.working_set import Change, batch_of
+from validator.transition.trace import StepKind, StepRecorder, traced
 from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 
 
@@ -54,6 +55,28 @@ class _Tree(Branches):
         kept = {digest for digest in self._executed if all(each.digest != gone for each in self._path(digest))}
         self._executed = {digest: each for digest, each in self._executed.items() if digest in kept}
         self.digests = {each: digest for each, digest in self.digests.items() if digest in self}
+
+
+class _StreamedSteps(StepRecorder):
+    """Records the steps of a block as the stream has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given: list[stream.GivenStep] = []
+        self._bytes = 0
+
+    def keep(self, kind: StepKind, subject: bytes, changes: Sequence[Change], receipts: tuple[bytes, ...]) -> None:
+        """Add a step with these changes and encoded receipts."""
+        batch = tuple(batch_of(changes).items())
+        self._bytes += sum(len(key) + len(value or b"") for key, value in batch) + sum(map(len, receipts))
+        if self._bytes <= stream.MAX_STEPS_BYTES:
+            self._given.append(stream.GivenStep(kind.value, subject, batch, receipts))
+
+    @property
+    def given(self) -> tuple[stream.GivenStep, ...] | None:
+        """All steps so far; ``None`` if they are too many for an answer."""
+        fits = self._bytes <= stream.MAX_STEPS_BYTES and len(self._given) <= stream.MAX_STEPS
+        return tuple(self._given) if fits else None
 
 
 class ReferenceExecutor:
@@ -123,22 +146,24 @@ class ReferenceExecutor:
 
     def _apply(self, request: stream.Apply) -> stream.Answer:
         transactions = self._prepared(request.transactions)
+        recorder = _StreamedSteps() if request.wants_steps else None
+        transition = self._transition if recorder is None else traced(self._transition, recorder)
         try:
-            outcome = self._on(request).apply(transactions)
+            outcome = self._on(request, transition).apply(transactions)
         except NotAdmitted as refusal:
             self._opened.index.abandon()
-            return stream.Refused(refusal.name)
-        return stream.Applied(self._add(request, outcome))
+            return stream.Refused(refusal.name, None if recorder is None else recorder.given)
+        return stream.Applied(self._add(request, outcome), None if recorder is None else recorder.given)
 
     def _build(self, request: stream.Build) -> stream.Built:
         offered = self._prepared(request.candidates)
-        taken, refused, outcome = self._on(request).select(offered, request.most, request.most_bytes)
+        taken, refused, outcome = self._on(request, self._transition).select(offered, request.most, request.most_bytes)
         positions = {prepared.hash: position for position, prepared in enumerate(offered)}
         places = tuple(positions[prepared.hash] for prepared in taken)
         return stream.Built(places, refused, self._add(request, outcome))
 
-    def _on(self, request: stream.Apply | stream.Build) -> Transition:
-        """The transition for a block, to whose parent the index is moved."""
+    def _on(self, request: stream.Apply | stream.Build, transition: type[Transition]) -> Transition:
+        """The execution of a block by ``transition``; the index is moved to the block's parent."""
         assert self._genesis is not None, "it is opened"
         tree = self._opened
         if request.block in tree.digests:
@@ -148,7 +173,7 @@ class ReferenceExecutor:
         executed = tree.executed(parent)
         view = self._store.final if executed is None else executed.outcome.view
         context = BlockContext(Height(request.height), Address(request.proposer), self._genesis)
-        return self._transition(view, tree.index, context, self._vm)
+        return transition(view, tree.index, context, self._vm)
 
     def _add(self, request: stream.Apply | stream.Build, outcome: Outcome) -> stream.Result:
         self._opened.append(request.block, request.parent, request.height, outcome)

@@ -33,6 +33,10 @@ MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Maximum length of a frame's content."""
 MAX_LOADED_BYTES: Final = 1024 * 1024
 """Keys and values in one ``load`` of an opening, unless a single entry is larger."""
+MAX_STEPS: Final = 65_536
+"""Maximum number of steps in an answer."""
+MAX_STEPS_BYTES: Final = 16 * 1024 * 1024
+"""Keys, values and receipts in the steps of an answer; an executor that has more gives no steps."""
 MAX_CANDIDATE_BYTES: Final = 16 * 1024 * 1024
 """Transaction bytes in one ``build``; further candidates are left out."""
 
@@ -92,6 +96,8 @@ class Apply(msgspec.Struct, frozen=True, array_like=True, tag="apply"):
     proposer: bytes
     """The account that gets the tips."""
     transactions: tuple[Given, ...]
+    wants_steps: bool = False
+    """Whether the answer should have the steps of the execution, if the executor can give them."""
 
 
 class Build(msgspec.Struct, frozen=True, array_like=True, tag="build"):
@@ -150,8 +156,22 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     """Number of due timers that are live after the block: a figure for observers."""
 
 
+class GivenStep(msgspec.Struct, frozen=True, array_like=True):
+    """One step of a block's execution (:class:`validator.transition.trace.Step`)."""
+
+    kind: str
+    subject: bytes
+    """A transaction's hash, a timer's or job's id, or a message's receiver; empty if the step has none."""
+    changes: tuple[tuple[bytes, bytes | None], ...]
+    """The values after the step of the keys that it changed, ``None`` for a removed key; keys strictly ascending."""
+    receipts: tuple[bytes, ...]
+    """Canonical encodings of the receipts that the step left."""
+
+
 class Applied(msgspec.Struct, frozen=True, array_like=True, tag="applied"):
     result: Result
+    steps: tuple[GivenStep, ...] | None = None
+    """All steps, in order of execution, if they were asked for; ``None`` if the executor gives none."""
 
 
 class Built(msgspec.Struct, frozen=True, array_like=True, tag="built"):
@@ -167,6 +187,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
 
     error: str
     """The error's name (SPEC §17)."""
+    steps: tuple[GivenStep, ...] | None = None
+    """The steps up to the refused transaction, as in :class:`Applied`."""
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):

@@ -49,8 +49,6 @@ BUGS: Final[dict[str, KnownAnswer]] = {
 }
 """The bugs of this drill, and their known answers."""
 
-NEEDS_STEPS: Final = frozenset({"tips-to-the-actor"})
-"""Bugs whose step is not the first one that changes what differs after the block."""
 EXECUTOR_WITH: Final = "stampede executor --mutant"
 """The command of a foreign executor with a planted bug, without the bug's name."""
 
@@ -91,8 +89,6 @@ class Divergence(Drill):
     def problem(self, backend: Backend) -> str | None:
         if self.culprit >= self.validators:
             return f"--culprit: there is no validator {self.culprit}, the last is {self.validators - 1}"
-        if self.where == "executor" and self.bug in NEEDS_STEPS:
-            return f"--bug: {self.bug} is found by the steps of a block, which an executor does not give"
         return super().problem(backend)
 
     def scenario(self) -> Scenario:

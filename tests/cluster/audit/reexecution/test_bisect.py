@@ -135,6 +135,9 @@ def test_without_steps_the_receipts_and_all_changes_tell(doubled: Books) -> None
     assert (page["step"]["kind"], page["note"]) == ("fire", bisecting.NO_STEPS)
     assert page["step"]["subject"] == full["step"]["subject"]
     assert {key["key"] for key in full["keys"]} <= {key["key"] for key in page["keys"]}
+    trace = msgspec.structs.replace(decode(without_steps(told).trace, BlockTrace), remark="its steps are wrong")
+    (page,) = bisect(chain, [replace(told, trace=encode(trace))])
+    assert page["note"] == f"its steps are wrong: {bisecting.FIRST_CHANGE}"
 
 
 def test_without_steps_the_first_step_that_writes_a_differing_key_is_named() -> None:

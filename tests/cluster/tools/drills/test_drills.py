@@ -28,7 +28,7 @@ from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.tools.cli.main import main
 from cluster.tools.drills.base import PREFIX, Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine
-from cluster.tools.drills.kinds.divergence import BUGS, NEEDS_STEPS, Divergence
+from cluster.tools.drills.kinds.divergence import BUGS, Divergence
 from cluster.tools.drills.kinds.join import Join
 from cluster.tools.drills.kinds.node_loss import NodeLoss
 from cluster.tools.drills.kinds.outage import Outage
@@ -552,8 +552,7 @@ def test_every_bug_is_found_where_it_is(bug: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bug",
-    [pytest.param(bug, marks=[pytest.mark.slow] * (bug != "wrong-balance")) for bug in BUGS if bug not in NEEDS_STEPS],
+    "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (bug != "wrong-balance")) for bug in BUGS]
 )
 def test_the_bug_of_an_executor_is_found_where_it_is(bug: str) -> None:
     verdict = judged(Divergence(bug=bug, where="executor"))
@@ -566,8 +565,6 @@ def test_an_executor_without_the_bug_proves_nothing() -> None:
     scenario = Divergence(bug="wrong-balance", where="executor", culprit=2).scenario()
     sound = replace(record, scenario=scenario, validators=[each for each in record.validators if each.index != 1])
     assert of(check_run(sound, judge=CHEAP[7].judge), "found") is Outcome.INCONCLUSIVE
-    (bug,) = NEEDS_STEPS
-    assert "is found by the steps" in (Divergence(bug=bug, where="executor").problem("sim") or "")
 
 
 def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +21,11 @@ from validator.chain.records import account_key
 from validator.chain.transactions import Transfer
 from validator.node.executor import stream
 from validator.node.executor.executor import Executor
-from validator.node.executor.foreign import ForeignExecutor
+from validator.node.executor.foreign import OTHER_CHANGES, ForeignExecutor
 from validator.node.executor.jobs import Finalized, FinalizedInvalid
 from validator.node.executor.serving import ReferenceExecutor, serve
 from validator.node.executor.stream import ExecutorError
+from validator.transition.trace import BlockTrace, StepKind
 from validator.transition.transition import Transition
 
 Lie = Callable[[stream.Answer], stream.Answer | bytes]
@@ -134,20 +136,84 @@ def test_the_executor_is_opened_at_the_persisted_state(monkeypatch: pytest.Monke
     assert Executor(disk, again.genesis).final_digest == built[-1].digest
 
 
-def test_a_planted_bug_diverges_with_all_changes_in_the_trace() -> None:
-    parts = MUTANTS["wrong-balance"].parts
-    assert parts is not None
-    author, foreign = Author(), with_child(InProcess(parts(RunCounter()).transition))
+Steps = tuple[stream.GivenStep, ...] | None
+
+
+def with_steps(change: Callable[[tuple[stream.GivenStep, ...]], Steps]) -> Lie:
+    """A lie about the steps of a block."""
+
+    def told(answer: stream.Answer) -> stream.Answer:
+        if isinstance(answer, stream.Applied | stream.Refused) and answer.steps is not None:
+            return msgspec.structs.replace(answer, steps=change(answer.steps))
+        return answer
+
+    return told
+
+
+def diverged(child: InProcess) -> tuple[FinalizedInvalid, BlockTrace]:
+    """The divergence of a validator whose child has a planted bug, and the trace of the same bug in a validator."""
+    author, foreign, own = Author(), with_child(child), Author()
+    own.executor = Executor(MemoryDisk(), own.genesis, _planted("wrong-balance"))
     for _ in range(FIRST_HEIGHT - 1):
         empty = author.build()
-        assert foreign.execute(empty.block) is None
-        for each in (author, foreign):
+        for each in (foreign, own):
+            assert each.execute(empty.block) is None
+        for each in (author, foreign, own):
             each.finalize(empty.digest)
     built = author.build(None, wire(0, action=Transfer(BOB), value=9))
-    assert foreign.execute(built.block) == "execution gives another state_root"
+    assert foreign.execute(built.block) == own.execute(built.block) == "execution gives another state_root"
     final = foreign.finalize(built.digest)
-    assert isinstance(final, FinalizedInvalid) and final.trace.steps == () and final.trace.repeats
+    assert isinstance(final, FinalizedInvalid) and final.trace.repeats
+    return final, own.executor.trace(built.block)
+
+
+def _planted(bug: str) -> type[Transition]:
+    parts = MUTANTS[bug].parts
+    assert parts is not None
+    return parts(RunCounter()).transition
+
+
+def test_a_planted_bug_diverges_with_the_steps_of_a_validator_that_has_it() -> None:
+    final, own = diverged(InProcess(_planted("wrong-balance")))
+    assert final.trace == own and len(own.steps) > 3 and own.first_writes == ()
+
+
+@pytest.mark.parametrize(
+    ("lie", "remark"),
+    [
+        (with_steps(lambda steps: None), ""),
+        (with_steps(lambda steps: steps[:-1]), OTHER_CHANGES),
+        (
+            with_steps(lambda steps: (*steps, stream.GivenStep("fire", b"", ((account_key(ALICE), None),), ()))),
+            OTHER_CHANGES,
+        ),
+    ],
+)
+def test_a_planted_bug_without_right_steps_diverges_with_all_changes_in_the_trace(lie: Lie, remark: str) -> None:
+    final, _ = diverged(InProcess(_planted("wrong-balance"), lie))
+    assert final.trace.steps == () and final.trace.remark == remark
     assert account_key(ALICE) in {write.key for write in final.trace.first_writes}
+
+
+def test_a_block_that_is_refused_has_its_steps() -> None:
+    author, foreign = Author(), with_child(InProcess())
+    wrong = with_transactions(author.build(None, wire(0)).block, wire(5))
+    traces = [each.executor.trace(wrong) for each in (author, foreign)]
+    assert traces[0] == traces[1] and traces[0].refusal == "BadNonce" and len(traces[0].steps) == 2
+
+
+def test_the_steps_of_a_long_block_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    author, foreign = Author(), with_child(InProcess())
+    block = author.build(None, wire(0, schedule(1))).block
+    assert foreign.executor.trace(block).steps == author.executor.trace(block).steps != ()
+    monkeypatch.setattr(stream, "MAX_STEPS_BYTES", 300)
+    trace = foreign.executor.trace(block)
+    assert trace.steps == () and trace.first_writes != ()
+
+
+def test_every_kind_of_step_is_documented() -> None:
+    page = Path("docs/executor.md").read_text(encoding="utf-8")
+    assert [kind for kind in StepKind if f"`{kind}`" not in page] == []
 
 
 def test_an_executors_own_root_counts() -> None:
@@ -160,6 +226,30 @@ def test_an_executors_own_root_counts() -> None:
 
 def _taking(*taken: int) -> Lie:
     return lambda answer: msgspec.structs.replace(answer, taken=taken) if isinstance(answer, stream.Built) else answer
+
+
+def _steps(*given: stream.GivenStep) -> Lie:
+    """These steps of each block that is applied."""
+    return lambda answer: msgspec.structs.replace(answer, steps=given) if isinstance(answer, stream.Applied) else answer
+
+
+WRONG_STEPS = {
+    "a step of the unknown kind 'walk'": _steps(stream.GivenStep("walk", b"", (), ())),
+    "a subject of 513 bytes": _steps(stream.GivenStep("fire", bytes(513), (), ())),
+    "is out of order": _steps(stream.GivenStep("fire", b"", ((b"ab", None), (b"aa", None)), ())),
+    "is no record of its kind": _steps(stream.GivenStep("fire", b"", ((b"a" * 21, b"x"),), ())),
+    "3 steps, expected at most 2": _steps(*[stream.GivenStep("fire", b"", (), ())] * 3),
+}
+
+
+@pytest.mark.parametrize("line", WRONG_STEPS)
+def test_steps_that_break_the_form_end_the_validator(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_STEPS", 2)
+    author, foreign = Author(), with_child(InProcess(lie=WRONG_STEPS[line]))
+    block = author.build(None, wire(0)).block
+    assert foreign.execute(block) is None, "steps that were not asked for are not looked at"
+    with pytest.raises(ExecutorError, match=line):
+        foreign.executor.trace(block)
 
 
 BROKEN: dict[str, tuple[Lie, str]] = {
