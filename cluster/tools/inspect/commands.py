@@ -157,11 +157,12 @@ class ServeExecutor(Command):
     HELP = "the reference executor for validators.nodes[].executor, on standard input and output"
 
     mutant: str | None = option("a planted bug of the transition that it has", "NAME")
+    tree: bool = flag("keep a state tree, too, and answer its roots")
 
     def run(self) -> int:
         from cluster.tools.inspect.executor_child import run_executor
 
-        run_executor(self.mutant)
+        run_executor(self.mutant, self.tree)
         return ExitCode.PASS
 
 

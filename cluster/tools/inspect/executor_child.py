@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from cluster.common.errors import BadInput
+from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from validator.node.assembly import PRODUCTION
@@ -13,12 +14,13 @@ from validator.node.executor.stream import ExecutorError
 from validator.transition.transition import Transition
 
 
-def run_executor(mutant: str | None) -> None:
+def run_executor(mutant: str | None, has_tree: bool) -> None:
     """Answer the requests on standard input until it ends. Raises :class:`BadInput`.
 
-    ``mutant`` is a planted bug of the transition, which the executor then has.
+    ``mutant`` is a planted bug of the transition, which the executor then has. With ``has_tree`` it answers state
+    roots.
     """
-    executor = ReferenceExecutor(_transition_of(mutant))
+    executor = ReferenceExecutor(_transition_of(mutant), MemoryDisk if has_tree else None)
     output = sys.__stdout__
     assert output is not None, "the stream has an output"
 

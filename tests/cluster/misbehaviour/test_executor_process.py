@@ -22,7 +22,7 @@ from tests.validator.chains import make_genesis
 from validator.node.executor import stream
 from validator.node.executor.stream import ExecutorError
 
-OPEN = stream.encode_message(stream.Open(stream.VERSION, stream.chain_of(make_genesis()), 0))
+OPEN = stream.encode_message(stream.Open(stream.VERSION, stream.chain_of(make_genesis()), 0, b""))
 
 
 def started(program: str, timeout_s: float = HANGS_AFTER_S) -> ExecutorProcess:

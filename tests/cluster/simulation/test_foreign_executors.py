@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from validator.node.executor.foreign import Session
 
 SEED = 3
 REFERENCE = "stampede executor"
+WITH_TREE = "stampede executor --tree"
 PLAN: dict[str, Any] = {
     "name": "foreign",
     "consensus": {"block_interval_ms": 100, "signatures": "keyed-hash"},
@@ -83,6 +85,8 @@ class Asked:
         """The heights at which executors were opened."""
         self.deepest = 0
         """The most blocks that a validator left behind at once to execute a block of another branch."""
+        self.roots: Counter[bool] = Counter()
+        """The number of blocks whose root an executor gave, and did not."""
         self._parents: dict[Session, dict[int, int]] = {}
         self._last: dict[Session, int] = {}
         ask = Session._answer_to
@@ -92,7 +96,10 @@ class Asked:
                 self.openings.append(request.height)
             elif isinstance(request, stream.Apply | stream.Build):
                 self._note_block(session, request.parent, request.block)
-            return ask(session, request)
+            answer = ask(session, request)
+            if isinstance(answer, stream.Applied | stream.Built):
+                self.roots[answer.result.state_root is not None] += 1
+            return answer
 
         monkeypatch.setattr(Session, "_answer_to", note)
 
@@ -151,14 +158,15 @@ def test_every_fault_late_joins_and_pruning_change_nothing(protocol: str, monkey
         "stop": {"height": end, "drain_blocks": 2, "timeout_s": 200},
     }
     own, foreign = (
-        run(None, validators=[{}, node, {}, node | {"joins_at_height": LATE}], **changes)
-        for node in ({}, {"executor": REFERENCE})
+        run(None, validators=[{}, {"executor": one}, {}, {"executor": other, "joins_at_height": LATE}], **changes)
+        for one, other in ((None, None), (WITH_TREE, REFERENCE))
     )
     assert [fault.kind for fault in foreign.faults if not fault.took_effect] == []
     assert own.digest == foreign.digest and foreign.problems == []
     assert [served.tip >= end for served in foreign.validators] == [True] * 4
     first_blocks = [(served.status or {})["first_block"] for served in foreign.validators]
     assert min(first_blocks) > 1, "every validator pruned"
+    assert min(asked.roots[True], asked.roots[False]) > APART * (len(EVERY_FAULT) - 3)
     assert asked.openings[0] == 0 and len(asked.openings) >= 10 and min(asked.openings[1:]) >= LATE - 4, asked.openings
 
 
@@ -167,7 +175,7 @@ def test_every_fault_late_joins_and_pruning_change_nothing(protocol: str, monkey
 def test_deep_reorgs_change_nothing(protocol: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     records = []
-    for executor in (None, REFERENCE):
+    for executor in (None, WITH_TREE):
         fields = load_scenario(Path("scenarios/network/deep-reorg.yaml")).model_dump()
         fields["validators"]["nodes"][1]["executor"] = executor
         fields["consensus"] |= {"protocol": protocol, "signatures": "keyed-hash"}

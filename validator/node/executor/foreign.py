@@ -10,7 +10,7 @@ The program is opened at the last final state at each start, so nothing that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
 
@@ -73,9 +73,17 @@ class Session:
         self._numbers: dict[Hash, int] = {}
         self._next = OPENED + 1
 
-    def open(self, genesis: Genesis, final: Hash, view: View) -> None:
-        """Open the executor at the state of the last final block, whose hash is ``final``."""
-        self._ask(stream.Open(stream.VERSION, stream.chain_of(genesis), view.height), stream.Done)
+    def open(self, genesis: Genesis, final: Hash, view: View, tree: Iterable[bytes]) -> None:
+        """Open the executor at the state of the last final block, whose hash is ``final``.
+
+        ``tree`` are the manifest and the chunks of this state's snapshot, which are made if the executor wants them.
+        """
+        request = stream.Open(stream.VERSION, stream.chain_of(genesis), view.height, view.root)
+        answer = self._answer_to(request)
+        if isinstance(answer, stream.WantsTree):
+            self._send_tree(tree)
+        else:
+            _require(answer, stream.Done)
         entries: list[tuple[bytes, bytes]] = []
         size = 0
         for key, value in view.scan(b""):
@@ -86,6 +94,12 @@ class Session:
             size += len(key) + len(value)
         self._ask(stream.Load(tuple(entries), True), stream.Done)
         self._numbers = {final: OPENED}
+
+    def _send_tree(self, parts: Iterable[bytes]) -> None:
+        for number, part in enumerate(parts):
+            for start in range(0, len(part), stream.MAX_LOADED_BYTES):
+                piece = part[start : start + stream.MAX_LOADED_BYTES]
+                self._ask(stream.Tree(number, piece, start + len(piece) == len(part)), stream.Done)
 
     def number_of(self, digest: Hash) -> int:
         """The number of an executed block."""
@@ -406,8 +420,15 @@ class ForeignExecutor(Executor):
         return self._running
 
     def _replay(self) -> int:
-        self._session.open(self._genesis, self.final_digest, self._store.final)
+        self._session.open(self._genesis, self.final_digest, self._store.final, self._tree())
         return super()._replay()
+
+    def _tree(self) -> Iterator[bytes]:
+        """The manifest and the chunks of the final state's snapshot."""
+        manifest = self._store.manifest()
+        yield manifest.encode()
+        for chunk in range(manifest.chunks):
+            yield self._store.chunk(chunk)
 
     def _settle(self, digest: Hash | None) -> None:
         """Keep the block that was executed last under its hash; with ``None``, roll it back."""

@@ -1,12 +1,13 @@
 """The reference executor: this project's transition at the other end of the stream
 (:mod:`validator.node.executor.stream`).
 
-It keeps the states in memory, without a tree. A request that breaks the rules is answered with ``failed``.
+It keeps the states in memory, by default without a tree. A request that breaks the rules is answered with ``failed``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from validator.chain.block import Block, Header
 from validator.chain.genesis import Genesis
@@ -18,11 +19,15 @@ from validator.primitives.codec import encode, pack_uint
 from validator.primitives.types import HASH_BYTES, Address, Hash, Height, ValidatorError
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.index import SchedulerIndex
-from validator.state import View
+from validator.state import LogStateStore, View
+from validator.state.intake import SnapshotIntake
 from validator.state.treeless import TreelessStore
 from validator.state.working_set import Change, batch_of
+from validator.storage.disk import Disk
 from validator.transition.trace import StepKind, StepRecorder, traced
 from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+
+STATE_FOLDER: Final = "state"
 
 
 class _Tree(Branches):
@@ -79,14 +84,46 @@ class _StreamedSteps(StepRecorder):
         return tuple(self._given) if fits else None
 
 
+class _ArrivingTree:
+    """The tree of the opened state, on its way to a store."""
+
+    def __init__(self, disk: Disk, height: Height, root: Hash) -> None:
+        self._disk = disk
+        self._intake = SnapshotIntake(disk, STATE_FOLDER, height, root)
+        self._part = bytearray()
+
+    def take(self, piece: stream.Tree) -> None:
+        """Take the next piece. Raises :class:`SnapshotError`."""
+        self._part += piece.data
+        if not piece.is_last:
+            return
+        part, self._part = bytes(self._part), bytearray()
+        if piece.part == 0:
+            self._intake.take_manifest(part)
+        else:
+            self._intake.take_chunk(piece.part - 1, part)
+
+    def store(self, entries: int) -> LogStateStore:
+        """A store of the state, which has this number of entries. Raises :class:`ValidatorError`."""
+        manifest = self._intake.manifest
+        if manifest is None or not self._intake.is_complete or manifest.live != entries:
+            raise ExecutorError("the tree is incomplete, or has other entries than were loaded")
+        self._intake.install()
+        return LogStateStore.open(self._disk, STATE_FOLDER)
+
+
 class ReferenceExecutor:
     """Answers the requests of one validator, in order."""
 
-    def __init__(self, transition: type[Transition] = Transition) -> None:
-        """``transition`` is the transition that it performs."""
+    def __init__(self, transition: type[Transition] = Transition, make_disk: Callable[[], Disk] | None = None) -> None:
+        """``transition`` is the transition that it performs. With ``make_disk``, which makes an empty disk for each
+        opening, it keeps a tree and answers its roots."""
         self._transition = transition
+        self._make_disk = make_disk
         self._genesis: Genesis | None = None
-        self._store = TreelessStore()
+        self._store: TreelessStore | LogStateStore = TreelessStore()
+        self._arriving: _ArrivingTree | None = None
+        """The opened state's tree; ``None`` if the executor keeps no tree."""
         self._loaded: dict[bytes, bytes] = {}
         self._height = 0
         self._tree: _Tree | None = None
@@ -103,7 +140,9 @@ class ReferenceExecutor:
     def _answer_to(self, request: stream.Request) -> stream.Answer:
         match request:
             case stream.Open():
-                self._open(request)
+                return self._open(request)
+            case stream.Tree():
+                self._take_tree(request)
             case stream.Load(entries=entries, is_last=is_last):
                 self._load(entries, is_last)
             case stream.Apply():
@@ -126,21 +165,37 @@ class ReferenceExecutor:
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _open(self, request: stream.Open) -> None:
+    def _open(self, request: stream.Open) -> stream.Answer:
         if request.version != stream.VERSION:
             raise ExecutorError(f"version {request.version} of the stream, expected {stream.VERSION}")
         self._genesis = stream.genesis_of(request.chain)
         self._height, self._loaded, self._tree = request.height, {}, None
+        if self._make_disk is None:
+            return stream.Done()
+        self._arriving = _ArrivingTree(self._make_disk(), Height(request.height), Hash(request.state_root))
+        return stream.WantsTree()
+
+    def _take_tree(self, request: stream.Tree) -> None:
+        if self._arriving is None or self._tree is not None:
+            raise ExecutorError("a tree that was not wanted")
+        self._arriving.take(request)
 
     def _load(self, entries: tuple[tuple[bytes, bytes], ...], is_last: bool) -> None:
         if self._genesis is None or self._tree is not None:
             raise ExecutorError("entries of no opening")
         self._loaded.update(entries)
         if is_last:
-            self._store = TreelessStore()
-            self._store.commit(self._store.final.derive(Height(self._height), self._loaded))
+            self._store = self._opened_store()
             self._loaded = {}
             self._tree = _Tree(self._height, SchedulerIndex.rebuild(self._genesis, self._store.final))
+
+    def _opened_store(self) -> TreelessStore | LogStateStore:
+        """A store of the opened state."""
+        if self._arriving is not None:
+            return self._arriving.store(len(self._loaded))
+        store = TreelessStore()
+        store.commit(store.final.derive(Height(self._height), self._loaded))
+        return store
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -177,7 +232,7 @@ class ReferenceExecutor:
 
     def _add(self, request: stream.Apply | stream.Build, outcome: Outcome) -> stream.Result:
         self._opened.append(request.block, request.parent, request.height, outcome)
-        return _result_of(outcome)
+        return _result_of(outcome, None if self._arriving is None else outcome.view.root)
 
     def _prepared(self, given: tuple[stream.Given, ...]) -> list[PreparedTransaction]:
         """The transactions, whose signatures the validator has checked."""
@@ -196,7 +251,7 @@ def _header(height: int, parent: Hash) -> Header:
     return Header("", height, 0, parent, 0, b"", b"", b"", b"", b"", b"", 0, 0, 0, 0)
 
 
-def _result_of(outcome: Outcome) -> stream.Result:
+def _result_of(outcome: Outcome, root: Hash | None) -> stream.Result:
     prices = outcome.prices
     return stream.Result(
         basefee_cycle=pack_uint(prices.basefee_cycle),
@@ -208,6 +263,7 @@ def _result_of(outcome: Outcome) -> stream.Result:
         user_cells=outcome.user_cells,
         receipts=encode(outcome.receipts),
         changes=tuple(batch_of(outcome.changes).items()),
+        state_root=root,
         backlog=outcome.backlog,
     )
 

@@ -10,6 +10,7 @@ forgets one.
 
 Rules: the validator keeps the chain. It checks headers, hashes and signatures, keeps the state tree, and computes roots
 from the changes that the executor answers. So an executor needs neither a tree nor a hash function for plain transfers.
+An executor that has a tree gets the nodes of the opened state's tree, because positions in the tree depend on history.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LENGTH_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Maximum length of a frame's content."""
 MAX_LOADED_BYTES: Final = 1024 * 1024
-"""Keys and values in one ``load`` of an opening, unless a single entry is larger."""
+"""Keys and values in one ``load`` of an opening, unless a single entry is larger, and data in one ``tree``."""
 MAX_STEPS: Final = 65_536
 """Maximum number of steps in an answer."""
 MAX_STEPS_BYTES: Final = 16 * 1024 * 1024
@@ -62,12 +63,26 @@ class Chain(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Open(msgspec.Struct, frozen=True, array_like=True, tag="open"):
-    """Begin again at a state, whose entries follow. The answer is :class:`Done`."""
+    """Begin again at a state, whose entries follow. The answer is :class:`Done`, or :class:`WantsTree`."""
 
     version: int
     chain: Chain
     height: int
     """Height of the block after which the state is."""
+    state_root: bytes
+
+
+class Tree(msgspec.Struct, frozen=True, array_like=True, tag="tree"):
+    """A piece of the opened state's tree, which comes before the entries. The answer is :class:`Done`.
+
+    The parts are those of the state's snapshot (``docs/state.md``): its manifest, then its chunks.
+    """
+
+    part: int
+    """0 for the manifest, then the chunks from 1 on."""
+    data: bytes
+    is_last: bool
+    """Whether this is the last piece of the part."""
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
@@ -127,13 +142,17 @@ class RollBack(msgspec.Struct, frozen=True, array_like=True, tag="roll_back"):
     block: int
 
 
-Request = Open | Load | Apply | Build | Commit | RollBack
+Request = Open | Tree | Load | Apply | Build | Commit | RollBack
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     """The request was carried out."""
+
+
+class WantsTree(msgspec.Struct, frozen=True, array_like=True, tag="wants_tree"):
+    """The executor begins, and has a tree whose roots it answers: the opened state's tree must be sent to it."""
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
@@ -197,7 +216,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     reason: str
 
 
-Answer = Done | Applied | Built | Refused | Failed
+Answer = Done | WantsTree | Applied | Built | Refused | Failed
 
 _requests: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
 _answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)

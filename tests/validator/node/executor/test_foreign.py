@@ -34,8 +34,10 @@ Lie = Callable[[stream.Answer], stream.Answer | bytes]
 class InProcess:
     """The reference executor, called directly; ``lie`` changes its answers."""
 
-    def __init__(self, transition: type[Transition] = Transition, lie: Lie | None = None) -> None:
-        self.executor = ReferenceExecutor(transition)
+    def __init__(
+        self, transition: type[Transition] = Transition, lie: Lie | None = None, has_tree: bool = False
+    ) -> None:
+        self.executor = ReferenceExecutor(transition, MemoryDisk if has_tree else None)
         self.lie = lie
         self.asked: list[stream.Request] = []
 
@@ -224,6 +226,82 @@ def test_an_executors_own_root_counts() -> None:
     assert foreign.build(None, wire(0)).block.header.state_root == b"\7" * 32
 
 
+def roots_of(child: InProcess) -> list[bytes | None]:
+    """Has the child note the roots that it answers from now on; returns the list of them."""
+    found: list[bytes | None] = []
+
+    def note(answer: stream.Answer) -> stream.Answer:
+        if isinstance(answer, stream.Applied | stream.Built):
+            found.append(answer.result.state_root)
+        return answer
+
+    child.lie = note
+    return found
+
+
+@pytest.mark.parametrize("opened_at", [0, 1, 5])
+def test_an_executor_with_a_tree_follows_roots_from_any_height(opened_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_LOADED_BYTES", 300)
+    built, disk = chain_of(8), MemoryDisk()
+    before = with_child(InProcess(), disk)
+    for each in built[:opened_at]:
+        assert before.execute(each.block) is None
+        before.finalize(each.digest)
+    before.executor.close()
+    child = InProcess(has_tree=True)
+    foreign = with_child(child, disk)
+    pieces = [request for request in child.asked if isinstance(request, stream.Tree)]
+    assert len(pieces) > 3 and max(len(piece.data) for piece in pieces) <= 300
+    roots = roots_of(child)
+    for each in built[opened_at:]:
+        assert foreign.execute(each.block) is None
+        assert isinstance(foreign.finalize(each.digest), Finalized)
+    assert roots == [each.block.header.state_root for each in built[opened_at:]]
+
+
+def test_an_executor_with_a_tree_follows_branches() -> None:
+    author, child = Author(), InProcess(has_tree=True)
+    foreign, roots = with_child(child), roots_of(child)
+    left = author.build(None, wire(0, schedule(1)))
+    right = author.build(None, wire(0, ["set", "k", "v"]))
+    higher = [author.build(side.digest, wire(1, ["set", "k", "w"])) for side in (left, right)]
+    for built in (left, right, *higher):
+        assert foreign.execute(built.block) is None
+    for built in (right, higher[1]):
+        assert isinstance(foreign.finalize(built.digest), Finalized)
+    last = author.build(higher[1].digest, wire(2))
+    assert foreign.execute(last.block) is None
+    assert roots == [built.block.header.state_root for built in (left, right, *higher, last)]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda tree: msgspec.structs.replace(tree, data=tree.data[:-1] + b"x"), "SnapshotError: "),
+        (lambda tree: msgspec.structs.replace(tree, is_last=False), "the tree is incomplete"),
+    ],
+)
+def test_a_wrong_tree_is_refused(spoil: Callable[[stream.Tree], stream.Tree], reason: str) -> None:
+    child = InProcess(has_tree=True)
+    ask = child.ask
+
+    def spoiled(request: bytes) -> bytes:
+        decoded = stream.decode_request(request)
+        return ask(stream.encode_message(spoil(decoded)) if isinstance(decoded, stream.Tree) else request)
+
+    child.ask = spoiled  # type: ignore[method-assign]
+    with pytest.raises(ExecutorError, match=reason):
+        with_child(child)
+
+
+def test_a_tree_is_sent_to_who_wants_it() -> None:
+    child = InProcess()
+    with_child(child)
+    assert not any(isinstance(request, stream.Tree) for request in child.asked)
+    told = served(stream.encode_message(stream.Tree(0, b"", True)))
+    assert told == [stream.Failed("ExecutorError: a tree that was not wanted")]
+
+
 def _taking(*taken: int) -> Lie:
     return lambda answer: msgspec.structs.replace(answer, taken=taken) if isinstance(answer, stream.Built) else answer
 
@@ -305,9 +383,9 @@ def test_it_answers_each_frame() -> None:
     chain = stream.chain_of(make_genesis())
     requests: list[stream.Request] = [
         stream.Commit(1),
-        stream.Open(2, chain, 0),
+        stream.Open(2, chain, 0, b""),
         stream.Load((), True),
-        stream.Open(1, msgspec.structs.replace(chain, policy="luck"), 0),
+        stream.Open(1, msgspec.structs.replace(chain, policy="luck"), 0, b""),
         stream.RollBack(3),
     ]
     reasons = [
