@@ -19,7 +19,7 @@ SCENARIO = {
     "name": "foreign",
     "validators": [
         {},
-        {"executor": "stampede executor"},
+        {"executor": "stampede executor --tree"},
         {"executor": "stampede executor --mutant wrong-balance"},
         {},
     ],
@@ -37,6 +37,7 @@ def test_executors_follow_their_validators(tmp_path: Path) -> None:
     judged = judge_run(record)
     (page,) = judged.books.bisections
     assert page["validator"] == "validator-2" and page["step"]["kind"] == "transaction" and page["keys"]
+    assert page["note"] == "", "it gave its steps"
     assert judged.verdict.check("state_roots").verdict is Outcome.FAIL
     assert judged.verdict.check("agreement").verdict is Outcome.PASS
     survivor = record.validators[1]
