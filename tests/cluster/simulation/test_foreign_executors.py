@@ -71,7 +71,7 @@ def test_an_executor_with_a_bug_is_named_with_height_step_and_key(
 
 def test_an_executor_that_ends_stops_its_validator_with_one_line() -> None:
     record = run("false", faults=[], stop=PLAN["stop"] | {"timeout_s": 20})
-    assert record.problems[0] == "validator-1 stopped: executor 'false': it ended with code 1"
+    assert record.problems[0] == "validator-1 stopped: executor 'false': ended with exit code 1"
 
 
 # --- every fault ------------------------------------------------------------------------------------------------------
