@@ -33,6 +33,8 @@ class LastWords:
     reason: str
     started: int = 0
     """Start time of the process. In a container every process has one of the same few ids, so ``pid`` is not enough."""
+    is_users: bool = False
+    """Whether a user's file raised it, so that every other process would end in the same way."""
 
 
 @dataclass(slots=True)

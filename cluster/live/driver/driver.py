@@ -58,6 +58,7 @@ from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
 from loadgen.runplan import MAX_RUN_TIME_S
+from validator.primitives.user_file import UserFileError
 
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
@@ -582,6 +583,8 @@ class _LiveRun:
         self._testnet.write_endpoints()
 
     def _host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
+        if words is not None and words.is_users:
+            raise UserFileError(words.reason)
         if self._stage is not None and self._stage.on_lost(host, words):
             return
         names = ", ".join(self._scenario.validators.names[index] for index in host.validators)

@@ -64,6 +64,7 @@ from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
+from validator.primitives.user_file import UserFileError
 
 log = logging.getLogger(__name__)
 
@@ -397,9 +398,11 @@ class ValidatorHost:
 
         No further failure keeps the process from ending: a full disk fails here, too.
         """
-        reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
+        is_users = isinstance(error, UserFileError)
+        reason = str(error) if is_users or isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
+        words = LastWords(os.getpid(), index, reason, processes.own().started, is_users)
         try:
-            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason, processes.own().started))
+            last_words.write(self._last_words_file, words)
         except OSError as failure:
             log.critical("the last words cannot be written: %s", failure)
         finally:

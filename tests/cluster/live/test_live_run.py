@@ -40,8 +40,9 @@ from cluster.live.driver.load_process import LoadProcess
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
-from cluster.scenario import Scenario
+from cluster.scenario import Scenario, load_scenario
 from tests.hangs import HANGS_AFTER_S
+from validator.primitives.user_file import UserFileError
 
 pytestmark = pytest.mark.live
 
@@ -69,6 +70,12 @@ SCENARIO: dict[str, Any] = {
 }
 PAIR = {**SCENARIO, "validators": 2}
 """Quicker to start; for what is about the run's other processes."""
+FAILING_POLICY = """\
+from validator.policies.fifo import FifoPhase
+class Mine(FifoPhase):
+    def count_fires(self):
+        1 // (self.terms.height < 6)
+"""
 FAULTS = [{"kind": "kill", "target": f"validator-{KILLED}", "at_height": 5, "down_ms": 1_500}]
 
 
@@ -768,6 +775,15 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
     assert all(processes.find((validator.status or {})["pid"]) is None for validator in record.validators)
     assert ray.is_initialized()
     assert ray.get(ray.remote(num_cpus=0)(lambda: 7).remote()) == 7
+
+
+@pytest.mark.slow
+def test_an_exception_of_a_users_policy_ends_the_run(foreign_ray: None, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "mine.py").write_text(FAILING_POLICY, encoding="utf-8")
+    (folder / "mine.yaml").write_text(yaml.safe_dump({**PAIR, "chain": {"policy": "./mine.py"}}), encoding="utf-8")
+    with pytest.raises(UserFileError, match=r"^file mine\.py, line 4: ZeroDivisionError: "):
+        run_live(RunRequest(load_scenario(folder / "mine.yaml"), 7, "test", folder / "run"))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Signals while a run is collected."""
+"""Signals while a run is collected, and what a user's file raised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from cluster.live.injection import LastWords
 from tests.cluster.live.driver.test_take_over import FollowedRun
+from validator.primitives.user_file import UserFileError
 
 
 def collecting(run: FollowedRun, signals: int) -> list[str]:
@@ -44,3 +46,17 @@ def test_the_first_signal_while_a_run_is_collected_ends_nothing(tmp_path: Path, 
     else:
         assert "the load has ended" not in said
         assert run.record.problems == ["interrupted again: not everything was collected"]
+
+
+def test_what_a_users_file_raised_ends_the_run(tmp_path: Path) -> None:
+    """Each process that came in its place would end in the same way."""
+    host: Any = SimpleNamespace(number=0, validators=[0], is_held_down=False)
+    run = FollowedRun(tmp_path)
+    run._stage = None
+    said = "file mine.py, line 3: ValueError: no"
+    with pytest.raises(UserFileError, match=f"^{said}$"):
+        run._host_was_lost(host, "it ended", LastWords(7, 0, said, is_users=True))
+    run._host_was_lost(host, "it ended", LastWords(7, 0, said))
+    (problem,) = run.record.problems
+    assert said in problem
+    run.is_killed()

@@ -19,6 +19,7 @@ from cluster.live.processes import last_words
 from cluster.live.processes.resumption import boot_seconds
 from cluster.scenario import scenario_from
 from tests.hangs import HANGS_AFTER_S
+from validator.primitives.user_file import UserFileError
 
 ROOT = Path(__file__).resolve().parents[4]
 ALONE = """
@@ -84,6 +85,21 @@ def test_words_that_cannot_be_written_keep_no_process_alive(tmp_path: Path, monk
     monkeypatch.setattr(logging, "shutdown", no_room)
     with pytest.raises(Ended):
         host._end_for(0, ValueError("anything"))
+
+
+@pytest.mark.parametrize("error", [UserFileError("file mine.py: no"), ValueError("no")])
+def test_last_words_tell_what_a_users_file_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    written: list[LastWords] = []
+    scenario = scenario_from({"name": "alone", "validators": 1})
+    host = ValidatorHost(str(tmp_path), scenario.model_dump_json(), 1, 0, "127.0.0.1")
+    monkeypatch.setattr(last_words, "write", lambda _path, words: written.append(words))
+    monkeypatch.setattr("cluster.live.host.host._crash", lambda _error: None)
+    host._end_for(0, error)
+    (words,) = written
+    is_users = isinstance(error, UserFileError)
+    assert (words.is_users, words.reason) == (is_users, "file mine.py: no" if is_users else "ValueError: no")
 
 
 @pytest.mark.parametrize("given", [(), (None, 7.0), (9.0,)], ids=["none", "its driver's", "any driver's"])
