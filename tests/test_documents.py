@@ -51,6 +51,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/load.md", "console"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "yaml"): "tests/cluster/scenario/test_own_workloads.py",
     ("docs/policies.md", "python"): "tests/validator/policies/own_policies.py",
+    ("docs/peer-protocol.md", "text"): "tests/cluster/live/network/test_wire_vectors.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }

@@ -5,9 +5,10 @@
     dialer → listener   ``Proof``     the dialer's signature
     listener → dialer   ``Accepted``  from now on the dialer sends messages
 
-Instead of an answer either side may send ``Refusal`` with a fixed word (:class:`Refused`) and close. Both signatures
-cover the same fields: the signer's role, the version, the chain id, both nonces, both indices and both keys. So an
-answer recorded earlier, on another chain, from another peer or in the other direction proves nothing.
+Instead of an answer the listener may send ``Refusal`` with a fixed word (:class:`Refused`) and close; a dialer that
+does not accept an answer just closes. Both signatures cover the same fields: the signer's role, the version, the chain
+id, both nonces, both indices and both keys. So an answer recorded earlier, on another chain, from another peer or in
+the other direction proves nothing.
 
 The handshake proves who opened the stream. The bytes after it are neither encrypted nor authenticated: an attacker that
 can write into the stream can garble it. Votes and blocks carry their own signatures and hashes.
@@ -115,11 +116,11 @@ class Identity:
 class DialerHandshake:
     """Our side of a stream that we open to ``peer``."""
 
-    def __init__(self, identity: Identity, peer: int) -> None:
+    def __init__(self, identity: Identity, peer: int, nonce: bytes | None = None) -> None:
+        """Without ``nonce`` (32 bytes that were never used before) one is drawn."""
         self._identity = identity
-        self.hello = Hello(
-            VERSION, identity.chain_id, identity.index, peer, bytes(identity.signer.public_key), os.urandom(NONCE_BYTES)
-        )
+        key, nonce = bytes(identity.signer.public_key), os.urandom(NONCE_BYTES) if nonce is None else nonce
+        self.hello = Hello(VERSION, identity.chain_id, identity.index, peer, key, nonce)
 
     def prove(self, answer: HandshakeMessage) -> Proof:
         """Check the listener's answer; return our proof. Raises :class:`Refused`."""
@@ -128,19 +129,20 @@ class DialerHandshake:
             raise Refused("bad_handshake")
         if answer.listener_key != self._identity.validators.public_keys[peer]:
             raise Refused("wrong_key")
-        signed = _signed_bytes(LISTENER, hello, answer.listener_key, answer.nonce)
+        signed = signed_bytes(LISTENER, hello, answer.listener_key, answer.nonce)
         if not self._identity.validators.verify(ValidatorIndex(peer), signed, Signature(answer.signature)):
             raise Refused("bad_signature")
-        return Proof(self._identity.signer.sign(_signed_bytes(DIALER, hello, answer.listener_key, answer.nonce)))
+        return Proof(self._identity.signer.sign(signed_bytes(DIALER, hello, answer.listener_key, answer.nonce)))
 
 
 class ListenerHandshake:
     """Our side of a stream that a peer opens to us."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, nonce: bytes | None = None) -> None:
+        """Without ``nonce`` (32 bytes that were never used before) one is drawn."""
         self._identity = identity
         self._hello: Hello | None = None
-        self._nonce = os.urandom(NONCE_BYTES)
+        self._nonce = os.urandom(NONCE_BYTES) if nonce is None else nonce
 
     def welcome(self, hello: HandshakeMessage) -> Welcome:
         """Check the dialer's message; return our answer. Raises :class:`Refused`."""
@@ -159,20 +161,20 @@ class ListenerHandshake:
             raise Refused("wrong_key")
         self._hello = hello
         key = bytes(identity.signer.public_key)
-        return Welcome(key, self._nonce, identity.signer.sign(_signed_bytes(LISTENER, hello, key, self._nonce)))
+        return Welcome(key, self._nonce, identity.signer.sign(signed_bytes(LISTENER, hello, key, self._nonce)))
 
     def accept(self, proof: HandshakeMessage) -> int:
         """Check the dialer's proof; return its index. Raises :class:`Refused`."""
         assert self._hello is not None, "the welcome comes first"
         if not isinstance(proof, Proof):
             raise Refused("bad_handshake")
-        signed = _signed_bytes(DIALER, self._hello, bytes(self._identity.signer.public_key), self._nonce)
+        signed = signed_bytes(DIALER, self._hello, bytes(self._identity.signer.public_key), self._nonce)
         dialer = ValidatorIndex(self._hello.dialer)
         if not self._identity.validators.verify(dialer, signed, Signature(proof.signature)):
             raise Refused("bad_signature")
         return self._hello.dialer
 
 
-def _signed_bytes(role: str, hello: Hello, listener_key: bytes, listener_nonce: bytes) -> bytes:
+def signed_bytes(role: str, hello: Hello, listener_key: bytes, listener_nonce: bytes) -> bytes:
     """The signed bytes, as MessagePack, so that different fields never have the same bytes."""
     return msgspec.msgpack.encode((DOMAIN, role, hello, PublicKey(listener_key), listener_nonce))
