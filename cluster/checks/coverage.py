@@ -68,13 +68,13 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     """
     record, ledger = books.record, books.ledger
     success, judged = record.scenario.success, len(books.judged)
-    heights = success.heights_compared
+    heights, with_state = success.heights_compared, sum(each.serves_state for each in books.judged)
     needed = {
         AnswerRule.SAME_BLOCK: heights if judged > 1 else 0,
         AnswerRule.COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
         AnswerRule.TIMER_ANSWERS: 1 if ledger.timers.scheduled else 0,
-        AnswerRule.SERVED_BALANCES: judged,
-        AnswerRule.SUPPLIES: judged,
+        AnswerRule.SERVED_BALANCES: with_state,
+        AnswerRule.SUPPLIES: with_state,
         LedgerRule.CHAIN_LINKS: heights,
         LedgerRule.TRANSACTION_FEES: success.transactions,
         LedgerRule.VALUES: success.transactions,

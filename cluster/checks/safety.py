@@ -134,6 +134,8 @@ def _is_what(record: RunRecord, index: int | None) -> str:
     node = section.node(index) if index is not None and 0 <= index < section.count else None
     if node is not None and node.executor is not None:
         return f"has the executor {node.executor!r}"
+    if node is not None and node.external is not None:
+        return f"is external, at {node.external.address}"
     return "is honest" if node is None or node.mutant is None else f"runs the planted bug {node.mutant}"
 
 

@@ -53,7 +53,8 @@ class Targets:
         """The validators that an upgrade targets; and, host by host, all that are upgraded with them."""
         is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
         most = self._validators.withstood if is_bounded else len(self.names)
-        chosen = self._choose(plan.target or self.names, most)
+        ours = [name for index, name in enumerate(self.names) if index not in self._validators.external]
+        chosen = self._choose(plan.target or ours, most)
         groups: list[list[int]] = []
         for index in chosen:
             group = self._that_run(self._validators.on_same_host(index))
@@ -93,10 +94,11 @@ class Targets:
 
     def _choose(self, target: Sequence[str], most: int) -> list[int]:
         stage, word = self._stage, target[0]
-        running = [index for index in range(len(self.names)) if stage.is_running(index)]
+        ours = [index for index in range(len(self.names)) if index not in self._validators.external]
+        running = [index for index in ours if stage.is_running(index)]
         if word == LEADER:
             leader = stage.leader()
-            return [] if leader is None else [leader]
+            return [leader] if leader in ours else []
         if word in KEYWORDS:
             wanted = most if word == AS_MANY_AS_WITHSTOOD else 1
             return stage.random.sample(running, min(wanted, len(running)))

@@ -84,6 +84,8 @@ class ValidatorRecord:
     Nothing that a byzantine validator serves is trusted, except ``byzantine`` in its status page, which the harness
     counts.
     """
+    serves_state: bool = True
+    """Whether it can be asked about its state. An external validator need not serve that."""
 
     @property
     def effects(self) -> dict[str, int] | None:

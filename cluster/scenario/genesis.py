@@ -47,8 +47,10 @@ def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
 
 
 def validator_set(scheme: SignatureScheme, source: GenesisSource, seed: int) -> ValidatorSet:
-    """All validators' public keys, by index."""
+    """All validators' public keys, by index: made from the seed, or given for an external validator."""
     keys = [validator_signer(scheme, seed, index).public_key for index in range(source.validators.count)]
+    for index, section in source.validators.external.items():
+        keys[index] = PublicKey(bytes.fromhex(section.public_key))
     return ValidatorSet(
         tuple(keys), scheme, _committees(source.validators.committees.items() if source.validators.epochs else ())
     )

@@ -26,6 +26,7 @@ from cluster.scenario.sections.faults import (
     LoseNodeFault,
     UpgradeFault,
     check_faults_fit,
+    check_faults_reach,
     live_problem,
     loses_disk,
     simulator_problem,
@@ -189,6 +190,7 @@ class Scenario(Section):
         self._check_upgrades()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
         check_faults_fit(self.planned_faults, names, joins_at, self.stop)
+        check_faults_reach(self.planned_faults, {names[index] for index in self.validators.external})
         self._check_lost_nodes()
         self.load.check_heights(self.stop.below_height)
         for index, height in self.validators.late.items():
@@ -371,10 +373,25 @@ class Scenario(Section):
         """
         if self.load.locust is not None:
             return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
+        for index in self.validators.external:
+            return (
+                f"validators.nodes[{index}].external: only the live testnet has a network that an external validator"
+                f" can reach (--backend live)"
+            )
         if problem := simulator_problem(self.planned_faults):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
         return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
+
+    @property
+    def kubernetes_problem(self) -> str | None:
+        """The first setting that a live run in Kubernetes cannot have, as ``path: reason``; ``None`` without one."""
+        for index in self.validators.external:
+            return (
+                f"validators.nodes[{index}].external: the testnet's pods are not reachable from outside of the cluster;"
+                f" expected a live run on machines that the external validator reaches"
+            )
+        return self.live_problem
 
     @property
     def recovery_ms(self) -> int:

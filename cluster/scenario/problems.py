@@ -17,6 +17,7 @@ from cluster.scenario.fields import Step, fields_at
 from cluster.scenario.sections.base import NAME_PATTERN
 from cluster.scenario.sections.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
+from cluster.scenario.sections.validators import KEY_PATTERN
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.locustfiles import NAME_PATTERN as FILE_PATTERN
 from loadgen.workloads.phases import PHASE_NAMES
@@ -89,6 +90,7 @@ PATTERN_TEXTS: Final = {
     NAME_PATTERN: f"a name ({_NAME_RULE})",
     MEMBER_PATTERN: f"a validator's name or {REGION_PREFIX}NAME ({_NAME_RULE})",
     FILE_PATTERN: "the name of a module (letters, digits, - and _, at most 64)",
+    KEY_PATTERN: "64 hex digits in lower case",
     VERSION_PATTERN: "a name (letters, digits, '.', '_', '+' and '-', at most 64, the first a letter or a digit)",
 }
 """Descriptions of patterns for error messages, keyed by the pattern."""

@@ -6,9 +6,10 @@ The validators are at rest meanwhile, so that blocks, status, balances and timer
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -60,7 +61,9 @@ def collect(
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
     ledger = kept.advance({found.tip for found in record.lives}).ledger
     asked = final_queries(record.genesis, chain, ledger)
-    answering = ask_all(answering, lambda client, found: _take_answers(client, found, asked))
+    note_stateless(answering, record, urls)
+    with_state = [found for found in answering if found.serves_state]
+    answering = ask_all(with_state, lambda client, found: _take_answers(client, found, asked))
     proof_audit, proved = ProofAudit(record, chain, ledger), {each.index: Answers(each.name) for each in answering}
     try:
         ask_all(answering, lambda client, found: proof_audit.ask(found, ServedOverHttp(client), proved[found.index]))
@@ -68,6 +71,23 @@ def collect(
         record.monitor = with_answers(record.monitor, proved.values())
     for found in record.validators:
         found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
+
+
+def note_stateless(answering: Sequence[ValidatorRecord], record: RunRecord, urls: Mapping[int, str]) -> None:
+    """Note which external validators serve blocks and no state: they have no page ``/supply``."""
+    external = record.scenario.validators.external
+    for found in answering:
+        if found.index in external:
+            with ValidatorClient(urls[found.index], REQUEST_TIMEOUT_S) as client, suppress(ClientError):
+                found.serves_state = _has_supply(client)
+
+
+def _has_supply(client: ValidatorClient) -> bool:
+    try:
+        client.supply()
+    except NotFound:
+        return False
+    return True
 
 
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:

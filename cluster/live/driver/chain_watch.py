@@ -19,6 +19,7 @@ from cluster.live.host.observations import (
     CertificateSeen,
     FinalSeen,
     FirstSeen,
+    HeightSeen,
     NotesLost,
     Observation,
     ViewSeen,
@@ -72,6 +73,8 @@ class ChainWatch:
                     at_ms = self._at_ms(seen)
                     self.trace.windows.begin(at_ms)
                     self.trace.windows.entered(at_ms, validator, view)
+                case HeightSeen(height=height):
+                    self._note_final(Finalization(self._at_ms(seen), validator, height))
                 case FinalSeen(block=block):
                     at_ms = self._at_ms(seen)
                     self._record.note_reorg(validator, block.height, block.reorg_depth)
@@ -148,7 +151,7 @@ class ChainWatch:
         self._record.samples.append(sample)
         return sample
 
-    def _at_ms(self, seen: FirstSeen | FinalSeen | ViewSeen) -> float:
+    def _at_ms(self, seen: FirstSeen | FinalSeen | HeightSeen | ViewSeen) -> float:
         return max(0.0, seen.at_ms - self._began_epoch_ms)
 
     def _count(self, block: BlockFinal) -> None:

@@ -29,6 +29,7 @@ from cluster.common.errors import BadInput
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
+from cluster.live.host.host import ValidatorAddress
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
@@ -84,7 +85,7 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
     """The overview at ``at_ms``. ``height`` is the highest final height, ``audit`` the audit's page so far."""
     newest = record.samples[-1] if record.samples else None
     names = record.scenario.validators.names
-    addresses = {address.index: address.url for address in hosts.addresses}
+    addresses = {address.index: address for address in hosts.addresses}
     running = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is None]
     figures = {
         "height": height,
@@ -124,13 +125,14 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
         "stampede_testnet_run_seconds": ("Since the run began.", round(at_ms / 1_000)),
     }
     labels = {"scenario": record.scenario.name, "chain_id": record.genesis.chain_id}
-    return Overview(status, {names[index]: url for index, url in addresses.items()}, gauges, labels)
+    return Overview(status, {names[index]: address.url for index, address in addresses.items()}, gauges, labels)
 
 
-def _validator_page(host: Host, index: int, name: str, url: str | None) -> dict[str, Any]:
+def _validator_page(host: Host, index: int, name: str, address: ValidatorAddress | None) -> dict[str, Any]:
     return {
         "name": name,
-        "url": url,
+        "url": None if address is None else address.url,
+        "peers": None if address is None else f"{address.peers.host}:{address.peers.port}",
         "host": host.number,
         "pid": host.pid,
         "host_is": host.phase.value,

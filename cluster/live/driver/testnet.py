@@ -199,7 +199,7 @@ class Testnet:
         assert watchdog is not None and self.hosts is not None
         if (adopted := self._adopt_load(left)) is not None:
             late = self._record.scenario.validators.late
-            adopted.go({each.index: each.url for each in self.hosts.addresses if each.index not in late})
+            adopted.go({each: url for each, url in self._urls_for_load().items() if each not in late})
             return
         before = self._counts_of(left)
         if left.is_over:
@@ -294,6 +294,11 @@ class Testnet:
             if host.phase is Phase.DEAD:
                 raise TestnetError(f"host {host.number} cannot be started: {host.why_lost} (see {logs})")
         is_load_ready = self.load is None or self.load.is_ready
+        states = {index: host.state(index) for host in hosts.all for index in host.validators}
+        for index in self._record.scenario.validators.external:
+            state, name = states[index], self._record.scenario.validators.names[index]
+            if state is not None and not state.ready:
+                raise TestnetError(f"the external validator {name} is not ready: {state.why_not_ready}")
         late = "the hosts were not up" if is_load_ready else "the load generator was not ready"
         raise TestnetError(f"{late} after {start_timeout_s(self._record.scenario):g} s (see {logs})")
 
@@ -334,7 +339,7 @@ class Testnet:
                 "url": address.url,
                 "peers": f"{address.peers.host}:{address.peers.port}",
                 "host": self.hosts.host_of(address.index).number,
-                "pid": self.hosts.host_of(address.index).pid,
+                "pid": None if address.index in section.external else self.hosts.host_of(address.index).pid,
             }
             for address in addresses
         ]
@@ -344,8 +349,14 @@ class Testnet:
         text = json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
         write_atomically(self._folder / ENDPOINTS_FILE, text)
         if self.load is not None:
-            self.load.go({address.index: address.url for address in addresses})
+            self.load.go(self._urls_for_load())
         return True
+
+    def _urls_for_load(self) -> dict[int, str]:
+        """The validators to which the load may send: an external one need not take transactions."""
+        assert self.hosts is not None
+        external = self._record.scenario.validators.external
+        return {each.index: each.url for each in self.hosts.addresses if each.index not in external}
 
     def note_leftovers(self, facts: Mapping[str, Any]) -> None:
         """Tell the cleanup watchdog what faults have changed in a Kubernetes cluster, so that it can undo that."""

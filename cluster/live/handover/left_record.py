@@ -70,6 +70,7 @@ class LeftValidator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mutant: str | None
     mutant_runs: int
     byzantine: tuple[str, ...]
+    serves_state: bool = True
 
     @classmethod
     def of(cls, found: ValidatorRecord) -> LeftValidator:

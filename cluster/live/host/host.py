@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from cluster.disks.faulty import FaultyDisk, flip_bit
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
+from cluster.live.host.external import ExternalWatch
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
@@ -50,7 +51,7 @@ from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
 from cluster.record.status import Tally
 from cluster.scenario import Scenario
-from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
+from cluster.scenario.genesis import build_genesis, chain_id, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.scenario.sections.faults import (
     FIRST_VERSION,
@@ -194,7 +195,7 @@ class ValidatorHost:
         self._bind = bind
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._release = Release(version, None, mutant)
-        self._validators: list[_RunningValidator] = []
+        self._validators: list[_Running] = []
         self._starting = asyncio.Lock()
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
@@ -311,7 +312,7 @@ class ValidatorHost:
         """Bring every validator to rest; pages are still served. It waits for a recovery, and gives a join up."""
         if not self._lease.is_for_any_driver:
             self._lease.give_up()
-        self._call(self._each(_RunningValidator.freeze))
+        self._call(self._each(lambda running: running.freeze()))
 
     def read_log(self, limit: int) -> bytes:
         """The end of this host's log, at most ``limit`` bytes. Raises :class:`OSError`."""
@@ -321,7 +322,7 @@ class ValidatorHost:
 
     def stop(self) -> None:
         """Stop every validator: its HTTP endpoint ends, and its files are closed."""
-        self._call(self._each(_RunningValidator.close))
+        self._call(self._each(lambda running: running.close()))
         self._lag.close()  # a process may start another host after this one
         log.info("stopped")
         logging.shutdown()
@@ -357,12 +358,18 @@ class ValidatorHost:
             for index in section.on_host(self._host, height):
                 if index not in started:
                     running = await self._start_validator(index, section.names[index])
-                    running.validator.transport.set_addresses(self._peers)
+                    running.set_peers(self._peers)
                     running.inject(self._injection)
                     self._validators.append(running)
             return [running.address for running in self._validators]
 
-    async def _start_validator(self, index: int, name: str) -> _RunningValidator:
+    async def _start_validator(self, index: int, name: str) -> _Running:
+        external = self._scenario.validators.external.get(index)
+        if external is not None:
+            watch = ExternalWatch(external.url, index, chain_id(self._scenario, self._seed))
+            watch.start()
+            log.info("%s: external, peers at %s, HTTP at %s", name, external.address, external.url)
+            return _ExternalValidator(watch, ValidatorAddress(index, name, PeerAddress(*external.peers), external.url))
         data = self._folder / DATA_FOLDER
         data.mkdir(parents=True, exist_ok=True)
         notes_file = data / f"{name}{NOTES_SUFFIX}"
@@ -432,6 +439,7 @@ class ValidatorHost:
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
             reader=READER,
             links=OutgoingLinks(scenario.network, index, seed),
+            links_from={each: OutgoingLinks(scenario.network, each, seed) for each in scenario.validators.external},
             pace=pace_of(scenario, index),
             tap=None if scenario.validators.node(index).byzantine else TAP,
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
@@ -441,11 +449,11 @@ class ValidatorHost:
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
         self._peers = addresses
         for running in self._validators:
-            running.validator.transport.set_addresses(addresses)
+            running.set_peers(addresses)
 
     async def _allow_pruning(self, heights: Mapping[int, int]) -> None:
         for running in self._validators:
-            running.validator.allow_pruning(heights.get(running.address.index, 0))
+            running.allow_pruning(heights.get(running.address.index, 0))
 
     def _take(self, injection: Injection) -> None:
         """Store the faults in force, unless a newer injection came first: calls may overtake each other."""
@@ -480,7 +488,7 @@ class ValidatorHost:
         self._measured = time.monotonic()
         return processes.own_use()
 
-    async def _each(self, work: Callable[[_RunningValidator], Coroutine[Any, Any, None]]) -> None:
+    async def _each(self, work: Callable[[_Running], Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*(work(running) for running in self._validators))
 
 
@@ -496,13 +504,19 @@ class _RunningValidator:
     traps_laid: set[int] = field(default_factory=set)
     """Numbers of the disk traps that were set."""
 
+    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        self.validator.transport.set_addresses(addresses)
+
+    def allow_pruning(self, height: int) -> None:
+        self.validator.allow_pruning(height)
+
     def inject(self, injection: Injection) -> None:
         """Apply the faults in force from now on to this validator."""
         index, loop, disk = self.address.index, self.validator, self.disk
         impairment = injection.impairments.get(index) or Impairment()
         loop.impair(impairment.job_ms, impairment.clock_speed)
-        if loop.setup.links is not None:
-            loop.setup.links.set_faults(injection.links)
+        for links in loop.setup.all_links:
+            links.set_faults(injection.links)
         if isinstance(disk, FaultyDisk):
             disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
             number, trap = injection.traps.get(index, (None, None))
@@ -522,7 +536,7 @@ class _RunningValidator:
             delay_counts=DelayCounts(
                 disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.executor.slow_jobs, loop.timers.skewed
             ),
-            link_counts={} if loop.setup.links is None else loop.setup.links.faults.counts(),
+            link_counts=_together(links.faults.counts() for links in loop.setup.all_links),
             old_file_sizes=loop.executor.old_file_sizes(),
         )
 
@@ -537,6 +551,44 @@ class _RunningValidator:
         await self.server.close()
         await self.validator.close()
         self.disk.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _ExternalValidator:
+    """A validator that another party runs: it is watched, and nothing is done to it."""
+
+    watch: ExternalWatch
+    address: ValidatorAddress
+
+    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
+        """Do nothing: the other party reads the addresses."""
+
+    def allow_pruning(self, height: int) -> None:
+        """Do nothing: the other party decides what it keeps."""
+
+    def inject(self, injection: Injection) -> None:
+        """Do nothing: the others apply faults of links to what they send and receive."""
+
+    def view(self, with_stamps: bool, use: processes.Use | None) -> ValidatorView:
+        return ValidatorView(self.address.index, self.watch.state, self.watch.drain())
+
+    async def freeze(self) -> None:
+        """Do nothing: without the others no block becomes final, and pages are still read until :meth:`close`."""
+
+    async def close(self) -> None:
+        await self.watch.close()
+
+
+_Running = _RunningValidator | _ExternalValidator
+
+
+def _together(counts: Iterable[Mapping[int, LinkCounts]]) -> dict[int, LinkCounts]:
+    """The effects of faults of links on several sets of links, by fault."""
+    found: dict[int, LinkCounts] = {}
+    for each in counts:
+        for key, count in each.items():
+            found[key] = found.get(key, LinkCounts()) + count
+    return found
 
 
 async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException], None]) -> None:

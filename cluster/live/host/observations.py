@@ -48,6 +48,13 @@ class FinalSeen(NamedTuple):
     block: BlockFinal
 
 
+class HeightSeen(NamedTuple):
+    """An external validator serves a final height. Heights since the last note may have none."""
+
+    at_ms: float
+    height: int
+
+
 class ViewSeen(NamedTuple):
     """A validator entered a view of consensus."""
 
@@ -78,7 +85,7 @@ class NotesLost(NamedTuple):
     view: int
 
 
-Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen | NotesLost
+Observation = FirstSeen | FinalSeen | HeightSeen | ViewSeen | VoteSent | CertificateSeen | NotesLost
 
 
 def view_of(seen: Observation) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cluster.live.host.join_inbox import JoinInbox
@@ -96,6 +96,8 @@ class ValidatorSetup:
     """Decodes its messages, and those of other validators of the process."""
     links: OutgoingLinks | None = None
     """The links that carry its messages."""
+    links_from: Mapping[int, OutgoingLinks] = field(default_factory=dict)
+    """The links that carry messages of external validators to it, by their index."""
     pace: Pace = FULL_SPEED
     tap: CertificateTap | None = None
     """Selects its certificates for the driver; ``None`` if its reports of certificates do not count."""
@@ -105,6 +107,11 @@ class ValidatorSetup:
     """Called before the validator takes an event and before it sends a message. After the end of the host's lease it
     blocks for as long as the process lives."""
 
+    @property
+    def all_links(self) -> list[OutgoingLinks]:
+        """The links that the harness models here: its own, and those from external validators to it."""
+        return [*([] if self.links is None else [self.links]), *self.links_from.values()]
+
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
@@ -112,7 +119,7 @@ class LoopState:
 
     height: int = 0
     ready: bool = False
-    """Whether it has recovered from its disk."""
+    """Whether it has recovered from its disk; of an external validator, whether it serves this chain."""
     view: int = 0
     """Current view; 0 until the validator is ready."""
     leader: int = 0
@@ -129,6 +136,8 @@ class LoopState:
     """Messages lost on its links, or because a queue was full, since its start."""
     core_seconds: float = 0.0
     """Processor time of the validator itself (pure code of node and executor), since its start."""
+    why_not_ready: str = ""
+    """Why an external validator is not ready, in one line; empty for all others."""
 
 
 class ValidatorLoop:
@@ -157,6 +166,7 @@ class ValidatorLoop:
         self._journal = JournalWriter(disk, setup.name, self._on_written, on_crash)
         identity = Identity(setup.index, setup.signer, setup.validators, setup.genesis.chain_id)
         self.transport = Transport(identity, self._on_message, self.tally.note_refusal, on_crash, setup.links)
+        self.transport.links_from = setup.links_from
         self.transport.before_write = setup.check_lease
         self.timers = Timers(setup.pace.clock_speed, lambda timer: self._deliver(Timeout(timer)))
         self.join = JoinInbox()
@@ -237,9 +247,9 @@ class ValidatorLoop:
         self.executor.close()
 
     def state(self) -> LoopState:
-        counters, links = self.transport.counters, self.setup.links
+        counters = self.transport.counters
         lost = counters.messages_dropped
-        if links is not None:
+        for links in self.setup.all_links:
             totals = links.totals()
             lost += totals["dropped"] + totals["overflowed"]
         state = LoopState(

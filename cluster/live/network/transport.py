@@ -11,7 +11,8 @@ dialed every peer and every peer has dialed it. A newer connection of a peer tha
   oldest messages are dropped and counted: consensus tolerates loss, and newer messages are worth more. A queue always
   keeps its order.
 - Between a validator and its queues are its links (:mod:`cluster.live.network.links`), which drop and delay messages as
-  the scenario says. Messages that are not affected keep their order.
+  the scenario says. Messages that are not affected keep their order. An external validator has no such links: its
+  messages pass them when they arrive.
 - A connection that fails is dialed again, with a backoff up to :data:`MAX_BACKOFF_S`. Addresses may change at any
   time: a host that was started again has new ports.
 
@@ -109,6 +110,8 @@ class Transport:
         self.before_write: Callable[[], None] = lambda: None
         """Called before messages go to a peer; does not return if they must not be sent."""
         self.links = links
+        self.links_from: Mapping[int, OutgoingLinks] = {}
+        """The links from peers that do not model their own, by index: what they send passes these on its arrival."""
         self._identity = identity
         self._on_message = on_message
         self.refused = on_refused
@@ -146,8 +149,8 @@ class Transport:
 
     async def close(self) -> None:
         """End all streams; nothing is sent or handed over afterwards. Queued messages are dropped."""
-        if self.links is not None:
-            self.links.close()
+        for links in (*(() if self.links is None else (self.links,)), *self.links_from.values()):
+            links.close()
         if self._server is not None:
             self._server.close()
         tasks = [*self._handshakes, *(peer.task for peer in self._peers.values() if peer.task is not None)]
@@ -246,7 +249,7 @@ class Transport:
         if replaced is not None:
             replaced.close()
         stream.on_closed = lambda: self._lost(sender, stream)
-        stream.deliver(lambda payload: self._received(sender, payload), MAX_FRAME_BYTES)
+        stream.deliver(lambda payload: self._arrived(sender, payload), MAX_FRAME_BYTES)
 
     def _refuse(self, stream: FrameStream, error: Exception) -> None:
         reason = error.reason if isinstance(error, Refused) else "handshake_timeout"
@@ -257,6 +260,14 @@ class Transport:
     def _lost(self, sender: int, stream: FrameStream) -> None:
         if self._incoming.get(sender) is stream:
             del self._incoming[sender]
+
+    def _arrived(self, sender: int, payload: bytes) -> None:
+        links = self.links_from.get(sender)
+        if links is None:
+            self._received(sender, payload)
+        else:
+            loop = asyncio.get_running_loop()
+            links.send(self.index, payload, 0, loop, lambda _, arriving: self._received(sender, arriving))
 
     def _received(self, sender: int, payload: bytes) -> None:
         self.counters.messages_received += 1

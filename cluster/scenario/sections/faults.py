@@ -6,7 +6,7 @@ judges their effect. ``docs/scenarios.md`` is the reference of the fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol, get_args
@@ -550,6 +550,20 @@ def check_faults_fit(faults: Sequence[AnyFault], names: Sequence[str], joins_at:
             raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so the fault has no target")
         if isinstance(fault, _Directed):
             _check_ends(fault, names, where)
+
+
+def check_faults_reach(faults: Sequence[AnyFault], external: Collection[str]) -> None:
+    """Raise :class:`ValueError` if a fault of processes or disks names a validator that the harness does not run."""
+    for position, fault in enumerate(faults):
+        if isinstance(fault, LinkFault):
+            continue
+        for field, named in fault.named:
+            for name in named:
+                if name in external:
+                    raise ValueError(
+                        f"faults[{position}].{field}: {name} is external: the harness has neither its process nor its"
+                        f" disk for a {fault.kind}; only faults of links reach it"
+                    )
 
 
 def _check_begin(fault: AnyFault, where: str, stop: Stop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from typing import Annotated, Any, Final
@@ -29,6 +30,55 @@ def _command(given: str) -> str:
     return given
 
 
+_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
+KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
+_PORTS: Final = range(1, 65_536)
+
+
+def _split_address(given: str) -> tuple[str, int]:
+    """Host and port of an address. Raises :class:`ValueError`."""
+    found = _ADDRESS.fullmatch(given)
+    if found is None or int(found[2]) not in _PORTS:
+        raise ValueError(f"expected host:port, such as 127.0.0.1:7000, got {given[:64]!r}")
+    return found[1].strip("[]"), int(found[2])
+
+
+def _address(given: str) -> str:
+    _split_address(given)
+    return given
+
+
+AddressText = Annotated[str, AfterValidator(_address)]
+
+
+class ExternalSection(Section):
+    """A validator that another party runs (``docs/peer-protocol.md``): the harness does not start it."""
+
+    public_key: Annotated[str, Field(pattern=KEY_PATTERN)]
+    """Its Ed25519 key, in hex."""
+    address: AddressText
+    """The address at which it listens for its peers, as ``host:port``."""
+    http: AddressText | None = None
+    """The address of its HTTP interface, as ``host:port``; ``None`` is the port after that of ``address``."""
+
+    @model_validator(mode="after")
+    def _has_a_next_port(self) -> ExternalSection:
+        if self.http is None and self.peers[1] + 1 not in _PORTS:
+            raise ValueError("address: there is no port after it for http; expected a field http")
+        return self
+
+    @property
+    def peers(self) -> tuple[str, int]:
+        """Host and port for peers."""
+        return _split_address(self.address)
+
+    @property
+    def url(self) -> str:
+        """The URL of its HTTP interface."""
+        host, port = (self.peers[0], self.peers[1] + 1) if self.http is None else _split_address(self.http)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 class NodeSection(Section):
     """The settings of one validator."""
 
@@ -40,6 +90,8 @@ class NodeSection(Section):
     """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
     executor: Annotated[str, Field(max_length=MAX_COMMAND), AfterValidator(_command)] | None = None
     """The command of a program that does its state transition (``docs/executor.md``)."""
+    external: ExternalSection | None = None
+    """A node of another party takes its place (``docs/peer-protocol.md``)."""
     byzantine: list[str] = []
     """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name or a list."""
     joins_at_height: Height | None = None
@@ -72,6 +124,14 @@ class NodeSection(Section):
     def _has_one_transition(self) -> NodeSection:
         if self.executor is not None and self.mutant is not None:
             raise ValueError("mutant: a validator with an executor has no planted bug; the executor may have one")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_process_to_set(self) -> NodeSection:
+        names = ("mutant", "executor", "byzantine", "joins_at_height", "sync_ms", "job_ms", "clock_speed")
+        given = [name for name in names if getattr(self, name)]
+        if self.external is not None and given:
+            raise ValueError(f"{given[0]}: the harness does not run an external validator, so it cannot set this")
         return self
 
     @property
@@ -136,6 +196,13 @@ class ValidatorsSection(Section):
         if len(set(names)) != len(names):
             raise ValueError("nodes: two validators have the same name")
         self._check_epochs()
+        for index in self.external:
+            others = [names[each] for each in self.on_same_host(index) if each != index]
+            if others:
+                raise ValueError(
+                    f"hosts: {self.host_count} hosts put {others[0]} next to the external validator {names[index]};"
+                    f" expected {self.count} hosts, or no field hosts"
+                )
         for members in self.committees.values():
             most = max(Counter(self.host_of(member) for member in members).values())
             if len(members) > 3 and most > fault_bound(len(members)):
@@ -178,6 +245,12 @@ class ValidatorsSection(Section):
         """The commands of foreign executors, by the name of the validator."""
         commands = {name: self.node(index).executor for index, name in enumerate(self.names)}
         return {name: command for name, command in commands.items() if command is not None}
+
+    @property
+    def external(self) -> dict[int, ExternalSection]:
+        """The validators that the harness does not run, by index."""
+        nodes = enumerate(self.nodes[: self.count])
+        return {index: node.external for index, node in nodes if node.external is not None}
 
     def node(self, index: int) -> NodeSection:
         return self.nodes[index] if index < len(self.nodes) else ORDINARY_NODE

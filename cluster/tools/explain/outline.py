@@ -107,6 +107,8 @@ def own_settings(node: NodeSection) -> Iterator[str]:
         yield f"planted bug {node.mutant}"
     if node.executor is not None:
         yield f"executor {node.executor}"
+    if node.external is not None:
+        yield f"external, at {node.external.address}"
     if node.byzantine:
         yield f"byzantine: {', '.join(node.byzantine)}"
     if node.joins_at_height is not None:

@@ -99,7 +99,7 @@ def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
     file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
     match words:
         case ["run"]:
-            _refuse(scenario.live_problem, scenario.name)
+            _refuse(scenario.kubernetes_problem, scenario.name)
             return _Plan(scenario, scenario.name, ("run", file))
         case ["drill", name, *settings]:
             drill = _drill(name, settings)

@@ -45,6 +45,18 @@ def test_every_invariant_is_evaluated_and_counted() -> None:
     assert verdict.check("coverage").detail == f"18 invariants were evaluated {sum(times.values())} times in all"
 
 
+def test_one_that_serves_no_state_need_not_answer_about_it() -> None:
+    record = with_kill(make_record())
+    outsider = record.validators[3]
+    outsider.balances, outsider.pending_timers, outsider.supply = {}, {}, None
+    assert check_run(record).check("coverage").verdict is INCONCLUSIVE
+    outsider.serves_state = False
+    verdict = check_run(record)
+    assert verdict.check("coverage").verdict is PASS
+    supplies = next(each for each in verdict.evaluations if each.rule == "supplies")
+    assert (supplies.times, supplies.needed) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "rule"),
     [

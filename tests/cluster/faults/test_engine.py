@@ -326,6 +326,23 @@ def test_a_kill_bites_once_the_process_is_seen_to_be_gone() -> None:
     assert engine.records[0].took_effect
 
 
+@pytest.mark.parametrize("target", ["leader", "random", "f"])
+def test_an_external_validator_is_nobodys_target(target: str) -> None:
+    """It leads, and the harness has no process of it."""
+    external = {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}
+    for outsider in range(4):
+        nodes = [{"external": external} if index == outsider else {} for index in range(4)]
+        fault = {"kind": "kill", "target": target, "at_height": 3}
+        given = {"name": "engine", "validators": {"count": 4, "nodes": nodes}, "faults": [fault]}
+        stage = FakeStage()
+        engine = FaultEngine(Scenario.model_validate(given), stage)
+        engine.schedule()
+        reach(engine, stage, 3)
+        killed = {0, 1, 2, 3} - stage.running
+        assert outsider not in killed
+        assert killed or (target == "leader" and outsider == stage.leader())
+
+
 def test_who_shares_a_host_shares_its_fate() -> None:
     """A killed host's validators are all targets; otherwise they are impaired, and nobody asks for their disks."""
     wipe = {"kind": "wipe", "target": "validator-4", "at_height": 5, "down_ms": 100}

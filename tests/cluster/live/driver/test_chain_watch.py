@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
-from cluster.live.host.observations import FinalSeen
+from cluster.live.host.observations import FinalSeen, HeightSeen
+from cluster.record.finalizations import Finalizations
 from tests.cluster.records import make_record
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
@@ -24,3 +25,16 @@ def test_each_height_counts_once_and_few_are_remembered() -> None:
     sample = watch.sample(0.0, [])
     assert {sample.fires, sample.transactions} == {last, 2 * last}
     assert max(counted) <= 2 * HEIGHTS_REMEMBERED
+
+
+def test_what_an_external_validator_serves_is_seen_and_not_counted() -> None:
+    """Its status page says nothing about fires and transactions, and may pass over heights."""
+    record = make_record(backend="live")
+    record.finalizations = Finalizations()
+    watch = ChainWatch(record, 1_000.0)
+    watch.take(3, [HeightSeen(1_250.0, 4), HeightSeen(1_500.0, 7)])
+    watch.take(0, [final(4)])
+    seen = [(each.at_ms, each.validator, each.height) for each in record.finalizations]
+    assert seen == [(250.0, 3, 4), (500.0, 3, 7), (0.0, 0, 4)]
+    sample = watch.sample(0.0, [])
+    assert (watch.height, sample.fires, sample.transactions) == (4, 2, 1)

@@ -587,7 +587,9 @@ def test_a_host_that_was_too_busy_starts_each_validator_once_and_reports_all_tha
                 host.start(JOINS_AT)
     assert [address.index for address in host.start(JOINS_AT)] == [0]
     with busy(host, monkeypatch):
-        host._validators[0].validator.observations.entered(777)
+        running = host._validators[0]
+        assert isinstance(running, host_module._RunningValidator)
+        running.validator.observations.entered(777)
         with pytest.raises(TimeoutError):
             host.observe()
     (view,) = host.observe().validators

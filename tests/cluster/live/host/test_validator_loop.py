@@ -633,7 +633,7 @@ def test_a_host_tells_each_of_its_validators_what_the_auditor_has() -> None:
     told: list[tuple[int, int]] = []
     host = object.__new__(ValidatorHost)
     host._validators = [
-        cast(Any, SimpleNamespace(address=SimpleNamespace(index=index), validator=SimpleNamespace(allow_pruning=note)))
+        cast(Any, SimpleNamespace(address=SimpleNamespace(index=index), allow_pruning=note))
         for index, note in ((1, lambda height: told.append((1, height))), (4, lambda height: told.append((4, height))))
     ]
     asyncio.run(host._allow_pruning({4: 30, 5: 7}))

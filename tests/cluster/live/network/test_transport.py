@@ -28,7 +28,11 @@ from cluster.live.network.handshake import (
     decode_handshake,
     encode_handshake,
 )
+from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import LENGTH_BYTES, FrameStream, PeerAddress, Transport
+from cluster.scenario.sections.faults import CutFault
+from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.topology.network import Network
 from consensus.keys import Ed25519Scheme, Signer, ValidatorSet
 from consensus.types import PublicKey, Signature
 from tests.hangs import HANGS_AFTER_S
@@ -693,3 +697,32 @@ def test_frames_do_not_depend_on_how_bytes_arrive(payloads: list[bytes], steps: 
             stream.data_received(data[position : position + step])
             position += step
     assert received == payloads
+
+
+# --- peers that do not model their own links --------------------------------------------------------------------------
+
+
+def test_what_a_peer_without_links_sends_passes_them_on_its_arrival() -> None:
+    async def test() -> None:
+        section = LinksSection.model_validate({"latency_ms": 0, "jitter_ms": 0})
+        links = OutgoingLinks(Network(section, ["a", "b", "c", "d"], {}, 1), 0, 1)
+        sender, receiver, other = Node(identity(0)), Node(identity(1)), Node(identity(2))
+        receiver.transport.links_from = {0: links}
+        cut = CutFault.model_validate({"kind": "cut", "from": ["a"], "to": ["b"], "at_height": 1, "for_ms": 9})
+        async with running(sender, receiver, other):
+            sender.transport.send(1, b"before")
+            assert await receiver.next() == (0, b"before")
+            links.set_faults({1: cut})
+            sender.transport.send(1, b"lost")
+            sender.transport.send(2, b"elsewhere")
+            assert await other.next() == (0, b"elsewhere")
+            while links.totals()["dropped"] == 0:
+                await asyncio.to_thread(int)
+            other.transport.send(1, b"from another")
+            assert await receiver.next() == (2, b"from another")
+            links.set_faults({})
+            sender.transport.send(1, b"after")
+            assert await receiver.next() == (0, b"after")
+            assert links.faults.counts()[1].dropped == links.totals()["dropped"] == 1
+
+    run(test)
