@@ -16,11 +16,11 @@ Page = dict[str, Any]
 def project_output(genesis: Page, blocks: list[Page]) -> Page:
     """What `stampede t8n` writes for this input. Raises BadInput."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder, name) for name in ("genesis.json", "blocks.json", "out.json")]
-        paths[0].write_text(json.dumps(genesis), encoding="utf-8")
-        paths[1].write_text(json.dumps(blocks), encoding="utf-8")
-        run_t8n(*paths)
-        output: Page = json.loads(paths[2].read_text(encoding="utf-8"))
+        genesis_path, blocks_path, out = (Path(folder, name) for name in ("genesis.json", "blocks.json", "out.json"))
+        genesis_path.write_text(json.dumps(genesis), encoding="utf-8")
+        blocks_path.write_text(json.dumps(blocks), encoding="utf-8")
+        run_t8n(genesis_path, blocks_path, out)
+        output: Page = json.loads(out.read_text(encoding="utf-8"))
     return output
 
 

@@ -106,10 +106,10 @@ class BareChain:
         found: Globals = decode_record(GLOBALS, data)
         return found
 
-    def begin(self, proposer: Address) -> Transition:
-        """The state transition for the next block."""
+    def begin(self, proposer: Address, transition: type[Transition] = Transition) -> Transition:
+        """The state transition for the next block. ``transition`` is its class."""
         context = BlockContext(Height(self.view.height + 1), proposer, self.genesis, explains=True)
-        return Transition(self.view, self.index, context, self._vm)
+        return transition(self.view, self.index, context, self._vm)
 
     def commit(self, outcome: Outcome) -> None:
         """Make the next block final."""

@@ -137,18 +137,20 @@ class T8n(Command):
         "outcome as a line to standard output"
     )
 
+    steps: bool = flag('with files: also write the steps of each block (with --serve, a request has "steps": true)')
+
     def run(self) -> int:
         from cluster.tools.inspect.t8n import run_t8n, serve_t8n
 
         files = (self.genesis, self.blocks, self.out)
         if self.serve:
-            if any(files):
-                raise BadInput("--serve: reads from standard input, expected no --genesis, --blocks and --out")
+            if any(files) or self.steps:
+                raise BadInput("--serve: reads from standard input, expected no --genesis, --blocks, --out and --steps")
             serve_t8n(sys.stdin.buffer, sys.stdout)
             return ExitCode.PASS
         if self.genesis is None or self.blocks is None or self.out is None:
             raise BadInput("expected --genesis, --blocks and --out, or --serve (see stampede t8n --help)")
-        run_t8n(self.genesis, self.blocks, self.out)
+        run_t8n(self.genesis, self.blocks, self.out, self.steps)
         return ExitCode.PASS
 
 

@@ -37,6 +37,7 @@ from validator.primitives.user_file import UserFileError
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.calendar import count_tiers
 from validator.state import View
+from validator.transition.trace import LongValue, Step, StepRecorder, Value, traced
 from validator.transition.transition import NotAdmitted, Outcome, PreparedTransaction, Transition
 
 NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
@@ -48,18 +49,18 @@ MAX_REQUEST_BYTES: Final = 256 * 2**20
 Page = dict[str, Any]
 
 
-def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
+def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path, wants_steps: bool = False) -> None:
     """Execute the blocks in a file on a genesis, and write the outcome to a file.
 
     Raises :class:`~cluster.common.errors.BadInput` for wrong input; nothing is written then.
     """
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
-    write_for_user(out_path, json.dumps(outcome_of(genesis, blocks)) + "\n")
+    write_for_user(out_path, json.dumps(outcome_of(genesis, blocks, wants_steps)) + "\n")
 
 
 def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
-    """Answer requests until their end: a line of JSON for each, ``{"genesis": G, "blocks": B}``.
+    """Answer requests until their end: a line of JSON for each, ``{"genesis": G, "blocks": B}`` and maybe ``steps``.
 
     The answer is a line, too: the output ``O``, or ``{"error": text}`` with the JSON path of what is wrong, or what
     failed in a user's policy.
@@ -77,9 +78,10 @@ def serve_t8n(requests: BinaryIO, answers: TextIO) -> None:
         answers.flush()
 
 
-def outcome_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
-    """Execute blocks on a genesis; returns the tool's output ``O`` as JSON data."""
-    chain = ShownChain(genesis)
+def outcome_of(genesis: Genesis, blocks: Sequence[InputBlock], wants_steps: bool = False) -> Page:
+    """Execute blocks on a genesis; returns the tool's output ``O`` as JSON data, with the steps of each block if they
+    are wanted."""
+    chain = ShownChain(genesis, wants_steps)
     shown = [page for block in blocks for page in chain.execute(block)]
     return {"blocks": shown, "final": chain.final_page()}
 
@@ -87,8 +89,9 @@ def outcome_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
 class ShownChain(BareChain):
     """A chain in memory that shows each block, and its last state, as the tool's output does."""
 
-    def __init__(self, genesis: Genesis) -> None:
+    def __init__(self, genesis: Genesis, wants_steps: bool = False) -> None:
         super().__init__(genesis, PythonVm())
+        self._wants_steps = wants_steps
 
     def execute(self, block: InputBlock) -> list[Page]:
         """Execute the next block, or several if it is repeated; returns a page for each."""
@@ -100,13 +103,16 @@ class ShownChain(BareChain):
 
     def _execute_once(self, block: InputBlock) -> Page:
         """Execute the next block. A transaction that is not admitted is ``rejected``."""
-        transition = self.begin(block.proposer)
+        recorder = StepRecorder()
+        transition = self.begin(block.proposer, traced(Transition, recorder) if self._wants_steps else Transition)
         transition.start()
         shown = [_execute(transition, transaction) for transaction in block.transactions]
         outcome = transition.finish()
         self.commit(outcome)
         tiers = count_tiers(self.index.timers_rows(), self.view.height, transition.terms.parameters)
         page = {**_block_page(outcome), "txs": shown, "tiers": tiers}
+        if self._wants_steps:
+            page["steps"] = [_step_page(step) for step in recorder.steps]
         self.executed(transition, outcome, page)
         return page
 
@@ -175,6 +181,19 @@ def _block_page(outcome: Outcome) -> Page:
     if receipts.callbacks:
         page["callbacks"] = [_callback_page(callback) for callback in receipts.callbacks]
     return page
+
+
+def _step_page(step: Step) -> list[Any]:
+    """A step as JSON data: kind, subject, and the keys that it changed with their values before and after."""
+    writes = [[write.key.hex(), _value_text(write.before), _value_text(write.after)] for write in step.writes]
+    return [step.kind.value, step.subject.hex(), writes]
+
+
+def _value_text(value: Value) -> str | None:
+    """A value in hex; a long one as its size and its hash."""
+    if isinstance(value, LongValue):
+        return f"{value.size}:{value.digest.hex()}"
+    return None if value is None else value.hex()
 
 
 def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:

@@ -83,14 +83,17 @@ def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
     return _read(path, lambda given: blocks_of(given, genesis))
 
 
-def read_request(line: bytes) -> tuple[Genesis, list[InputBlock]]:
-    """Read genesis and blocks from one line of JSON. Raises :class:`~cluster.common.strict_json.Wrong`."""
+def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
+    """Read genesis, blocks, and whether steps are wanted, from one line of JSON.
+
+    Raises :class:`~cluster.common.strict_json.Wrong`.
+    """
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Wrong(f"$: no UTF-8: {error}") from None
     parts = {"genesis", "blocks"}
-    fields = json_input.mapping(json_input.parse(text), "$", parts, parts)
+    fields = json_input.mapping(json_input.parse(text), "$", {*parts, "steps"}, parts)
     found: list[Any] = []
     for name, check in (("genesis", genesis_of), ("blocks", lambda given: blocks_of(given, found[0]))):
         try:
@@ -98,7 +101,10 @@ def read_request(line: bytes) -> tuple[Genesis, list[InputBlock]]:
         except Wrong as error:
             raise Wrong(f"{name}: {error}") from None
     genesis, blocks = found
-    return genesis, blocks
+    wants_steps = fields.get("steps", False)
+    if not isinstance(wants_steps, bool):
+        raise Wrong(f"steps: expected true or false, got {wants_steps!r:.80}")
+    return genesis, blocks, wants_steps
 
 
 def _read(path: Path, check: Callable[[Any], T]) -> T:

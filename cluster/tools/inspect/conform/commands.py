@@ -88,6 +88,7 @@ class Conform(Command):
         "in place of a program: this project at another commit, in a checkout below this one", "COMMIT"
     )
     serve: bool = flag("COMMAND stays up: it gets a line of JSON on standard input for each case, and prints one")
+    steps: bool = flag("COMMAND tells the steps of blocks that are asked for: the pages of failing cases show them")
     families: Sequence[str] = _families()
     seeds: range | None = _seeds(None)
     corpus: Path | None = option("the cases of a corpus, in place of generated ones", "DIR", Path)
@@ -169,15 +170,15 @@ class Conform(Command):
         if self.tool is not None:
             if self.against is not None:
                 raise BadInput("--against: not together with --tool; expected one of them")
-            return ToolCommand(self.tool, self.serve, self.timeout)
+            return ToolCommand(self.tool, self.serve, self.timeout, self.steps)
         if self.against is None:
             raise BadInput("expected --tool COMMAND or --against COMMIT")
-        if self.serve:
-            raise BadInput("--serve: not with --against, which finds out by itself")
+        if self.serve or self.steps:
+            raise BadInput(f"--{'serve' if self.serve else 'steps'}: not with --against, which finds out by itself")
         program = checkout_of(commit_of(self.against))
         stays_up = accepts(program, "t8n", "--serve")
         words = [str(program), "t8n", *(["--serve"] if stays_up else [])]
-        return ToolCommand(shlex.join(words), stays_up, self.timeout)
+        return ToolCommand(shlex.join(words), stays_up, self.timeout, accepts(program, "t8n", "--steps"))
 
 
 OTHERS: Final[dict[str, type[Command]]] = {"families": Families, "export": Export}

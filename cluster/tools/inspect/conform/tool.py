@@ -36,8 +36,8 @@ ToolFailure = ProgramFailure
 class Tool(Protocol):
     """What answers cases."""
 
-    def answer(self, case: Case) -> Page:
-        """The output for a case. Raises :class:`ToolFailure`."""
+    def answer(self, case: Case, wants_steps: bool = False) -> Page:
+        """The output for a case, with the steps of its blocks if they are wanted. Raises :class:`ToolFailure`."""
 
     def close(self) -> None:
         """End all processes of the tool."""
@@ -52,6 +52,8 @@ class ToolCommand:
     stays_up: bool
     timeout_s: int
     """Time for the answer to one case."""
+    tells_steps: bool = False
+    """Whether it can answer with the steps of blocks."""
 
     def words(self) -> list[str]:
         """The command and its arguments. Raises :class:`BadInput` if there is no such program."""
@@ -77,8 +79,10 @@ class ServedTool:
         self._words, self._timeout_s = words, timeout_s
         self._process: ChildProcess | None = None
 
-    def answer(self, case: Case) -> Page:
-        request = {"genesis": case.genesis, "blocks": case.blocks}
+    def answer(self, case: Case, wants_steps: bool = False) -> Page:
+        request: Page = {"genesis": case.genesis, "blocks": case.blocks}
+        if wants_steps:
+            request["steps"] = True
         try:
             if self._process is None:
                 self._process = _started(self._words)
@@ -100,12 +104,13 @@ class FileTool:
     def __init__(self, words: Sequence[str], timeout_s: float) -> None:
         self._words, self._timeout_s = words, timeout_s
 
-    def answer(self, case: Case) -> Page:
+    def answer(self, case: Case, wants_steps: bool = False) -> Page:
         with tempfile.TemporaryDirectory(prefix="stampede-conform-") as folder:
             genesis, blocks, out = (Path(folder, name) for name in ("genesis.json", "blocks.json", "out.json"))
             genesis.write_text(json.dumps(case.genesis), encoding="utf-8")
             blocks.write_text(json.dumps(case.blocks), encoding="utf-8")
-            process = _started([*self._words, "--genesis", genesis, "--blocks", blocks, "--out", out])
+            steps = ["--steps"] if wants_steps else []
+            process = _started([*self._words, "--genesis", genesis, "--blocks", blocks, "--out", out, *steps])
             try:
                 process.finish(MAX_PRINTED_BYTES, self._timeout_s)
             finally:

@@ -12,6 +12,7 @@ from cluster.common.files import write_atomically
 from cluster.report.page import render_page
 from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.difference import STEPS
+from cluster.tools.inspect.conform.results.steps import ToldSteps
 from cluster.tools.inspect.conform.shrink import Shrunk
 from cluster.tools.inspect.conform.tool import ToolCommand
 
@@ -34,7 +35,7 @@ class Row(NamedTuple):
         return self.expected != self.got
 
 
-def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand) -> Path:
+def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand, steps: ToldSteps) -> Path:
     """Write a shrunk case into a new folder below ``folder``; returns it. Raises :class:`BadInput`."""
     case, failure = shrunk.case, shrunk.failure
     place = folder / f"{case.family}-{case.number}"
@@ -45,7 +46,7 @@ def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_atomically(place / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        write_atomically(place / PAGE_FILE, failure_html(shrunk, command, place))
+        write_atomically(place / PAGE_FILE, failure_html(shrunk, command, place, steps))
     except OSError as error:
         raise BadInput(f"{error.filename or place}: cannot be written: {error.strerror}") from None
     return place
@@ -60,7 +61,7 @@ def again(command: ToolCommand, place: Path) -> str:
     return f"{command.text} --genesis {genesis} --blocks {blocks} --out out.json"
 
 
-def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path) -> str:
+def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path, steps: ToldSteps) -> str:
     """The page of a shrunk case: input, command, first difference, and both sides step by step."""
     case, failure = shrunk.case, shrunk.failure
     return render_page(
@@ -74,6 +75,7 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path) -> str:
         genesis=json.dumps(case.genesis, indent=1, ensure_ascii=False),
         blocks=json.dumps(case.blocks, indent=1, ensure_ascii=False),
         parts=[] if failure.got is None else _parts(failure.expected, failure.got),
+        steps=steps,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.wording import counted
 from cluster.tools.console.output import print_line
 from cluster.tools.inspect.conform.results.failure_page import PAGE_FILE, again, write_failure
+from cluster.tools.inspect.conform.results.steps import told_steps
 from cluster.tools.inspect.conform.shrink import Shrunk, shrink
 from cluster.tools.inspect.conform.source import Source
 from cluster.tools.inspect.conform.sweep import CaseResult, SweepResult
@@ -36,7 +37,7 @@ def shrink_failures(
             if shrunk is None:
                 print_line(output, f"{name}  did not fail again: the program may not be deterministic")
                 continue
-            place = write_failure(folder, shrunk, command)
+            place = write_failure(folder, shrunk, command, told_steps(shrunk, tool if command.tells_steps else None))
             places.append(place)
             print_line(output, f"{name}  shrunk to {size_of(shrunk)}: {shrunk.failure.detail}")
             print_line(output, f"  page   {place / PAGE_FILE}")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from cluster.tools.cli.main import main as stampede
 from cluster.tools.inspect.conform.case import Case, Page
 from cluster.tools.inspect.conform.tool import ToolFailure
 from cluster.tools.inspect.t8n import outcome_of, serve_t8n
@@ -237,12 +238,12 @@ class PlantedTool:
         self.name = name
         self.asked = 0
 
-    def answer(self, case: Case) -> Page:
+    def answer(self, case: Case, wants_steps: bool = False) -> Page:
         self.asked += 1
         genesis = genesis_of(case.genesis)
         with planted(self.name):
             try:
-                return outcome_of(genesis, blocks_of(case.blocks, genesis))
+                return outcome_of(genesis, blocks_of(case.blocks, genesis), wants_steps)
             except (AssertionError, ArithmeticError, LookupError, struct.error) as error:
                 raise ToolFailure(f"ended with exit code 1: {type(error).__name__}") from None
 
@@ -251,8 +252,10 @@ class PlantedTool:
 
 
 def main(arguments: list[str]) -> int:
-    (name,) = arguments
+    name, *options = arguments
     with planted(name):
+        if options:
+            return stampede(["t8n", *options])
         serve_t8n(sys.stdin.buffer, sys.stdout)
     return 0
 

@@ -29,9 +29,9 @@ class OwnTool:
     def __init__(self, change: Any = None) -> None:
         self.change = change
 
-    def answer(self, case: Case) -> Page:
+    def answer(self, case: Case, wants_steps: bool = False) -> Page:
         genesis = genesis_of(case.genesis)
-        page = json.loads(json.dumps(outcome_of(genesis, blocks_of(case.blocks, genesis))))
+        page = json.loads(json.dumps(outcome_of(genesis, blocks_of(case.blocks, genesis), wants_steps)))
         if self.change is not None:
             self.change(page)
         return dict(page)
