@@ -7,11 +7,15 @@ several threads.
 from __future__ import annotations
 
 import json
+import socket
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import urllib3
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
 
 from validator.primitives.codec import decoder_of
 from validator.primitives.types import address_text
@@ -20,6 +24,13 @@ MESSAGEPACK: Final = "application/msgpack"
 DEFAULT_TIMEOUT_S: Final = 5.0
 CONNECTIONS: Final = 4
 MAX_ERROR_TEXT: Final = 500
+MAX_ANSWER_BYTES: Final = 512 * 1024 * 1024
+"""Maximum size of the body of an answer."""
+MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size of the body of an answer in JSON."""
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""Maximum size of the body of an answer that is an error."""
+PIECE_BYTES: Final = 1 << 20
 
 Page = dict[str, Any]
 BlockTriple = tuple[bytes, bytes, bytes]
@@ -67,15 +78,51 @@ class PostResult:
     """Reason of the refusal, as a fixed word (``docs/http.md``). Validators of earlier versions give none."""
 
 
+class _BoundedSocket(socket.socket):
+    """A socket whose reads all end by one deadline. A timeout of its own bounds each read only."""
+
+    deadline_s = float("inf")
+
+    def recv_into(self, *given: Any) -> int:
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left_s)
+        return super().recv_into(*given)
+
+
+class _BoundedConnection(HTTPConnection):
+    """A connection on which the answer to a request arrives within the timeout as a whole."""
+
+    def _new_conn(self) -> socket.socket:
+        plain = super()._new_conn()
+        timeout_s = plain.gettimeout()
+        bounded = _BoundedSocket(fileno=plain.detach())
+        bounded.settimeout(timeout_s)
+        return bounded
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]
+        sock, timeout_s = self.sock, self.timeout
+        assert isinstance(sock, _BoundedSocket) and isinstance(timeout_s, float | int), "as the client makes them"
+        sock.deadline_s = time.monotonic() + timeout_s
+        return super().getresponse()
+
+
+class _BoundedPool(HTTPConnectionPool):
+    ConnectionCls = _BoundedConnection
+
+
 class ValidatorClient:
     """HTTP client of one validator. Every request that fails raises :class:`ClientError`."""
 
     def __init__(self, endpoint: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """``endpoint`` is ``http://host:port``; ``timeout_s`` bounds connecting and each wait for data, in seconds."""
+        """``endpoint`` is ``http://host:port``. ``timeout_s`` bounds connecting, sending a request, and the whole
+        answer, each in seconds."""
         self.endpoint = endpoint.rstrip("/")
         self._pool = urllib3.PoolManager(
             maxsize=CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=timeout_s, read=timeout_s)
         )
+        self._pool.pool_classes_by_scheme = {**self._pool.pool_classes_by_scheme, "http": _BoundedPool}
 
     def close(self) -> None:
         self._pool.clear()
@@ -114,11 +161,11 @@ class ValidatorClient:
 
         Raises :class:`Gone` if the first was pruned.
         """
-        return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
+        return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple], count)
 
     def block_digests(self, first: int, count: int) -> list[bytes]:
         """The digests of final blocks from height ``first`` on. Bounds and errors are those of :meth:`blocks`."""
-        return self._decode(f"/blocks?from={first}&count={count}&digests=1", list[bytes])
+        return self._decode(f"/blocks?from={first}&count={count}&digests=1", list[bytes], count)
 
     def finality(self, height: int) -> FinalityProof:
         """The proof that the block at a height is final. Raises :class:`NotFound`."""
@@ -165,28 +212,48 @@ class ValidatorClient:
     def metrics(self) -> str:
         return self._request("GET", "/metrics").decode("utf-8", "replace")
 
-    def _decode(self, path: str, kind: Any) -> Any:
+    def _decode(self, path: str, kind: Any, most: int | None = None) -> Any:
+        """An answer in MessagePack. ``most`` is the maximum number of its items."""
         data = self._request("GET", path, headers={"Accept": MESSAGEPACK})
         try:
-            return decoder_of(kind).decode(data)
+            items = decoder_of(kind).decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ClientError(f"{self.endpoint}{path}: {error}") from None
+        if most is not None and len(items) > most:
+            raise ClientError(f"{self.endpoint}{path}: {len(items):,} items, expected at most {most:,}")
+        return items
 
     def _json(self, method: str, path: str, **options: Any) -> Page:
-        page = json_object(self._request(method, path, **options))
+        page = json_object(self._request(method, path, MAX_PAGE_BYTES, **options))
         if page is None:
             raise ClientError(f"{self.endpoint}{path}: no JSON object")
         return page
 
-    def _request(self, method: str, path: str, **options: Any) -> bytes:
+    def _request(self, method: str, path: str, most_bytes: int = MAX_ANSWER_BYTES, **options: Any) -> bytes:
         url = self.endpoint + path
         try:
-            answer = self._pool.request(method, url, redirect=False, **options)
+            answer = self._pool.request(method, url, redirect=False, preload_content=False, **options)
+            is_error = answer.status != 200
+            body = _body(answer, MAX_ERROR_BYTES if is_error else most_bytes)
         except urllib3.exceptions.HTTPError as error:
             raise ClientError(f"{url}: {' '.join(str(error).split())}") from None
-        if answer.status == 200:
-            return answer.data
-        raise ERRORS.get(answer.status, Refused)(url, answer.status, _reason(answer.data))
+        if body is None and not is_error:
+            raise ClientError(f"{url}: an answer of more than {most_bytes:,} bytes")
+        if not is_error:
+            return body or b""
+        raise ERRORS.get(answer.status, Refused)(url, answer.status, _reason(body or b"its body is too large"))
+
+
+def _body(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes | None:
+    """The body of an answer as it was sent; ``None`` if it has more bytes than ``most_bytes``."""
+    body = bytearray()
+    while piece := answer.read(PIECE_BYTES, decode_content=False):
+        body += piece
+        if len(body) > most_bytes:
+            answer.close()
+            return None
+    answer.release_conn()
+    return bytes(body)
 
 
 def json_object(data: bytes) -> Page | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from loadgen import client as client_module
 from loadgen.client import ClientError, Gone, NotFound, Refused, ValidatorClient
 from tests.hangs import HANGS_AFTER_S
 
@@ -93,3 +95,78 @@ def test_an_error_page_of_another_kind() -> None:
     with answering(page(500, b"<html>" + b"x" * 10_000)) as client, pytest.raises(Refused) as caught:
         client.status()
     assert caught.value.reason.startswith("<html>") and len(caught.value.reason) == 500
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX: ", page(200, b"{}")[:-2].replace(b"2\r", b"99\r")])
+def test_an_answer_that_never_ends(begin: bytes) -> None:
+    """A byte now and then does not keep a request alive: the whole answer has the timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(HANGS_AFTER_S)
+        sent = 0
+
+        def run() -> None:
+            nonlocal sent
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.sendall(begin)
+                while not gone.wait(0.02):
+                    connection.sendall(b"x")
+                    sent += 1
+
+        gone = threading.Event()
+        thread = threading.Thread(target=run)
+        thread.start()
+        client = ValidatorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.3)
+        with pytest.raises(ClientError, match="timed out"):
+            client.status()
+        gone.set()
+        thread.join(HANGS_AFTER_S)
+        assert not thread.is_alive() and sent > 1
+
+
+def test_an_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{client_module.__name__}.MAX_PAGE_BYTES", 10)
+    with answering(page(200, b'{"a": 34}\n')) as client:
+        assert client.status() == {"a": 34}
+    with answering(page(200, b'{"a": 345}\n')) as client, pytest.raises(ClientError, match="more than 10 bytes"):
+        client.status()
+    with answering(page(503, b"x" * 100_000)) as client, pytest.raises(Refused) as caught:
+        client.status()
+    assert (caught.value.status, caught.value.reason) == (503, "its body is too large")
+
+
+def test_a_compressed_answer_is_not_unpacked() -> None:
+    packed = gzip.compress(b"{}")
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    with answering(head % len(packed) + packed) as client, pytest.raises(ClientError, match="no JSON object"):
+        client.status()
+
+
+def test_a_connection_is_used_again() -> None:
+    """Each answer has a timeout of its own."""
+    begun = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(HANGS_AFTER_S)
+
+        def run() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                while connection.recv(65_536):
+                    begun.append(1)
+                    connection.sendall(page(200, b"{}").replace(b"Connection: close\r\n", b""))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with ValidatorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", HANGS_AFTER_S) as client:
+            assert [client.status() for _ in range(3)] == [{}] * 3
+        thread.join(HANGS_AFTER_S)
+    assert len(begun) == 3
+
+
+@pytest.mark.parametrize("ask", [ValidatorClient.blocks, ValidatorClient.block_digests])
+def test_more_than_was_asked_for(ask: Callable[[ValidatorClient, int, int], object]) -> None:
+    item = b"\x93\xc4\x00\xc4\x00\xc4\x00" if ask is ValidatorClient.blocks else b"\xc4\x00"
+    with answering(page(200, b"\x92" + 2 * item)) as client:
+        ask(client, 1, 2)
+    with answering(page(200, b"\x92" + 2 * item)) as client, pytest.raises(ClientError, match="2 items"):
+        ask(client, 1, 1)
