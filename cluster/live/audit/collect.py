@@ -17,7 +17,7 @@ from cluster.audit.books import FinalQueries, KeptLedger, final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.live.audit.live_audit import LiveAudit, first_height_of, take_blocks
+from cluster.live.audit.live_audit import LiveAudit, first_height_of, read_status
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
@@ -50,8 +50,10 @@ def collect(
     record.monitor = with_answers(audit.safety.record(), ())
     ask_all = partial(_ask_all, record, urls, checkpoint)
     reachable = [found for found in record.validators if found.index in urls]
-    honest = [found for found in reachable if not found.byzantine]
-    answering = ask_all(honest, partial(_take_blocks, audit))
+    external = record.scenario.validators.external
+    ours = [found for found in reachable if not found.byzantine and found.index not in external]
+    answering = ask_all(ours, partial(_take_blocks, audit))
+    answering += ask_all([found for found in reachable if found.index in external], partial(_take_blocks, audit))
     if audit.reexecution is not None:
         audit.reexecution.look()  # it continues while validators are queried
     audit.safety.look(record.store, is_end=True)
@@ -137,14 +139,14 @@ def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event)
 
 
 def _take_blocks(audit: LiveAudit, client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
-    found.status = client.status()
+    found.status = read_status(client)
     first = first_height_of(found.status)
     if found.first_height != first:
         found.first_height, found.blocks = first, ServedBlocks(audit.store, first)
     if found.status.get("diverged") is not None:
         found.trace = client.divergence()
         yield
-    taking = take_blocks(client, found, audit.store)
+    taking = audit.take_blocks(client, found)
     while True:
         with audit.lock:
             try:
@@ -157,14 +159,24 @@ def _take_blocks(audit: LiveAudit, client: ValidatorClient, found: ValidatorReco
 
 
 def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: FinalQueries) -> Iterator[None]:
-    found.supply = Supply.of(client.supply())
+    supply = client.supply()
+    found.supply = Supply(*(_amount(supply, name, f"{client.endpoint}/supply") for name in ("balances", "burned")))
     yield
     for address in asked.accounts:
-        found.balances[address] = client.account(parse_address(address))["balance"]
+        account = client.account(parse_address(address))
+        found.balances[address] = _amount(account, "balance", f"{client.endpoint}/accounts/{address}")
         yield
     for timer in asked.timers:
         found.pending_timers[timer] = _is_pending(client, timer)
         yield
+
+
+def _amount(page: Page, name: str, where: str) -> int:
+    """An amount on a page. Raises :class:`ClientError`."""
+    value = page.get(name)
+    if type(value) is not int:
+        raise ClientError(f"{where}: {name}: expected a whole number")
+    return value
 
 
 class ServedOverHttp:

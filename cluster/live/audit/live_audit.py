@@ -17,7 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
@@ -30,6 +32,7 @@ from cluster.live.handover.told import Row, Told
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
+from cluster.record.status import MAX_EVIDENCE
 from loadgen.client import ClientError, Gone, ValidatorClient
 
 AGREEMENT: Final = "agreement"
@@ -54,6 +57,7 @@ MAX_SEEN: Final = 10
 """Violations per check that are kept in the run's record."""
 ROUNDS_SKIPPED: Final = 4
 """Number of rounds that skip a validator that did not answer."""
+Figure = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 def nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
@@ -63,15 +67,47 @@ def nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
     return ValidatorRecord(section.names[index], index, blocks, byzantine=tuple(section.node(index).byzantine))
 
 
+class _Read(msgspec.Struct):
+    """The fields of a status page that are read during a run and at its end. All others are only shown."""
+
+    height: Figure = 0
+    first_block: Figure = 1
+    snapshot_height: Figure = 0
+    recovered_height: Figure = 0
+    final_view: Figure = 0
+    pending_timers: Figure = 0
+    replayed_blocks: Figure = 0
+    starts: Figure = 1
+    mutant_runs: Figure = 0
+    disk_bytes: dict[str, Figure] = {}
+    transactions_refused: dict[str, Figure] = {}
+    transactions_dropped: dict[str, Figure] = {}
+    evidence: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_EVIDENCE)] = []
+    diverged: dict[str, Any] | None = None
+
+
+def read_status(client: ValidatorClient) -> dict[str, Any]:
+    """A validator's status page. Raises :class:`ClientError`, also if a field that is read is of another type."""
+    page = client.status()
+    try:
+        msgspec.convert(page, _Read)
+    except msgspec.ValidationError as error:
+        raise ClientError(f"the status page of {client.endpoint}: {error}") from None
+    return page
+
+
 def first_height_of(status: Mapping[str, Any]) -> int:
     """The first height that a validator has executed itself, by its status page."""
     snapshot_height = status.get("snapshot_height")
     return snapshot_height + 1 if isinstance(snapshot_height, int) and snapshot_height > 0 else 1
 
 
-def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockStore) -> Iterator[list[int]]:
+def take_blocks(
+    client: ValidatorClient, found: ValidatorRecord, store: BlockStore, is_external: bool = False
+) -> Iterator[list[int]]:
     """Fetch the blocks that a validator serves above ``found.blocks``, and add them to it and to the store.
 
+    An external validator is asked only for heights that the store has from others: it could serve blocks without end.
     Yields after each answer: the heights at which the new blocks differ from the store's. Raises :class:`ClientError`.
     """
     served = found.blocks
@@ -79,6 +115,8 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
     while True:
         before = served.tip
         ahead = min(len(store) - served.tip, DIGESTS_PER_REQUEST)
+        if is_external and ahead <= 0:
+            return
         if ahead > 0:
             for digest in client.block_digests(served.tip + 1, ahead):
                 if digest != store.digest(served.tip + 1):
@@ -257,7 +295,8 @@ class LiveAudit:
         """Query every validator once for new blocks, then check what is new."""
         urls = dict(self._urls)
         # the furthest validator goes first and fills the store; ties rotate
-        order = sorted(urls, key=lambda index: (-self.known[index].tip, (index + len(self._record.store)) % len(urls)))
+        external, stored = self._record.scenario.validators.external, len(self._record.store)
+        order = sorted(urls, key=lambda i: (i in external, -self.known[i].tip, (i + stored) % len(urls)))
         answering: list[int] = []
         for index in order:
             if self._closing.is_set():
@@ -283,18 +322,23 @@ class LiveAudit:
             return  # its blocks are collected at the end, and not compared with others
         before = served.tip
         with suppress(Gone):
-            for differing in take_blocks(client, found, store):
+            for differing in self.take_blocks(client, found):
                 for height in differing:
                     self._compare(found, height, served.differing[height])
                 if self._closing.is_set():
                     return
         if served.tip == before and before < len(store):
-            status = client.status()
+            status = read_status(client)
             first = first_height_of(status)
             if first > before + 1:  # it joined by a snapshot
                 found.first_height, found.blocks = first, ServedBlocks(store, first)
             else:
                 self.note_gap(found, status)
+
+    def take_blocks(self, client: ValidatorClient, found: ValidatorRecord) -> Iterator[list[int]]:
+        """:func:`take_blocks`, for a validator of the run."""
+        is_external = found.index in self._record.scenario.validators.external
+        return take_blocks(client, found, self._record.store, is_external)
 
     def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
         """Check whether a validator pruned blocks before they were fetched, and report that once.

@@ -37,6 +37,8 @@ class Served:
 
     pruned: int = 0
     """Blocks up to this height are gone."""
+    page: dict[str, Any] = field(default_factory=dict)
+    """Other fields of its pages than a correct validator has."""
 
     def part(self, first: int, count: int) -> list[BlockRecord]:
         if first <= max(self.pruned, self.first - 1):
@@ -51,6 +53,7 @@ class FakeClient:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._served = self.served[url]
+        self.endpoint = f"http://{url}"
 
     def __enter__(self) -> Self:
         if self._served.is_silent:
@@ -63,7 +66,10 @@ class FakeClient:
     def status(self) -> dict[str, Any]:
         snapshot = self._served.first - 1
         page = {"snapshot_height": snapshot, "height": snapshot + len(self._served.blocks), "diverged": None}
-        return page | {"first_block": max(self._served.pruned, snapshot) + 1}
+        return page | {"first_block": max(self._served.pruned, snapshot) + 1} | self._served.page
+
+    def supply(self) -> dict[str, Any]:
+        return {"balances": 1, "burned": 0} | self._served.page
 
     def blocks(self, first: int, count: int) -> list[tuple[bytes, bytes, bytes]]:
         self._served.asked["blocks"] += (found := len(self._served.part(first, count)))
@@ -268,6 +274,49 @@ def test_at_the_end_only_the_rest_is_asked(network: Network, monkeypatch: pytest
     agreement = check_run(network.record, books).check("agreement")
     assert agreement.verdict is Outcome.INCONCLUSIVE, "ten heights are needed of all"
     assert "the same block at all 8 heights of 4 validators" in agreement.detail
+
+
+EXTERNAL = {"external": {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}}
+
+
+def test_an_external_validator_is_asked_only_for_heights_that_ours_served(network: Network) -> None:
+    """It could serve blocks without end."""
+    network.record.scenario = make_scenario(validators=[{}, {}, {}, EXTERNAL])
+    blocks = network.served[0].blocks
+    for each in network.served[:3]:
+        each.blocks = blocks[:8]
+    assert network.look() == []
+    assert [network.audit.known[index].tip for index in (0, 3)] == [8, 8]
+    assert (network.served[3].asked, len(network.record.store)) == ({"digests": 8}, 8)
+    for each in network.served[:3]:
+        each.blocks = blocks
+    network.look()
+    assert network.audit.known[3].tip == 12
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"first_block": "9"},
+        {"snapshot_height": 2**64},
+        {"final_view": -1},
+        {"starts": 1.5},
+        {"disk_bytes": {"state": "many"}},
+        {"transactions_refused": []},
+        {"evidence": [{}] * 2_000},
+        {"diverged": 3},
+        {"balances": "all"},
+        {"burned": None},
+    ],
+)
+def test_a_page_of_other_types_is_one_that_is_not_answered(network: Network, page: dict[str, Any]) -> None:
+    network.record.scenario = make_scenario(validators=[{}, {}, {}, EXTERNAL])
+    network.served[3].page = page
+    network.look()
+    network.look()
+    collect(network.record, {3: "3"}, lambda: None, network.audit)
+    (problem,) = network.record.problems
+    assert problem.startswith("validator-3 did not answer at the end: ") and next(iter(page)) in problem
 
 
 def test_the_thread_ends_and_tells_what_ended_it(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
