@@ -52,6 +52,8 @@ class ChainWatch:
         self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
         self._heights: set[int] = set()
+        self._served: dict[int, int] = {}
+        """The highest height noted of each external validator."""
         self._newest: BlockFinal | None = None
         self._fires = 0
         self._transactions = 0
@@ -74,7 +76,7 @@ class ChainWatch:
                     self.trace.windows.begin(at_ms)
                     self.trace.windows.entered(at_ms, validator, view)
                 case HeightSeen(height=height):
-                    self._note_final(Finalization(self._at_ms(seen), validator, height))
+                    self._note_served(self._at_ms(seen), validator, height)
                 case FinalSeen(block=block):
                     at_ms = self._at_ms(seen)
                     self._record.note_reorg(validator, block.height, block.reorg_depth)
@@ -85,6 +87,13 @@ class ChainWatch:
         self._record.finalizations.append(seen)
         if self.sightings is not None:
             self.sightings.finalized(seen)
+
+    def _note_served(self, at_ms: float, validator: int, height: int) -> None:
+        """Note what an external validator says of itself, up to the highest height that one of ours reported."""
+        believed = min(height, self.height)
+        if believed > self._served.get(validator, 0):
+            self._served[validator] = believed
+            self._note_final(Finalization(at_ms, validator, believed))
 
     def _note_proposal(self, at_ms: float, height: int) -> None:
         if at_ms < self._record.proposals.get(height, math.inf):

@@ -204,6 +204,7 @@ class LiveStage:
         )
         self.seen_on_links = self.means.seen_on_links
         self._names = scenario.validators.names
+        self._external = scenario.validators.external.keys()
         self._hosts = hosts
         self._height = height
         self._keep_blocks = keep_blocks
@@ -302,7 +303,8 @@ class LiveStage:
         return self._hosts.host_of(index).phase is Phase.DEAD
 
     def leader(self) -> int | None:
-        states = [state for host in self._hosts.all for state in host.reports.states.values() if state.ready]
+        ours = [host for host in self._hosts.all if not self._external & set(host.validators)]
+        states = [state for host in ours for state in host.reports.states.values() if state.ready]
         newest = max(states, key=lambda state: state.view, default=None)
         return None if newest is None else newest.leader
 

@@ -60,7 +60,7 @@ class ExternalWatch:
         return LoopState(why_not_ready=f"{self.url} does not answer any more") if is_late else self._state
 
     def drain(self) -> list[Observation]:
-        """The views that it entered and the heights that it made final, as far as pages showed, since the last call."""
+        """The views that it entered, and the final height of each page, since the last call."""
         notes = list(self._notes)
         self._notes.clear()
         return notes
@@ -80,7 +80,7 @@ class ExternalWatch:
             self.miss(problem)
             return
         height, view = page["height"], page["view"]
-        if height > self._state.height:
+        if height:
             self._notes.append(HeightSeen(CLOCK.epoch_ms(), height))
         if view != self._state.view:
             self._notes.append(ViewSeen(CLOCK.epoch_ms(), view))

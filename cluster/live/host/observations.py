@@ -49,7 +49,7 @@ class FinalSeen(NamedTuple):
 
 
 class HeightSeen(NamedTuple):
-    """An external validator serves a final height. Heights since the last note may have none."""
+    """The final height on an external validator's status page. Several notes may have the same one."""
 
     at_ms: float
     height: int

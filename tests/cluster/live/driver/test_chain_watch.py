@@ -32,9 +32,22 @@ def test_what_an_external_validator_serves_is_seen_and_not_counted() -> None:
     record = make_record(backend="live")
     record.finalizations = Finalizations()
     watch = ChainWatch(record, 1_000.0)
-    watch.take(3, [HeightSeen(1_250.0, 4), HeightSeen(1_500.0, 7)])
-    watch.take(0, [final(4)])
+    watch.take(0, [final(4), final(7)])
+    watch.take(3, [HeightSeen(1_250.0, 4), HeightSeen(1_500.0, 7), HeightSeen(1_750.0, 7)])
     seen = [(each.at_ms, each.validator, each.height) for each in record.finalizations]
-    assert seen == [(250.0, 3, 4), (500.0, 3, 7), (0.0, 0, 4)]
+    assert seen == [(0.0, 0, 4), (0.0, 0, 7), (250.0, 3, 4), (500.0, 3, 7)]
     sample = watch.sample(0.0, [])
-    assert (watch.height, sample.fires, sample.transactions) == (4, 2, 1)
+    assert (watch.height, sample.fires, sample.transactions) == (7, 4, 2)
+
+
+def test_a_height_that_an_external_validator_claims_is_noted_once_one_of_ours_has_it() -> None:
+    """Else a false one would leave all others behind, and one of 33 bits would not fit into the record."""
+    record = make_record(backend="live")
+    record.finalizations = Finalizations()
+    watch = ChainWatch(record, 1_000.0)
+    watch.take(3, [HeightSeen(1_250.0, 2**62)])
+    assert not len(record.finalizations)
+    watch.take(0, [final(4)])
+    watch.take(3, [HeightSeen(1_500.0, 2**62), HeightSeen(1_750.0, 2**62)])
+    assert [(each.at_ms, each.height) for each in record.finalizations.without({0})] == [(500.0, 4)]
+    assert watch.height == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -76,10 +76,14 @@ def four_hosts() -> Any:
 
 
 class Run:
-    def __init__(self, *faults: dict[str, Any], api: KubernetesApi | None = None) -> None:
+    def __init__(
+        self, *faults: dict[str, Any], api: KubernetesApi | None = None, external: Collection[int] = ()
+    ) -> None:
         self.now_ms, self.height = 0.0, 1
         self.hosts = four_hosts()
-        scenario = Scenario.model_validate({"name": "stage", "validators": 4, "faults": list(faults)})
+        outsider = {"external": {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}}
+        nodes = [outsider if index in external else {} for index in range(4)]
+        scenario = Scenario.model_validate({"name": "stage", "validators": nodes, "faults": list(faults)})
         self.stage = LiveStage(
             scenario,
             1,
@@ -187,3 +191,12 @@ def test_a_host_that_heard_nothing_of_the_driver_was_cut_off() -> None:
     assert (record.kind, record.targets, record.is_planned) == ("lose_node", ("validator-2",), False)
     assert not host.is_held_down
     assert not run.stage.on_lost(run.hosts.all[0], LastWords(7, 0, "a bug")), "of nothing else"
+
+
+def test_the_leader_is_what_our_validators_say() -> None:
+    """The status page of an external validator has no leader, and its view may be ahead of ours."""
+    run = Run(external={2})
+    for index, view in enumerate((5, 6, 9, 5)):
+        leader = 0 if index == 2 else view % 4
+        run.hosts.all[index].reports.states = {index: LoopState(ready=True, view=view, leader=leader)}
+    assert run.stage.leader() == 6 % 4

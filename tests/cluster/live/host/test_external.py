@@ -47,11 +47,11 @@ def test_its_state_is_that_of_the_last_page(watch: ExternalWatch) -> None:
     assert (watch.state.height, watch.state.view, watch.state.diverged) == (6, 9, True)
 
 
-def test_views_and_heights_are_noted_once(watch: ExternalWatch) -> None:
-    for page in (PAGE, PAGE, {**PAGE, "view": 9}, {**PAGE, "height": 7, "view": 9}):
+def test_views_are_noted_once_and_heights_with_each_page(watch: ExternalWatch) -> None:
+    for page in ({**PAGE, "height": 0}, PAGE, PAGE, {**PAGE, "view": 9}, {**PAGE, "height": 7, "view": 9}):
         watch.take(page)
     notes = watch.drain()
-    assert [each.height for each in notes if isinstance(each, HeightSeen)] == [5, 7]
+    assert [each.height for each in notes if isinstance(each, HeightSeen)] == [5, 5, 5, 7]
     assert [each.view for each in notes if isinstance(each, ViewSeen)] == [8, 9]
     assert watch.drain() == []
 
