@@ -337,7 +337,7 @@ class Testnet:
                 "name": address.name,
                 "index": address.index,
                 "url": address.url,
-                "peers": f"{address.peers.host}:{address.peers.port}",
+                "peers": address.peers.text,
                 "host": self.hosts.host_of(address.index).number,
                 "pid": None if address.index in section.external else self.hosts.host_of(address.index).pid,
             }

@@ -74,6 +74,11 @@ class PeerAddress(NamedTuple):
     host: str
     port: int
 
+    @property
+    def text(self) -> str:
+        """The address as ``host:port``; an IPv6 address is in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 @dataclass(slots=True)
 class TransportCounters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from ipaddress import AddressValueError, IPv6Address
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -30,7 +31,9 @@ def _command(given: str) -> str:
     return given
 
 
-_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
+_ADDRESS: Final = re.compile(
+    r"(\[(?P<v6>[0-9a-fA-F:.]+)\]|(?=.{1,253}:)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([0-9]{1,5})"
+)
 KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
 _PORTS: Final = range(1, 65_536)
 
@@ -38,9 +41,17 @@ _PORTS: Final = range(1, 65_536)
 def _split_address(given: str) -> tuple[str, int]:
     """Host and port of an address. Raises :class:`ValueError`."""
     found = _ADDRESS.fullmatch(given)
-    if found is None or int(found[2]) not in _PORTS:
+    if found is None or int(found[3]) not in _PORTS or not _is_ipv6(found["v6"] or "::"):
         raise ValueError(f"expected host:port, such as 127.0.0.1:7000, got {given[:64]!r}")
-    return found[1].strip("[]"), int(found[2])
+    return found["v6"] or found[1], int(found[3])
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True
 
 
 def _address(given: str) -> str:
@@ -73,9 +84,14 @@ class ExternalSection(Section):
         return _split_address(self.address)
 
     @property
+    def pages(self) -> tuple[str, int]:
+        """Host and port of its HTTP interface."""
+        return (self.peers[0], self.peers[1] + 1) if self.http is None else _split_address(self.http)
+
+    @property
     def url(self) -> str:
         """The URL of its HTTP interface."""
-        host, port = (self.peers[0], self.peers[1] + 1) if self.http is None else _split_address(self.http)
+        host, port = self.pages
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -196,6 +212,7 @@ class ValidatorsSection(Section):
         if len(set(names)) != len(names):
             raise ValueError("nodes: two validators have the same name")
         self._check_epochs()
+        self._check_addresses()
         for index in self.external:
             others = [names[each] for each in self.on_same_host(index) if each != index]
             if others:
@@ -239,6 +256,19 @@ class ValidatorsSection(Section):
     def byzantine(self) -> set[int]:
         """The byzantine validators, by index; nothing that they report is trusted."""
         return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
+
+    def _check_addresses(self) -> None:
+        """Raise :class:`ValueError` if two external validators have the same key, or would serve at one address."""
+        keys: dict[str, int] = {}
+        taken: dict[tuple[str, int], str] = {}
+        for index, section in self.external.items():
+            where = f"nodes[{index}].external"
+            if keys.setdefault(section.public_key, index) != index:
+                raise ValueError(f"{where}.public_key: nodes[{keys[section.public_key]}] has the same one")
+            for (host, port), field in ((section.peers, "address"), (section.pages, "http")):
+                if (host, port) in taken:
+                    raise ValueError(f"{where}.{field}: {taken[host, port]} is at {host}, port {port}, too")
+                taken[host, port] = f"nodes[{index}].external.{field}"
 
     @property
     def executors(self) -> dict[str, str]:

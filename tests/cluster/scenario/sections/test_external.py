@@ -52,9 +52,36 @@ def test_its_pages_are_at_the_next_port_unless_an_address_is_given() -> None:
     assert section(address="[::1]:9").url == "http://[::1]:10"
 
 
-@pytest.mark.parametrize("address", ["192.0.2.7", "192.0.2.7:0", "192.0.2.7:65536", "a b:1", ":1", "::1:9"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("192.0.2.7", "192.0.2.7:0", "192.0.2.7:65536", "a b:1", ":1", "::1:9", "[:::::]:9", "[::1%lo]:9"),
+        *("a..b:1", ".:1", f"{'x' * 64}.example:1", f"{'x.' * 130}x:1"),  # no resolver takes these
+    ],
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     assert "external.address: expected host:port" in problem(node={"external": {**EXTERNAL, "address": address}})
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"address": "192.0.2.8:7000"}, "nodes[1].external.public_key: nodes[0] has the same one"),
+        ({"public_key": "ab" * 32}, "nodes[1].external.address: nodes[0].external.address is at 192.0.2.7, port 7000"),
+        (
+            {"public_key": "ab" * 32, "address": "192.0.2.7:7001"},
+            "nodes[1].external.address: nodes[0].external.http is at 192.0.2.7, port 7001",
+        ),
+        (
+            {"public_key": "ab" * 32, "address": "192.0.2.7:9", "http": "192.0.2.7:9"},
+            "nodes[1].external.http: nodes[1].external.address is at 192.0.2.7, port 9",
+        ),
+    ],
+)
+def test_no_two_have_one_key_or_one_address(other: dict[str, str], expected: str) -> None:
+    with pytest.raises(BadInput) as error:
+        scenario_from({"name": "two", "validators": [{"external": EXTERNAL}, {"external": EXTERNAL | other}, {}, {}]})
+    assert expected in str(error.value)
 
 
 def test_the_last_port_has_no_next_one() -> None:
