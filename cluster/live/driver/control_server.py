@@ -74,7 +74,7 @@ class Overview:
 
     status: Page = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
-    """URLs of the validators, keyed by validator name."""
+    """URLs of the validators, keyed by name, without external ones: they need not serve metrics or accounts."""
     gauges: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Figures of the whole testnet, each with its description, keyed by metric."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Overview:
 def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit: Mapping[str, Any]) -> Overview:
     """The overview at ``at_ms``. ``height`` is the highest final height, ``audit`` the audit's page so far."""
     newest = record.samples[-1] if record.samples else None
-    names = record.scenario.validators.names
+    names, external = record.scenario.validators.names, record.scenario.validators.external
     addresses = {address.index: address for address in hosts.addresses}
     running = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is None]
     figures = {
@@ -101,7 +101,9 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
         "at_ms": round(at_ms),
         **figures,
         "validators": [
-            _validator_page(hosts.host_of(index), index, name, addresses.get(index)) for index, name in enumerate(names)
+            _validator_page(hosts.host_of(index), index, name, addresses.get(index))
+            | ({"pid": None} if index in external else {})
+            for index, name in enumerate(names)
         ],
         "faults": [
             {
@@ -125,14 +127,15 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
         "stampede_testnet_run_seconds": ("Since the run began.", round(at_ms / 1_000)),
     }
     labels = {"scenario": record.scenario.name, "chain_id": record.genesis.chain_id}
-    return Overview(status, {names[index]: address.url for index, address in addresses.items()}, gauges, labels)
+    ours = {names[index]: address.url for index, address in addresses.items() if index not in external}
+    return Overview(status, ours, gauges, labels)
 
 
 def _validator_page(host: Host, index: int, name: str, address: ValidatorAddress | None) -> dict[str, Any]:
     return {
         "name": name,
         "url": None if address is None else address.url,
-        "peers": None if address is None else f"{address.peers.host}:{address.peers.port}",
+        "peers": None if address is None else address.peers.text,
         "host": host.number,
         "pid": host.pid,
         "host_is": host.phase.value,

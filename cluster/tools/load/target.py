@@ -92,7 +92,8 @@ def find_target(urls: Sequence[str]) -> Target:
 def _described(url: str, page: dict[str, Any]) -> tuple[list[str], int]:
     """The running validators and the seed, from a testnet's status page. Raises :class:`BadInput`."""
     try:
-        served = [each["url"] for each in page["validators"] if each["url"] and each["host_is"] == "up"]
+        up = [each for each in page["validators"] if each["url"] and each["host_is"] == "up"]
+        served = [each["url"] for each in up if each.get("pid", 0) is not None]  # an external one need not take load
         seed = page["seed"]
     except KeyError as error:
         raise BadInput(f"{url}: its status page has no {error.args[0]}; {NO_TESTNET}") from None

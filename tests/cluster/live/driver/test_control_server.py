@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ import urllib3
 from cluster.common.errors import BadInput
 from cluster.live.control_client import ControlClient, ControlError
 from cluster.live.driver import control_server as control
-from cluster.live.driver.control_server import AddFault, ControlServer, Overview, StopRun
+from cluster.live.driver.control_server import AddFault, ControlServer, Overview, StopRun, look_over
+from cluster.live.driver.supervised_host import Phase
+from cluster.live.host.host import ValidatorAddress
+from cluster.live.network.transport import PeerAddress
 from cluster.live.web.addresses import Served
 from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
+from tests.cluster.records import make_record, make_scenario
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
@@ -195,3 +200,17 @@ def test_a_client_that_asks_too_often_is_told(tmp_path: Path, monkeypatch: pytes
         server.close()
     assert [status for status, _ in answers[:2]] == [200, 200]
     assert (429, '{"error":"too many requests, expected at most 1 a second"}') in answers
+
+
+def test_an_external_validator_is_shown_and_asked_for_nothing() -> None:
+    """Faucet and metrics pass over it, and its process is not ours."""
+    outsider = {"external": {"public_key": "ab" * 32, "address": "[::1]:7000"}}
+    record = make_record(backend="live", scenario=make_scenario(validators=[{}, {}, {}, outsider]))
+    hosts: Any = SimpleNamespace(addresses=[], host_of=lambda index: host)
+    host: Any = SimpleNamespace(number=3, pid=77, phase=Phase.UP, height=lambda index: 5)
+    for index, peers in ((2, PeerAddress("127.0.0.1", 9)), (3, PeerAddress("::1", 7000))):
+        hosts.addresses.append(ValidatorAddress(index, f"validator-{index}", peers, f"http://{index}"))
+    view = look_over(record, hosts, 5, 0.0, {})
+    assert view.urls == {"validator-2": "http://2"}
+    pages = [(each["url"], each["peers"], each["pid"]) for each in view.status["validators"][2:]]
+    assert pages == [("http://2", "127.0.0.1:9", 77), ("http://3", "[::1]:7000", None)]

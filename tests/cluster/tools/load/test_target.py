@@ -88,6 +88,14 @@ def test_a_status_page_of_something_else_is_one_line(page: dict[str, Any], words
     assert text.startswith(f"{server.url}: ") and words in text and "expected a validator, or a testnet" in text
 
 
+def test_an_external_validator_gets_no_load(url: str) -> None:
+    """The testnet has no process of it."""
+    outsider = {"url": "http://127.0.0.1:9", "host_is": "up", "pid": None}
+    page = {"validators": [outsider, {"url": url, "host_is": "up", "pid": 7}], "seed": SEED}
+    with ServerThread(StatusPages(page)) as server:
+        assert find_target([server.url]).validators == (url,)
+
+
 def test_nobody_answers() -> None:
     with pytest.raises(BadInput, match=r"expected a validator or a testnet at http://127\.0\.0\.1:9$"):
         find_target(["http://127.0.0.1:9"])
