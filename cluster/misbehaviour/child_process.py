@@ -25,6 +25,8 @@ MAX_LAST_WORDS: Final = 4_096
 MAX_LINE: Final = 200
 """Characters of a process's last line that are shown."""
 PIECE_BYTES: Final = 1 << 16
+MAX_LAST_PIECES: Final = 32
+"""Pieces that are read of the standard error of a process that closed its output."""
 
 IsWhole = Callable[[bytearray], bool]
 """Whether an answer is complete, given all of it so far. Raises :class:`ProgramFailure` if it is wrong."""
@@ -127,7 +129,10 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_TIMEOUT_S)
         with suppress(OSError):
-            while piece := os.read(self._err, PIECE_BYTES):
+            for _ in range(MAX_LAST_PIECES):  # one that still runs may write without end
+                piece = os.read(self._err, PIECE_BYTES)
+                if not piece:
+                    break
                 self._last_words = (self._last_words + piece)[-MAX_LAST_WORDS:]
         code = self._process.poll()
         if code is None:
@@ -139,8 +144,9 @@ class ChildProcess:
 
 
 def _ready(poll: select.poll, deadline: float, timeout_s: float) -> list[int]:
-    """Pipes that can be read or written."""
-    ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1_000)
+    """Pipes that can be read or written. At the deadline there are none, whatever the program still writes."""
+    left_s = deadline - time.monotonic()
+    ready = poll.poll(left_s * 1_000) if left_s > 0 else []
     if not ready:
         raise ProgramFailure(f"gave no answer within {timeout_s:g} s")
     return [pipe for pipe, _ in ready]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from cluster.misbehaviour.child_process import ChildProcess, ProgramFailure
+from cluster.misbehaviour.child_process import MAX_LAST_PIECES, ChildProcess, ProgramFailure, _ready
 from tests.hangs import HANGS_AFTER_S
 
 READS_LINES = "import os, sys\nfor line in sys.stdin:\n    "
@@ -72,3 +73,32 @@ def test_a_program_that_does_not_end_well_is_a_failure(program: str, line: str) 
 def test_a_program_that_ends_well_may_print() -> None:
     with running("import sys; sys.stdin.read(); print('x' * 90_000); print('y', file=sys.stderr)") as child:
         child.finish(100_000, HANGS_AFTER_S)
+
+
+def test_a_program_that_only_complains_has_no_more_time() -> None:
+    """At the deadline nothing counts that is there to be read."""
+    reading, writing = os.pipe()
+    with open(reading, "rb"), open(writing, "wb", buffering=0) as pipe:
+        pipe.write(b"x")
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        assert _ready(poll, time.monotonic() + HANGS_AFTER_S, 7) == [reading]
+        with pytest.raises(ProgramFailure, match="gave no answer within 7 s"):
+            _ready(poll, time.monotonic(), 7)
+
+
+def test_the_last_words_of_a_program_without_an_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has closed its output, and complains as fast as it is read."""
+    pieces, read = [], os.read
+
+    def flooded(pipe: int, size: int) -> bytes:
+        if pipe != child._err:
+            return read(pipe, size)
+        pieces.append(size)
+        assert len(pieces) <= 2 * MAX_LAST_PIECES, "it reads for ever"
+        return b"more\n"
+
+    with running("import os, time; os.close(1); time.sleep(1000)") as child:
+        monkeypatch.setattr(os, "read", flooded)
+        with pytest.raises(ProgramFailure, match="closed its output: more"):
+            child.ask(b"1\n", is_line, HANGS_AFTER_S)

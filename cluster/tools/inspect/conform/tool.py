@@ -143,9 +143,11 @@ def _is_line(answer: bytearray) -> bool:
     """Whether an answer is complete: one line."""
     if len(answer) > MAX_ANSWER_BYTES:
         raise flood("printed", MAX_ANSWER_BYTES)
+    if not answer.endswith(b"\n"):
+        return False
     if answer.count(b"\n") > 1:
         raise ToolFailure(f"printed more than one line: {one_line(answer[:MAX_LINE].decode('utf-8', 'replace'))}")
-    return answer.endswith(b"\n")
+    return True
 
 
 def _started(words: Sequence[str | Path]) -> ChildProcess:
