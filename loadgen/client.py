@@ -79,7 +79,7 @@ class PostResult:
 
 
 class _BoundedSocket(socket.socket):
-    """A socket whose reads all end by one deadline. A timeout of its own bounds each read only."""
+    """A socket whose reads all end by one deadline. A plain timeout bounds each read only."""
 
     deadline_s = float("inf")
 
