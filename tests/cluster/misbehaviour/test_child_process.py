@@ -89,7 +89,8 @@ def test_a_program_that_only_complains_has_no_more_time() -> None:
 
 def test_the_last_words_of_a_program_without_an_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has closed its output, and complains as fast as it is read."""
-    pieces, read = [], os.read
+    pieces: list[int] = []
+    read = os.read
 
     def flooded(pipe: int, size: int) -> bytes:
         if pipe != child._err:
