@@ -260,7 +260,7 @@ class Executor:
         self._genesis = genesis
         self._numbers = count(1)
         chain = [genesis.chain_id, genesis.policy, json.dumps(genesis.parameters), genesis.deployers, None]
-        self._ask("open", 1, chain, 0)
+        self._ask("open", 1, chain, 0, genesis.state.root())
         self._ask("load", [[key, value] for key, value in genesis.entries.items()], True)
         self.done = {genesis.digest: Executed(0, 0, [b""] * 11, genesis.state)}
 
