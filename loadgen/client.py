@@ -209,6 +209,10 @@ class ValidatorClient:
         """
         return self._request("GET", "/divergence")
 
+    def genesis(self) -> str:
+        """The chain's genesis, as the text of a genesis file."""
+        return self._request("GET", "/genesis").decode("utf-8", "replace")
+
     def metrics(self) -> str:
         return self._request("GET", "/metrics").decode("utf-8", "replace")
 

@@ -1,7 +1,8 @@
 """The commands ``stampede runs``, ``verify-run`` and ``bisect``, which read the folders of runs, ``t8n`` and ``nodes``.
 
-``t8n`` executes given blocks, ``executor`` those of a validator; ``nodes`` lists the nodes of a Ray cluster. The
-commands for a validator's data folder are in :mod:`cluster.tools.inspect.disk_commands`.
+``t8n`` executes given blocks, ``executor`` those of a validator; ``peer`` is a whole validator outside of the harness.
+``nodes`` lists the nodes of a Ray cluster. The commands for a validator's data folder are in
+:mod:`cluster.tools.inspect.disk_commands`.
 """
 
 from __future__ import annotations
@@ -168,6 +169,24 @@ class ServeExecutor(Command):
         return ExitCode.PASS
 
 
+@dataclass(frozen=True, kw_only=True)
+class Peer(Command):
+    HELP = "the reference node for validators.nodes[].external, which takes part in a live testnet"
+
+    scenario: Path = argument("SCENARIO", "the scenario that the testnet runs (YAML)", Path)
+    folder: Path = argument("RUN", "the folder of the live run; it may come later", Path)
+    key: Path = option("the node's Ed25519 secret, in hex", "FILE", Path, required=True)
+    data: Path = option("the node's data folder", "DIR", Path, required=True)
+    mutant: str | None = option("a planted bug that it has", "NAME")
+    until_input_ends: bool = flag("end with standard input, too")
+
+    def run(self) -> int:
+        from cluster.tools.inspect.peer import start_peer
+
+        start_peer(self.scenario, self.folder, self.key, self.data, self.mutant, self.until_input_ends)
+        return ExitCode.PASS
+
+
 COMMANDS: Final = {
     "runs": Runs,
     "verify-run": VerifyRun,
@@ -175,4 +194,5 @@ COMMANDS: Final = {
     "nodes": Nodes,
     "t8n": T8n,
     "executor": ServeExecutor,
+    "peer": Peer,
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from cluster.live.driver.driver import run_live
 from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario
 from tests.hangs import HANGS_AFTER_S
+from tests.ports import free_ports
 from validator.chain.block import Block
 from validator.primitives.codec import decode
 
@@ -30,19 +30,6 @@ SEED = b"\x09" * 32
 OUTSIDER = 3
 HEIGHTS = 24
 CUT_AT, HEALED_AT = 8, 14
-
-
-def free_ports() -> int:
-    """A port that is free, as the next one is."""
-    while True:
-        with closing(socket.socket()) as first, closing(socket.socket()) as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 def scenario_with(port: int, **fields: Any) -> Scenario:
