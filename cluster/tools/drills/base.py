@@ -13,7 +13,9 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
@@ -86,6 +88,13 @@ class Drill(ABC):
     @abstractmethod
     def expectations(self, scenario: Scenario) -> list[Expectation]:
         """The expectations, in addition to the checks of every run. ``scenario`` is the one that runs, with changes."""
+
+    def alongside(self, scenario: Scenario, folder: Path) -> AbstractContextManager[None]:
+        """What runs alongside the testnet, from before its start until after its end; by default nothing.
+
+        ``scenario`` is the one that runs, ``folder`` the run's. May raise :class:`~cluster.common.errors.HarnessError`.
+        """
+        return nullcontext()
 
     def problem(self, backend: Backend) -> str | None:
         """Why the drill cannot run on a backend, in one line; ``None`` if it can."""

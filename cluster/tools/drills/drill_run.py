@@ -46,7 +46,7 @@ def run_drill(
     @contextmanager
     def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> Iterator[RunRecord]:
         request = RunRequest(scenario, chosen, checkout_commit(), folder, stop_on_fail)
-        with drive(request, backend, observer, interrupts) as record:
+        with drill.alongside(scenario, folder), drive(request, backend, observer, interrupts) as record:
             changed = (*changes, *_added(scenario, record))
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record

@@ -1,6 +1,6 @@
 """Drills on the testnet itself: a divergence that is bisected over HTTP, and a restart of all.
 
-Two runs, each judged more than once; the other drills take minutes, and are a soak. What else there is of drills is
+A few runs, some judged more than once; the other drills take minutes, and are a soak. What else there is of drills is
 tested in the simulator.
 """
 
@@ -18,6 +18,7 @@ from cluster.checks.verdict import Verdict
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
+from cluster.live.processes import processes
 from cluster.record.archive import decode_traces
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord, RunRequest
@@ -28,7 +29,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.drills.base import PREFIX, Drill
 from cluster.tools.drills.expectations import judge_replay, judge_timers_once
 from cluster.tools.drills.kinds.byzantine import Byzantine
-from cluster.tools.drills.kinds.divergence import Divergence
+from cluster.tools.drills.kinds.divergence import SECRET, Divergence
 from cluster.tools.drills.kinds.join import Join
 from cluster.tools.drills.kinds.node_loss import NodeLoss
 from cluster.tools.drills.kinds.outage import Outage
@@ -38,6 +39,7 @@ from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.drills.kinds.siege import Siege
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
+from cluster.tools.drills.peer_process import peer_alongside
 from cluster.tools.drills.registry import DRILLS
 from tests.cluster.tools.drills.planted import (
     ALL_OF_FOUR,
@@ -48,6 +50,7 @@ from tests.cluster.tools.drills.planted import (
     TOO_MANY,
     planted,
 )
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -70,6 +73,38 @@ def test_a_live_divergence_is_found_and_bisected(diverged: tuple[RunRecord, Path
     (page,) = verdict.divergences
     assert (page["validator"], page["step"]["kind"]) == ("validator-1", "fire")
     assert page["keys"], "what the step changed came over HTTP"
+
+
+def judged_outside(folder: Path, bug: str | None) -> Verdict:
+    """The drill with an external node, which has this bug."""
+    drill, port = Divergence(where="external"), free_ports()
+    address = Change("validators.nodes[1].external.address", f"127.0.0.1:{port}")
+    scenario = change_scenario(drill.scenario(), [address, Change("stop.height", 24)], drill.name)
+    alongside = drill.alongside(scenario, folder) if bug == drill.bug else peer_alongside(scenario, folder, SECRET, bug)
+    with alongside:
+        record = run_live(RunRequest(scenario, 1, "test", folder))
+    assert processes.with_argument(str(folder)) == set()
+    assert not (folder / "external").exists()
+    return check_run(record, judge=drill.judge)
+
+
+def test_the_bug_of_an_external_node_is_found_and_bisected(tmp_path: Path) -> None:
+    verdict = judged_outside(tmp_path / "run", "double-fire")
+    wrong = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is Outcome.FAIL]
+    assert wrong == []
+    assert verdict.check("state_roots").detail.startswith("fails, as expected here: validator-1 diverged at height ")
+    drilled = [check for check in verdict.checks if check.name.startswith(PREFIX)]
+    assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
+
+
+def test_a_sound_external_node_does_not_meet_it(tmp_path: Path) -> None:
+    verdict = judged_outside(tmp_path / "run", None)
+    found = verdict.check(f"{PREFIX}found")
+    assert found.verdict is Outcome.INCONCLUSIVE and "never ran at validator-1" in found.detail, found.detail
+    assert verdict.check("state_roots").verdict is Outcome.INCONCLUSIVE
+    assert verdict.check("agreement").verdict is Outcome.PASS
+    assert verdict.check("no_problems").verdict is Outcome.PASS, verdict.check("no_problems").detail
+    assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
 def test_the_wrong_bug_is_told_apart(diverged: tuple[RunRecord, Path]) -> None:

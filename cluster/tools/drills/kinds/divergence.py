@@ -6,8 +6,12 @@ A check of every run that fails only because of the bug counts as passed here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
+
+from blake3 import blake3
 
 from cluster.audit.books import Books
 from cluster.checks.verdict import Check
@@ -16,6 +20,7 @@ from cluster.record.run import Backend, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.tools.drills.expectations import heights_apart, unmet
+from consensus.keys import Ed25519Scheme
 from consensus.types import fault_bound
 from validator.chain.records import ACCOUNT, GLOBALS
 from validator.transition.trace import StepKind
@@ -49,6 +54,11 @@ BUGS: Final[dict[str, KnownAnswer]] = {
 }
 """The bugs of this drill, and their known answers."""
 
+SECRET: Final = blake3(b"", derive_key_context="stampede drill external validator v1").digest()
+"""The Ed25519 secret of the external validator."""
+PUBLIC_KEY: Final = bytes(Ed25519Scheme().signer(SECRET).public_key).hex()
+ADDRESS: Final = "127.0.0.1:26700"
+"""Its address for peers; it serves HTTP at the next port."""
 EXECUTOR_WITH: Final = "stampede executor --mutant"
 """The command of a foreign executor with a planted bug, without the bug's name."""
 
@@ -57,19 +67,6 @@ SEES_THE_BUG: Final = "state_roots"
 MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
 """Names of further checks that may fail because of the bug. Such a check counts as passed if all that it finds is about
 the diverged validator."""
-
-
-def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
-    """Make a judge of a run from a judge of the validator with the bug. The outcome is inconclusive unless exactly one
-    validator has a bug."""
-
-    def judged(books: Books) -> Judgement:
-        culprits = _culprits(books.record.scenario)
-        if len(culprits) != 1:
-            return Outcome.INCONCLUSIVE, f"{len(culprits)} validators have a planted bug, expected one"
-        return judge(books, culprits[0])
-
-    return judged
 
 
 @dataclass(frozen=True)
@@ -83,19 +80,33 @@ class Divergence(Drill):
     bug: str = option("double-fire", "the planted bug", choices=tuple(BUGS))
 
     where: str = option(
-        "validator", "whether the validator has the bug, or its foreign executor", choices=("validator", "executor")
+        "validator",
+        "whether the validator has the bug, its foreign executor, or an external node in its place",
+        choices=("validator", "executor", "external"),
     )
 
     def problem(self, backend: Backend) -> str | None:
         if self.culprit >= self.validators:
             return f"--culprit: there is no validator {self.culprit}, the last is {self.validators - 1}"
+        if backend == "sim" and self.where == "external":
+            return "--where external: only the live testnet has a network that such a node can reach (--backend live)"
         return super().problem(backend)
+
+    def alongside(self, scenario: Scenario, folder: Path) -> AbstractContextManager[None]:
+        from cluster.tools.drills.peer_process import peer_alongside
+
+        own = {index for index, node in scenario.validators.external.items() if node.public_key == PUBLIC_KEY}
+        return peer_alongside(scenario, folder, SECRET, self.bug) if own else super().alongside(scenario, folder)
 
     def scenario(self) -> Scenario:
         assert fault_bound(self.validators), "one more or less, the others are a quorum"
         nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
-        is_own = self.where == "validator"
-        nodes[self.culprit] = {"mutant": self.bug} if is_own else {"executor": f"{EXECUTOR_WITH} {self.bug}"}
+        with_the_bug: dict[str, dict[str, Any]] = {
+            "validator": {"mutant": self.bug},
+            "executor": {"executor": f"{EXECUTOR_WITH} {self.bug}"},
+            "external": {"external": {"public_key": PUBLIC_KEY, "address": ADDRESS}},
+        }
+        nodes[self.culprit] = with_the_bug[self.where]
         return self.build(
             validators={"count": self.validators, "nodes": nodes},
             consensus={"protocol": self.protocol},
@@ -105,30 +116,62 @@ class Divergence(Drill):
         )
 
     def expectations(self, scenario: Scenario) -> list[Expectation]:
-        culprits = _culprits(scenario)
+        culprits = self._culprits(scenario)
         name = culprits[0].name if culprits else "the validator with a planted bug"
         answer = BUGS.get(culprits[0].bug) if culprits else None
         where = "in the step of the bug" if answer is None else f"in a step of kind {answer.step.value!r}"
         return [
-            Expectation("found", f"{name} diverges, is reported, and no other validator diverges", self._judge_found),
+            Expectation(
+                "found",
+                f"{name} diverges, is reported, and no other validator diverges",
+                self._of_the_culprit(self._judge_found),
+            ),
             Expectation(
                 "bisected",
                 f"bisection finds the difference {where}, with height, subject, and state keys with both values",
-                self._judge_bisected,
+                self._of_the_culprit(self._judge_bisected),
             ),
-            Expectation("others", "the other validators agree and reach the end", self._judge_others),
+            Expectation(
+                "others", "the other validators agree and reach the end", self._of_the_culprit(self._judge_others)
+            ),
         ]
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        culprits = _culprits(books.record.scenario)
+        culprits = self._culprits(books.record.scenario)
         if len(culprits) == 1:
             checks = tuple(_as_drilled(books, check, culprits[0]) for check in checks)
         return super().judge(books, checks)
 
+    def _culprits(self, scenario: Scenario) -> list[Culprit]:
+        """The validators with a bug. That of an external node is the drill's, since no scenario has it."""
+        section = scenario.validators
+        found = []
+        for index, name in enumerate(section.names):
+            node = section.node(index)
+            command = node.executor or ""
+            if node.mutant is not None:
+                found.append(Culprit(index, name, node.mutant))
+            elif command.startswith(EXECUTOR_WITH):
+                found.append(Culprit(index, name, command.removeprefix(EXECUTOR_WITH).strip(), is_executor=True))
+            elif node.external is not None and node.external.public_key == PUBLIC_KEY:
+                found.append(Culprit(index, name, self.bug))
+        return found
+
+    def _of_the_culprit(self, judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
+        """Make a judge of a run from a judge of the validator with the bug. The outcome is inconclusive unless exactly
+        one validator has a bug."""
+
+        def judged(books: Books) -> Judgement:
+            culprits = self._culprits(books.record.scenario)
+            if len(culprits) != 1:
+                return Outcome.INCONCLUSIVE, f"{len(culprits)} validators have a planted bug, expected one"
+            return judge(books, culprits[0])
+
+        return judged
+
     # --- judges -----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    @_of_the_culprit
     def _judge_found(books: Books, culprit: Culprit) -> Judgement:
         if others := _others_diverged(books, culprit):
             return Outcome.FAIL, f"{', '.join(others)} diverged without a planted bug"
@@ -146,7 +189,6 @@ class Divergence(Drill):
         return Outcome.PASS, f"{culprit.name} diverged at height {found.height}: {found.reason}"
 
     @staticmethod
-    @_of_the_culprit
     def _judge_bisected(books: Books, culprit: Culprit) -> Judgement:
         answer = BUGS.get(culprit.bug)
         if answer is None:
@@ -167,7 +209,6 @@ class Divergence(Drill):
         return Outcome.PASS, f"{where}: {keys[0]['words']}: {values}"
 
     @staticmethod
-    @_of_the_culprit
     def _judge_others(books: Books, culprit: Culprit) -> Judgement:
         others: list[ValidatorRecord] = [each for each in books.judged if each.index != culprit.index]
         lowest = min((each.tip for each in others), default=0)
@@ -182,19 +223,6 @@ class Divergence(Drill):
 
 
 # --- the culprit ------------------------------------------------------------------------------------------------
-
-
-def _culprits(scenario: Scenario) -> list[Culprit]:
-    section = scenario.validators
-    found = []
-    for index, name in enumerate(section.names):
-        node = section.node(index)
-        command = node.executor or ""
-        if node.mutant is not None:
-            found.append(Culprit(index, name, node.mutant))
-        elif command.startswith(EXECUTOR_WITH):
-            found.append(Culprit(index, name, command.removeprefix(EXECUTOR_WITH).strip(), is_executor=True))
-    return found
 
 
 def _runs(books: Books, culprit: Culprit) -> int:

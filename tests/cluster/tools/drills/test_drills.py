@@ -567,6 +567,32 @@ def test_an_executor_without_the_bug_proves_nothing() -> None:
     assert of(check_run(sound, judge=CHEAP[7].judge), "found") is Outcome.INCONCLUSIVE
 
 
+def test_an_external_node_needs_the_live_testnet() -> None:
+    drill = Divergence(where="external")
+    problem = drill.problem("sim")
+    assert problem is not None and problem.endswith("(--backend live)") and "\n" not in problem
+    assert drill.problem("live") is None
+    assert list(drill.scenario().validators.external) == [1]
+
+
+def test_the_bug_of_an_external_node_is_that_of_the_drill() -> None:
+    """On the run of a validator with the bug, as if it had been external."""
+    drill, record = Divergence(where="external"), run(CHEAP[7])
+    verdict = check_run(replace(record, scenario=drill.scenario()), judge=drill.judge)
+    assert (of(verdict, "found"), of(verdict, "bisected"), of(verdict, "others")) == (Outcome.PASS,) * 3
+    other = Divergence(where="external", bug="wrong-balance")
+    assert of(check_run(replace(record, scenario=other.scenario()), judge=other.judge), "bisected") is Outcome.FAIL
+    sound = [replace(each, mutant_runs=0) for each in record.validators if each.index != 1]
+    verdict = check_run(replace(record, scenario=drill.scenario(), validators=sound), judge=drill.judge)
+    assert of(verdict, "found") is Outcome.INCONCLUSIVE
+
+
+def test_nothing_runs_alongside_other_drills(tmp_path: Path) -> None:
+    for drill in CHEAP:
+        with drill.alongside(drill.scenario(), tmp_path / "run"):
+            assert not (tmp_path / "run").exists()
+
+
 def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bisecting, "part", lambda *_: None)
     verdict = judged(CHEAP[7])
