@@ -178,7 +178,8 @@ def require_free(address: Address) -> None:
         with closing(socket.create_server(address)):
             pass
     except OSError as error:
-        raise BadInput(f"{address[0]}:{address[1]}: cannot be listened at: {error.strerror or error}") from None
+        reason = error if error.errno is None else os.strerror(error.errno)
+        raise BadInput(f"{address[0]}:{address[1]}: cannot be listened at: {reason}") from None
 
 
 def _crash(error: BaseException) -> None:

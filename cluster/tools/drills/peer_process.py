@@ -41,7 +41,7 @@ def peer_alongside(scenario: Scenario, folder: Path, secret: bytes, mutant: str 
         file.write_text(scenario_text(scenario, None), encoding="utf-8")
         key.touch(mode=0o600)
         key.write_text(secret.hex(), encoding="ascii")
-        places = ["--key", str(key), "--data", str(own / "data"), "--until-input-ends"]
+        places = ["--key", str(key), "--data", str(own / "data"), "--until-eof"]
         command = [*arguments_of("stampede peer"), str(file), str(folder), *places]
         with running([*command, *([] if mutant is None else ["--mutant", mutant])], log):
             yield

@@ -178,12 +178,12 @@ class Peer(Command):
     key: Path = option("the node's Ed25519 secret, in hex", "FILE", Path, required=True)
     data: Path = option("the node's data folder", "DIR", Path, required=True)
     mutant: str | None = option("a planted bug that it has", "NAME")
-    until_input_ends: bool = flag("end with standard input, too")
+    until_eof: bool = flag("end with standard input, too")
 
     def run(self) -> int:
         from cluster.tools.inspect.peer import start_peer
 
-        start_peer(self.scenario, self.folder, self.key, self.data, self.mutant, self.until_input_ends)
+        start_peer(self.scenario, self.folder, self.key, self.data, self.mutant, self.until_eof)
         return ExitCode.PASS
 
 

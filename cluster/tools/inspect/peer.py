@@ -24,7 +24,7 @@ SECRET_BYTES: Final = 32
 PIECE_BYTES: Final = 4_096
 
 
-def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | None, until_input_ends: bool) -> None:
+def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | None, until_eof: bool) -> None:
     """Run the external validator whose key is in a file until SIGINT, SIGTERM or, if asked for, the end of standard
     input. Raises :class:`BadInput`."""
     if mutant is not None and mutant not in MUTANTS:
@@ -32,7 +32,7 @@ def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | N
     plan = PeerPlan(load_scenario(find_scenario(scenario)), run, read_secret(key), data, mutant)
     use_installed_kernels()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(plan, until_input_ends))
+        runner.run(_run(plan, until_eof))
 
 
 def read_secret(file: Path) -> bytes:
@@ -48,11 +48,11 @@ def read_secret(file: Path) -> bytes:
     return secret
 
 
-async def _run(plan: PeerPlan, until_input_ends: bool) -> None:
+async def _run(plan: PeerPlan, until_eof: bool) -> None:
     loop, end = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end.set)
-    if until_input_ends:
+    if until_eof:
 
         def wait() -> None:
             while os.read(sys.stdin.fileno(), PIECE_BYTES):

@@ -147,7 +147,7 @@ def _drill(name: str, settings: Sequence[str]) -> Drill:
         drill = drill_with(name, settings)
     except BadInput as error:
         raise BadInput(f"--command drill: {error}") from None
-    _refuse(drill.problem("live"), f"drill {name}")
+    _refuse(drill.problem("live") or drill.scenario().kubernetes_problem, f"drill {name}")
     return drill
 
 

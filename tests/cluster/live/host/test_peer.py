@@ -76,7 +76,7 @@ def test_an_address_that_is_taken_is_named_at_once(plan: PeerPlan, further: int)
     port = plan.place[1].peers[1] + further
     with (
         closing(socket.create_server(("127.0.0.1", port))),
-        pytest.raises(BadInput, match=rf"127\.0\.0\.1:{port}: cannot be listened at: Address already in use"),
+        pytest.raises(BadInput, match=rf"127\.0\.0\.1:{port}: cannot be listened at: Address already in use$"),
     ):
         perform(plan, "waits for")
     require_free(("127.0.0.1", port))

@@ -47,7 +47,7 @@ def test_an_unknown_bug_is_bad_input(words: list[str], capsys: pytest.CaptureFix
 @pytest.mark.slow
 @pytest.mark.parametrize("ends_by", ["input", "signal"])
 def test_it_ends_well(words: list[str], ends_by: str) -> None:
-    command = [sys.executable, "-m", "cluster.tools.cli.main", *words, *(["--until-input-ends"] * (ends_by == "input"))]
+    command = [sys.executable, "-m", "cluster.tools.cli.main", *words, *(["--until-eof"] * (ends_by == "input"))]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=own_environment(), stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None

@@ -144,6 +144,10 @@ def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixt
             ["smoke", "--command", "drill", "outage", "down-s"],
             "--command drill: '' is not a valid value of down-s: expected an integer from 2 to 600",
         ),
+        (
+            ["smoke", "--command", "drill", "divergence", "where=external"],
+            "drill divergence: validators.nodes[1].external: the testnet's pods are not reachable",
+        ),
         (["smoke", "--command", "sweep", "9:1"], "--command sweep: '9:1' is no range of seeds"),
         (
             ["smoke", "--set", "kubernetes.driver.cpu=none"],
