@@ -64,7 +64,7 @@ EXECUTOR_WITH: Final = "stampede executor --mutant"
 
 SEES_THE_BUG: Final = "state_roots"
 """Name of the check of every run that must fail because of the bug."""
-MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
+MAY_SEE_IT: Final = ("chain", "timers", "conservation", "evidence")
 """Names of further checks that may fail because of the bug. Such a check counts as passed if all that it finds is about
 the diverged validator."""
 
@@ -255,5 +255,13 @@ def _is_about(books: Books, check: str, culprit: Culprit) -> bool:
     if check == "evidence":
         shown = [proof for proof in books.proofs if proof.finder != culprit.name]
         return all(proof.holds and proof.culprit == culprit.index for proof in shown)
+    if check == "chain" and not _is_whole(books):
+        return False
     findings = [finding for finding in books.findings if finding.violation.check == check]
     return bool(findings) and all(finding.evidence and finding.validators == (culprit.name,) for finding in findings)
+
+
+def _is_whole(books: Books) -> bool:
+    """Whether every block that was served can be read, and none is missing below them."""
+    are_read = all(len(books.chains[each.name]) >= len(each.blocks) for each in books.judged)
+    return are_read and all(len(books.chain) >= each.first_height - 1 for each in books.seen)
