@@ -20,7 +20,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from cluster.common.errors import BadInput
 from cluster.disks.directory import DirectoryDisk
@@ -90,7 +89,7 @@ async def run_peer(plan: PeerPlan, end: asyncio.Event, say: Callable[[str], None
     Raises :class:`BadInput`.
     """
     index, section = plan.place
-    for address in (section.peers, http_address(section)):
+    for address in (section.peers, section.pages):
         require_free(address)
     say(f"waits for {plan.run / ENDPOINTS_FILE}")
     try:
@@ -118,7 +117,7 @@ async def _take_part(plan: PeerPlan, genesis: Genesis, end: asyncio.Event, say: 
     disk = DirectoryDisk(plan.data)
     validator = ValidatorLoop(setup, disk, _crash, tally)
     await validator.transport.listen(*section.peers)
-    server = await serve(build_app(validator.pages), *http_address(section))
+    server = await serve(build_app(validator.pages), *section.pages)
     await validator.recover()
     validator.pages.freeze()
     say(f"{name} takes part in {genesis.chain_id}, peers at {section.address}, HTTP at {server.url}")
@@ -163,13 +162,6 @@ async def _unless_ended(work: Coroutine[Any, Any, T], end: asyncio.Event) -> T |
     for task in (working, ending):
         task.cancel()
     return working.result() if working in done else None
-
-
-def http_address(section: ExternalSection) -> Address:
-    """Host and port of an external validator's HTTP interface."""
-    url = urlsplit(section.url)
-    assert url.hostname is not None and url.port is not None
-    return url.hostname, url.port
 
 
 def require_free(address: Address) -> None:

@@ -258,7 +258,10 @@ class ValidatorsSection(Section):
         return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
 
     def _check_addresses(self) -> None:
-        """Raise :class:`ValueError` if two external validators have the same key, or would serve at one address."""
+        """Raise :class:`ValueError` if two external validators have the same key, or would serve at one address, or if
+        there are no others."""
+        if len(self.external) == self.count:
+            raise ValueError("nodes: all validators are external; expected at least one that the harness runs")
         keys: dict[str, int] = {}
         taken: dict[tuple[str, int], str] = {}
         for index, section in self.external.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -129,15 +130,22 @@ def _run(words: Sequence[str | Path], timeout_s: float) -> str:
     """Run a command; returns what it printed. Raises :class:`_Failed`."""
     own = {"MAKEFLAGS", "MAKELEVEL", "PYTHONSAFEPATH"}
     environment = {name: value for name, value in os.environ.items() if name not in own}
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False, env=environment
+        process = subprocess.Popen(
+            words, stdout=pipe, stderr=pipe, text=True, errors="replace", env=environment, start_new_session=True
         )
     except OSError as error:
         raise _Failed(f"{words[0]}: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise _Failed(f"{words[0]}: did not end within {timeout_s:g} s") from None
-    if done.returncode != 0:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise _Failed(printable(lines[-1]) if lines else f"{words[0]} ended with exit code {done.returncode}")
-    return done.stdout.strip()
+    with process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it started, such as pip
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise _Failed(f"{words[0]}: did not end within {timeout_s:g} s") from None
+            raise
+    if process.returncode != 0:
+        lines = (errors.strip() or output.strip()).splitlines()
+        raise _Failed(printable(lines[-1]) if lines else f"{words[0]} ended with exit code {process.returncode}")
+    return output.strip()

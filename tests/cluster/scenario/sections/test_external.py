@@ -84,6 +84,11 @@ def test_no_two_have_one_key_or_one_address(other: dict[str, str], expected: str
     assert expected in str(error.value)
 
 
+def test_the_harness_runs_one_at_least() -> None:
+    with pytest.raises(BadInput, match=r"validators\.nodes: all validators are external; expected at least one that"):
+        scenario_from({"name": "none", "validators": [{"external": EXTERNAL}]})
+
+
 def test_the_last_port_has_no_next_one() -> None:
     last = {**EXTERNAL, "address": "a:65535"}
     assert "no port after it" in problem(node={"external": last})

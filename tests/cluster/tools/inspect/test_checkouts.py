@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.cli.main import main
 from cluster.tools.inspect import checkouts
 from cluster.tools.inspect.checkouts import FOLDER, accepts, checkout_of, commit_of
+from tests.hangs import HANGS_AFTER_S
 
 PROGRAM = """\
 import argparse, sys
@@ -112,6 +115,27 @@ def test_what_fails_is_one_line_and_nothing_is_left(
         checkout_of(bad, root)
     assert "\n" not in str(raised.value)
     assert [path.suffix for path in (root / FOLDER).iterdir()] == [".lock"]
+
+
+def test_what_takes_too_long_is_ended_with_all_that_it_started(
+    commit: Commit, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``make`` waits for another process, as for pip, which has a pipe open until it ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    slow = commit("slow", lock="two", makefile=f"install:\n\tsh -c 'exec 3>{pipe}; echo up >&3; exec sleep 1000'\n")
+    commit("good")
+    monkeypatch.setattr(checkouts, "INSTALL_TIMEOUT_S", 1.0)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(BadInput, match=r"make: did not end within 1 s"):
+            checkout_of(slow, root)
+        read = b"none yet"
+        while read:
+            assert select.select([reader], [], [], HANGS_AFTER_S)[0], "the process goes on"
+            read = os.read(reader, 9)
+    finally:
+        os.close(reader)
 
 
 def test_names_of_no_commit_are_refused(commit: Commit, root: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.inspect.conform.case import Case, Page
 from cluster.tools.inspect.conform.results.steps import ToldSteps, told_steps
 from cluster.tools.inspect.conform.shrink import Shrunk, shrink
+from cluster.tools.inspect.conform.tool import ToolCommand
 from tests.cluster.tools.inspect.conform.planted import PlantedTool
 from tests.cluster.tools.inspect.conform.test_shrink import found_by
 from tests.cluster.tools.inspect.conform.test_sweep import OwnTool
@@ -102,13 +104,20 @@ def test_every_kind_has_words() -> None:
     assert set(TITLES) == set(StepKind)
 
 
+TOOL = f"{sys.executable} -m tests.cluster.tools.inspect.conform.planted {BUG}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["--serve", "files"])
-def test_a_page_shows_what_the_program_told(mode: str, tmp_path: Path) -> None:
-    tool = f"{sys.executable} -m tests.cluster.tools.inspect.conform.planted {BUG}"
-    options = ["--serve"] if mode == "--serve" else []
-    options += ["--family", "fires-that-fail", "--seeds", "0:1", "--workers", "1", "--out", str(tmp_path), "--steps"]
-    assert main(["conform", "--tool", tool, *options]) == ExitCode.FAIL
+def test_a_program_that_reads_files_tells_steps(shrunk: Shrunk) -> None:
+    with closing(ToolCommand(TOOL, False, 60, True).open()) as tool:
+        steps = told_steps(shrunk, tool)
+    assert steps.is_told and steps.shown[-1].differs
+
+
+@pytest.mark.slow
+def test_a_page_shows_what_the_program_told(tmp_path: Path) -> None:
+    options = ["--family", "fires-that-fail", "--seeds", "0:1", "--workers", "1", "--out", str(tmp_path)]
+    assert main(["conform", "--tool", TOOL, "--serve", "--steps", *options]) == ExitCode.FAIL
     page = next(tmp_path.glob("*/index.html")).read_text(encoding="utf-8")
     assert re.search(r'fail-row"><th scope="row">the fire of timer [0-9a-f]+.*differs', page)
     assert "The program did not tell" not in page
