@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import ROOT, users_environment
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.wording import printable
@@ -26,6 +26,8 @@ COMMIT_DIGITS: Final = 12
 GIT_TIMEOUT_S: Final = 300
 INSTALL_TIMEOUT_S: Final = 1_800
 HELP_TIMEOUT_S: Final = 120
+MAKES_OWN: Final = ("MAKEFLAGS", "MAKELEVEL")
+"""Variables of a ``make`` that runs this process; another one would take them for its own."""
 _LAUNCHER_TEXT: Final = """\
 #!{python}
 import sys
@@ -128,8 +130,7 @@ class _Failed(Exception):
 
 def _run(words: Sequence[str | Path], timeout_s: float) -> str:
     """Run a command; returns what it printed. Raises :class:`_Failed`."""
-    own = {"MAKEFLAGS", "MAKELEVEL", "PYTHONSAFEPATH"}
-    environment = {name: value for name, value in os.environ.items() if name not in own}
+    environment = {name: value for name, value in users_environment().items() if name not in MAKES_OWN}
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
