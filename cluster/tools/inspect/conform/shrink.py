@@ -42,10 +42,15 @@ class Failure:
     """The tool's output; ``None`` if it gave none."""
 
 
+def expected_answer(case: Case, wants_steps: bool = False) -> Page:
+    """This implementation's output for a case. Raises :class:`Wrong` if the input is malformed."""
+    genesis = genesis_of(case.genesis)
+    return outcome_of(genesis, blocks_of(case.blocks, genesis), wants_steps)
+
+
 def failure_of(case: Case, tool: Tool, has_roots: bool) -> Failure | None:
     """How a tool fails on a case; ``None`` if it does not. Raises :class:`Wrong` if the input is malformed."""
-    genesis = genesis_of(case.genesis)
-    expected = outcome_of(genesis, blocks_of(case.blocks, genesis))
+    expected = expected_answer(case)
     try:
         got = tool.answer(case)
     except ToolFailure as failure:

@@ -9,12 +9,9 @@ from typing import Any, Final
 
 from cluster.audit.reexecution.bisect import first_difference, key_differences
 from cluster.audit.reexecution.describe import key_pages, step_page
-from cluster.common.strict_json import Wrong
 from cluster.tools.inspect.conform.case import Page
-from cluster.tools.inspect.conform.shrink import Shrunk
+from cluster.tools.inspect.conform.shrink import Shrunk, expected_answer
 from cluster.tools.inspect.conform.tool import Tool, ToolFailure
-from cluster.tools.inspect.t8n import outcome_of
-from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
 from validator.primitives.codec import encode, tagged_hash
 from validator.transition.trace import LongValue, Step, StepKind, Value, Write
 
@@ -50,7 +47,7 @@ def told_steps(shrunk: Shrunk, tool: Tool | None) -> ToldSteps:
     """The steps of the block in which a shrunk case differs first. ``None`` is a tool that tells none."""
     found = _BLOCK.match(shrunk.failure.detail)
     at = len(shrunk.case.blocks) - 1 if found is None else int(found[1])
-    expected = _read(_expected(shrunk)[at])
+    expected = _read(_block(expected_answer(shrunk.case, wants_steps=True), at))
     told: list[Step] | None = None
     note = ""
     if tool is not None:
@@ -61,17 +58,8 @@ def told_steps(shrunk: Shrunk, tool: Tool | None) -> ToldSteps:
     return _side_by_side(at + 1, expected, told, note)
 
 
-def _expected(shrunk: Shrunk) -> list[Page]:
-    try:
-        genesis = genesis_of(shrunk.case.genesis)
-        blocks: list[Page] = outcome_of(genesis, blocks_of(shrunk.case.blocks, genesis), wants_steps=True)["blocks"]
-    except Wrong as error:  # pragma: no cover - it was executed while it was shrunk
-        raise AssertionError(str(error)) from error
-    return blocks
-
-
 def _block(answer: Page, at: int) -> Page:
-    """A block of a program's answer. Raises :class:`ValueError`."""
+    """A block of an answer. Raises :class:`ValueError`."""
     blocks = answer.get("blocks")
     if not isinstance(blocks, list) or at >= len(blocks) or not isinstance(blocks[at], dict):
         raise ValueError(f"no blocks[{at}]")
