@@ -53,8 +53,8 @@ class Targets:
         """The validators that an upgrade targets; and, host by host, all that are upgraded with them."""
         is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
         most = self._validators.withstood if is_bounded else len(self.names)
-        ours = [name for index, name in enumerate(self.names) if index not in self._validators.external]
-        chosen = self._choose(plan.target or ours, most)
+        ours = self._validators.ours
+        chosen = self._choose(plan.target or [self.names[index] for index in ours], most)
         groups: list[list[int]] = []
         for index in chosen:
             group = self._that_run(self._validators.on_same_host(index))
@@ -94,7 +94,7 @@ class Targets:
 
     def _choose(self, target: Sequence[str], most: int) -> list[int]:
         stage, word = self._stage, target[0]
-        ours = [index for index in range(len(self.names)) if index not in self._validators.external]
+        ours = self._validators.ours
         running = [index for index in ours if stage.is_running(index)]
         if word == LEADER:
             leader = stage.leader()

@@ -373,11 +373,10 @@ class Scenario(Section):
         """
         if self.load.locust is not None:
             return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
-        for index in self.validators.external:
-            return (
-                f"validators.nodes[{index}].external: only the live testnet has a network that an external validator"
-                f" can reach (--backend live)"
-            )
+        if problem := self._external_problem(
+            "only the live testnet has a network that an external validator can reach (--backend live)"
+        ):
+            return problem
         if problem := simulator_problem(self.planned_faults):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
@@ -386,12 +385,15 @@ class Scenario(Section):
     @property
     def kubernetes_problem(self) -> str | None:
         """The first setting that a live run in Kubernetes cannot have, as ``path: reason``; ``None`` without one."""
-        for index in self.validators.external:
-            return (
-                f"validators.nodes[{index}].external: the testnet's pods are not reachable from outside of the cluster;"
-                f" expected a live run on machines that the external validator reaches"
-            )
-        return self.live_problem
+        reason = (
+            "the testnet's pods are not reachable from outside of the cluster; expected a live run on machines that the"
+            " external validator reaches"
+        )
+        return self._external_problem(reason) or self.live_problem
+
+    def _external_problem(self, reason: str) -> str | None:
+        """Why there may be no external validator, as ``path: reason`` of the first one; ``None`` if there is none."""
+        return next((f"validators.nodes[{index}].external: {reason}" for index in self.validators.external), None)
 
     @property
     def recovery_ms(self) -> int:

@@ -413,7 +413,7 @@ class ValidatorHost:
         except OSError as failure:
             log.critical("the last words cannot be written: %s", failure)
         finally:
-            _crash(error)
+            crash(error)
 
     def _end_without_driver(self, lease_s: float) -> None:
         """End the process: the driver may have given its validators to another node."""
@@ -422,7 +422,7 @@ class ValidatorHost:
             self._end_for(self._validators[0].address.index, error)
         if self._lease.is_for_any_driver:
             _end_for_good()
-        _crash(error)
+        crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, SCHEME
@@ -628,7 +628,7 @@ def _write_notes(path: Path, notes: HostNotes) -> None:
     write_atomically(path, msgspec.json.encode(notes))
 
 
-def _crash(error: BaseException) -> None:
+def crash(error: BaseException) -> None:
     """Log the error, and end the process at once."""
     try:
         log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -23,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 from cluster.common.errors import BadInput
 from cluster.disks.directory import DirectoryDisk
+from cluster.live.host.host import crash
 from cluster.live.host.http import build_app
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.network.transport import PeerAddress
@@ -33,19 +33,16 @@ from cluster.record.status import Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import validators_of
 from cluster.scenario.node_setup import node_config, parts_of
-from cluster.scenario.sections.validators import ExternalSection
+from cluster.scenario.sections.validators import ExternalSection, split_address
 from consensus.keys import Ed25519Scheme, Signer
 from loadgen.client import ClientError, ValidatorClient
 from validator.chain.genesis import Genesis
 from validator.node.shared_work import RememberingScheme
 from validator.storage.disk import DiskError
 
-log = logging.getLogger(__name__)
-
 LOOK_EVERY_S: Final = 0.25
 """How often the file with the addresses is read."""
 TIMEOUT_S: Final = 20.0
-CRASH_EXIT_CODE: Final = 70
 
 Address = tuple[str, int]
 T = TypeVar("T")
@@ -83,7 +80,7 @@ _SCHEME: Final = RememberingScheme(Ed25519Scheme())
 
 
 async def run_peer(plan: PeerPlan, end: asyncio.Event, say: Callable[[str], None]) -> None:
-    """Run the validator until ``end`` is set. A bug in it ends the process with exit code :data:`CRASH_EXIT_CODE`.
+    """Run the validator until ``end`` is set. A bug in it ends the process as it ends a host's.
 
     ``say`` gets a line when its addresses are found free, before there need be a testnet, and one when it takes part.
     Raises :class:`BadInput`.
@@ -115,7 +112,7 @@ async def _take_part(plan: PeerPlan, genesis: Genesis, end: asyncio.Event, say: 
         parts=parts_of(plan.scenario, index, tally.mutant_runs, plan.mutant),
     )
     disk = DirectoryDisk(plan.data)
-    validator = ValidatorLoop(setup, disk, _crash, tally)
+    validator = ValidatorLoop(setup, disk, crash, tally)
     await validator.transport.listen(*section.peers)
     server = await serve(build_app(validator.pages), *section.pages)
     await validator.recover()
@@ -142,8 +139,7 @@ def read_endpoints(run: Path, own: int) -> list[dict[str, Any]]:
 
 def peers_of(entry: dict[str, Any]) -> PeerAddress:
     """The address for peers of an entry of the endpoints file."""
-    host, _, port = entry["peers"].rpartition(":")
-    return PeerAddress(host, int(port))
+    return PeerAddress(*split_address(entry["peers"]))
 
 
 async def read_genesis(run: Path, own: int) -> Genesis:
@@ -172,12 +168,3 @@ def require_free(address: Address) -> None:
     except OSError as error:
         reason = error if error.errno is None else os.strerror(error.errno)
         raise BadInput(f"{address[0]}:{address[1]}: cannot be listened at: {reason}") from None
-
-
-def _crash(error: BaseException) -> None:
-    """Log the error, and end the process at once."""
-    try:
-        log.critical("ends, because of %s: %s", type(error).__name__, error, exc_info=error)
-        logging.shutdown()
-    finally:
-        os._exit(CRASH_EXIT_CODE)

@@ -38,7 +38,7 @@ KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
 _PORTS: Final = range(1, 65_536)
 
 
-def _split_address(given: str) -> tuple[str, int]:
+def split_address(given: str) -> tuple[str, int]:
     """Host and port of an address. Raises :class:`ValueError`."""
     found = _ADDRESS.fullmatch(given)
     if found is None or int(found[3]) not in _PORTS or not _is_ipv6(found["v6"] or "::"):
@@ -55,7 +55,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _address(given: str) -> str:
-    _split_address(given)
+    split_address(given)
     return given
 
 
@@ -81,12 +81,12 @@ class ExternalSection(Section):
     @property
     def peers(self) -> tuple[str, int]:
         """Host and port for peers."""
-        return _split_address(self.address)
+        return split_address(self.address)
 
     @property
     def pages(self) -> tuple[str, int]:
         """Host and port of its HTTP interface."""
-        return (self.peers[0], self.peers[1] + 1) if self.http is None else _split_address(self.http)
+        return (self.peers[0], self.peers[1] + 1) if self.http is None else split_address(self.http)
 
     @property
     def url(self) -> str:
@@ -260,7 +260,7 @@ class ValidatorsSection(Section):
     def _check_addresses(self) -> None:
         """Raise :class:`ValueError` if two external validators have the same key, or would serve at one address, or if
         there are no others."""
-        if len(self.external) == self.count:
+        if not self.ours:
             raise ValueError("nodes: all validators are external; expected at least one that the harness runs")
         keys: dict[str, int] = {}
         taken: dict[tuple[str, int], str] = {}
@@ -278,6 +278,11 @@ class ValidatorsSection(Section):
         """The commands of foreign executors, by the name of the validator."""
         commands = {name: self.node(index).executor for index, name in enumerate(self.names)}
         return {name: command for name, command in commands.items() if command is not None}
+
+    @property
+    def ours(self) -> list[int]:
+        """The validators that the harness runs, by index."""
+        return [index for index in range(self.count) if self.node(index).external is None]
 
     @property
     def external(self) -> dict[int, ExternalSection]:

@@ -534,7 +534,7 @@ def test_code_of_another_folder_comes_first_and_does_all_that_a_host_does(
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
     """What would end the process of a host."""
     found: list[BaseException] = []
-    monkeypatch.setattr(host_module, "_crash", found.append)
+    monkeypatch.setattr(host_module, "crash", found.append)
     yield found
     assert found == []
 

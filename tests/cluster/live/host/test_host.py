@@ -95,7 +95,7 @@ def test_last_words_tell_what_a_users_file_raised(
     scenario = scenario_from({"name": "alone", "validators": 1})
     host = ValidatorHost(str(tmp_path), scenario.model_dump_json(), 1, 0, "127.0.0.1")
     monkeypatch.setattr(last_words, "write", lambda _path, words: written.append(words))
-    monkeypatch.setattr("cluster.live.host.host._crash", lambda _error: None)
+    monkeypatch.setattr("cluster.live.host.host.crash", lambda _error: None)
     host._end_for(0, error)
     (words,) = written
     is_users = isinstance(error, UserFileError)

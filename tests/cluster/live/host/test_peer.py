@@ -93,6 +93,8 @@ def test_endpoints_are_those_of_the_others(tmp_path: Path) -> None:
     found = read_endpoints(tmp_path, 3)
     assert [each["index"] for each in found] == [0, 1, 2]
     assert peers_of(found[1]) == PeerAddress("127.0.0.1", 7_001)
+    third = PeerAddress("::1", 7_002)
+    assert peers_of({"peers": third.text}) == third
 
 
 def genesis_of(scenario: Scenario) -> Genesis:
