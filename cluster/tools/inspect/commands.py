@@ -84,10 +84,10 @@ class Bisect(Command):
     json: bool = flag("print JSON, as divergences in result.json")
 
     def run(self) -> int:
+        from cluster.audit.reexecution.archived_run import read_run
         from cluster.audit.reexecution.bisect import bisect
         from cluster.audit.reexecution.describe import lines
         from cluster.audit.reexecution.reexecutor import Reexecution
-        from cluster.record.folder import read_run
 
         run = read_run(self.folder)
         wanted = [each for each in run.executions if self.validator in (None, each.validator)]

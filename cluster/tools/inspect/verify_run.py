@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cluster.audit.reexecution.archived_run import ArchivedRun, read_run
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
 from cluster.audit.reexecution.interpreters import check_interpreter, execute
@@ -20,7 +21,7 @@ from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.reexecution.worker import Answer, Mismatched
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.record.archive import DivergedExecution
-from cluster.record.folder import RESULT_FILE, ArchivedRun, read_run
+from cluster.record.folder import RESULT_FILE
 from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 

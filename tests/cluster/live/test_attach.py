@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.audit.reexecution.archived_run import read_run
 from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
 from cluster.record.archive import ARCHIVE_MAGIC, items_of
-from cluster.record.folder import STORE_FILE, read_run
+from cluster.record.folder import STORE_FILE
 from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
 from tests.hangs import HANGS_AFTER_S
 

@@ -15,6 +15,7 @@ import yaml
 from blake3 import blake3
 
 from cluster.audit.books import keep_books
+from cluster.audit.reexecution.archived_run import read_run
 from cluster.checks.metrics import metrics as run_metrics
 from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
@@ -23,7 +24,7 @@ from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
 from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.folder import claim_run_folder, new_run_folder, point_latest, read_run
+from cluster.record.folder import claim_run_folder, new_run_folder, point_latest
 from cluster.record.run import Resources, RunRecord
 from cluster.report.results import finish_run, reproduce_command
 from cluster.scenario import load_scenario

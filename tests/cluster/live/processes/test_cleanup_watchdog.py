@@ -36,6 +36,15 @@ with driver_lock.driving(folder):
 """
 
 
+def test_the_watchdog_of_each_run_loads_no_part_of_a_validator() -> None:
+    program = (
+        "import sys, cluster.live.processes.cleanup_watchdog as _; print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {"cluster", "json"} <= (loaded := set(done.stdout.split()))
+    assert not loaded & {"validator", "consensus", "loadgen", "numba", "numpy", "pydantic", "ray"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", ["released", "inherited"])
 def test_a_lock_that_outlives_its_driver_is_not_another_driver(tmp_path: Path, lock: str) -> None:
