@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests.hangs import HANGS_AFTER_S
+
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 DEFAULT = "not soak"
+TARGETS = ("install-dev", "lint", "fuzz", "test", "test-slow")
 
 
 def chosen_by(target: str) -> str:
@@ -39,8 +44,29 @@ def test_what_is_run_without_a_choice_is_what_make_test_all_runs(pytestconfig: p
     assert addopts[addopts.index("-m") + 1] == DEFAULT
 
 
-def test_continuous_integration_runs_all_tiers() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "install-dev lint || failed+=(lint)" in script
-    assert "for target in test fuzz test-slow; do" in script
-    assert 'make "$target"' in script
+def ci_of(folder: Path, failing: str) -> tuple[int, str]:
+    """The exit code and output of ``.ci/run`` in a project whose targets do nothing but fail, if they are named so."""
+    (folder / ".ci").mkdir()
+    (folder / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    python = folder / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    ends = {"lint": "kill -KILL $$PPID", "": "true"}  # make and its shell are gone: no failure is noted
+    rules = [f"{target}:\n\t@echo ran {target}\n" for target in TARGETS]
+    if failing:
+        rules[TARGETS.index(failing)] += f"\t@{ends.get(failing, 'false')}\n"
+    (folder / "Makefile").write_text("\n".join([f".PHONY: {' '.join(TARGETS)}", *rules]), encoding="utf-8")
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", ["", "lint", "fuzz", "test", "test-slow"])
+def test_continuous_integration_runs_all_targets_and_fails_if_one_does(tmp_path: Path, failing: str) -> None:
+    code, output = ci_of(tmp_path, failing)
+    assert all(f"ran {target}\n" in output for target in TARGETS)
+    assert code == (1 if failing else 0)
+    assert (f"make {failing}: failed, and not by tests" in output) == bool(failing)
