@@ -88,6 +88,16 @@ class RunOutcome:
         """The checks that did not pass, a line each; empty if all did."""
         return "\n".join(f"{c.name}: {c.verdict}: {c.detail}" for c in self.verdict.checks if c.verdict.value != "pass")
 
+    def write(self, folder: Path | str) -> Path:
+        """Write the run's folder, with its report, and return its path.
+
+        Raises :class:`BadInput` if the folder is not empty or cannot be created, and :class:`OSError` if it cannot be
+        written.
+        """
+        claimed = claim_run_folder(Path(folder))
+        finish_run(self.record, claimed)
+        return claimed
+
     def __repr__(self) -> str:
         """One line, since the record has every block."""
         return f"<{type(self).__name__} of {self.record.scenario.name}, seed {self.record.seed}: {self.verdict}>"

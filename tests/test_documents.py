@@ -53,6 +53,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/policies.md", "python"): "tests/validator/policies/own_policies.py",
     ("docs/peer-protocol.md", "text"): "tests/cluster/live/network/test_wire_vectors.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
+    ("docs/python.md", "ini"): "tests/test_stampede_pytest.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
 """Where blocks of a kind are compared with what the code does, or are a test's own program."""

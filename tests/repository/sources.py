@@ -23,6 +23,7 @@ OURS = (
     "loadgen",
     "stampede",
     "stampede_command",
+    "stampede_pytest",
     "tests",
     "validator",
 )

@@ -18,7 +18,7 @@ from tests.repository.sources import ROOT, WITHOUT_CIRCLES, is_in, is_python, pa
 
 TABLE = re.compile(r"^\| avoid \| write \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.M)
 
-PRODUCT = (*WITHOUT_CIRCLES, "stampede.py", "stampede_command.py")
+PRODUCT = (*WITHOUT_CIRCLES, "stampede.py", "stampede_command.py", "stampede_pytest.py")
 
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^ {4,}\S[^\n]*$", re.S | re.M)
 """What a Markdown page quotes: blocks of code, and names between backticks."""

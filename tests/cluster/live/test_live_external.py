@@ -101,5 +101,5 @@ def test_a_fault_of_it_is_found(tmp_path: Path, fault: str, check: str, words: s
 def test_the_peer_imports_nothing_of_the_project() -> None:
     text = PEER.read_text(encoding="utf-8")
     imported = {line.split()[1].split(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
-    own = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"stampede", "stampede_command"}
+    own = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"stampede", "stampede_command", "stampede_pytest"}
     assert imported & own == set()
