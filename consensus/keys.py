@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from blake3 import blake3
+from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign_open
 from nacl.bindings import crypto_sign_BYTES as SIGNATURE_BYTES
-from nacl.bindings import crypto_sign_open
 from nacl.bindings import crypto_sign_PUBLICKEYBYTES as PUBLIC_KEY_BYTES
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey
@@ -67,6 +67,12 @@ class _Ed25519Signer:
 
     def sign(self, message: bytes) -> Signature:
         return Signature(self._key.sign(message).signature)
+
+
+def is_public_key(data: bytes) -> bool:
+    """Whether 32 bytes are an Ed25519 public key that a secret can have: a point of the curve's main subgroup, in
+    canonical form, other than the neutral one. Signatures of any other key mean nothing, or are refused."""
+    return len(data) == PUBLIC_KEY_BYTES and bool(crypto_core_ed25519_is_valid_point(data))
 
 
 class Ed25519Scheme:

@@ -47,10 +47,17 @@ def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
 
 
 def validator_set(scheme: SignatureScheme, source: GenesisSource, seed: int) -> ValidatorSet:
-    """All validators' public keys, by index: made from the seed, or given for an external validator."""
+    """All validators' public keys, by index: made from the seed, or given for an external validator.
+
+    Raises :class:`~validator.transition.genesis_block.GenesisError` if an external validator has the key of another.
+    """
     keys = [validator_signer(scheme, seed, index).public_key for index in range(source.validators.count)]
     for index, section in source.validators.external.items():
-        keys[index] = PublicKey(bytes.fromhex(section.public_key))
+        key = PublicKey(bytes.fromhex(section.public_key))
+        if key in keys and keys.index(key) != index:
+            where, other = f"validators.nodes[{index}].external.public_key", source.validators.names[keys.index(key)]
+            raise GenesisError(f"{where}: it is the key that {other} has with seed {seed}")
+        keys[index] = key
     return ValidatorSet(
         tuple(keys), scheme, _committees(source.validators.committees.items() if source.validators.epochs else ())
     )

@@ -278,7 +278,7 @@ class Scenario(Section):
         try:
             check_genesis(self)
         except GenesisError as error:
-            raise ValueError(f"chain: {error}") from None
+            raise ValueError(str(error) if str(error).startswith("validators.") else f"chain: {error}") from None
         return self
 
     @model_validator(mode="after")

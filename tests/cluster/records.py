@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from nacl.signing import SigningKey
@@ -290,6 +290,10 @@ def make_chain(heights: int = 12) -> ChainMaker:
         maker.fire_due()
         maker.seal()
     return maker
+
+
+OUTSIDER_KEY: Final = bytes(SigningKey(b"\x0a" * 32).verify_key).hex()
+"""The key of an external validator, for scenarios in which it does not matter."""
 
 
 def make_record(

@@ -15,6 +15,7 @@ from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.faults import KEYWORDS, ClockSpeed, Duration, MutantName
+from consensus.keys import is_public_key
 from consensus.types import fault_bound
 
 MAX_COMMAND: Final = 1_000
@@ -59,13 +60,19 @@ def _address(given: str) -> str:
     return given
 
 
+def _public_key(given: str) -> str:
+    if not is_public_key(bytes.fromhex(given)):
+        raise ValueError("no secret has this Ed25519 key: it is no point of the curve's main subgroup")
+    return given
+
+
 AddressText = Annotated[str, AfterValidator(_address)]
 
 
 class ExternalSection(Section):
     """A validator that another party runs (``docs/peer-protocol.md``): the harness does not start it."""
 
-    public_key: Annotated[str, Field(pattern=KEY_PATTERN)]
+    public_key: Annotated[str, Field(pattern=KEY_PATTERN), AfterValidator(_public_key)]
     """Its Ed25519 key, in hex."""
     address: AddressText
     """The address at which it listens for its peers, as ``host:port``."""

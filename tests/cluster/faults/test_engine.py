@@ -18,6 +18,7 @@ from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault, LoseNodeFault, Release
 from consensus.messages import VoteKind
+from tests.cluster.records import OUTSIDER_KEY
 
 NOBODY = LinkCounts()
 
@@ -329,7 +330,7 @@ def test_a_kill_bites_once_the_process_is_seen_to_be_gone() -> None:
 @pytest.mark.parametrize("target", ["leader", "random", "f"])
 def test_an_external_validator_is_nobodys_target(target: str) -> None:
     """It leads, and the harness has no process of it."""
-    external = {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}
+    external = {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}
     for outsider in range(4):
         nodes = [{"external": external} if index == outsider else {} for index in range(4)]
         fault = {"kind": "kill", "target": target, "at_height": 3}

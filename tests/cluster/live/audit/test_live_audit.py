@@ -22,7 +22,7 @@ from cluster.record.chain_store import block_digest
 from cluster.record.run import RunRecord
 from loadgen.client import ClientError, Gone
 from tests.cluster.checks.cases import other_branch
-from tests.cluster.records import edit_receipts, make_chain, make_record, make_scenario
+from tests.cluster.records import OUTSIDER_KEY, edit_receipts, make_chain, make_record, make_scenario
 from validator.primitives.codec import pack_uint
 
 
@@ -276,7 +276,7 @@ def test_at_the_end_only_the_rest_is_asked(network: Network, monkeypatch: pytest
     assert "the same block at all 8 heights of 4 validators" in agreement.detail
 
 
-EXTERNAL = {"external": {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}}
+EXTERNAL = {"external": {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}}
 
 
 def test_an_external_validator_is_asked_only_for_heights_that_ours_served(network: Network) -> None:

@@ -22,7 +22,7 @@ from cluster.live.network.transport import PeerAddress
 from cluster.live.web.addresses import Served
 from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
-from tests.cluster.records import make_record, make_scenario
+from tests.cluster.records import OUTSIDER_KEY, make_record, make_scenario
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
@@ -204,7 +204,7 @@ def test_a_client_that_asks_too_often_is_told(tmp_path: Path, monkeypatch: pytes
 
 def test_an_external_validator_is_shown_and_asked_for_nothing() -> None:
     """Faucet and metrics pass over it, and its process is not ours."""
-    outsider = {"external": {"public_key": "ab" * 32, "address": "[::1]:7000"}}
+    outsider = {"external": {"public_key": OUTSIDER_KEY, "address": "[::1]:7000"}}
     record = make_record(backend="live", scenario=make_scenario(validators=[{}, {}, {}, outsider]))
     hosts: Any = SimpleNamespace(addresses=[], host_of=lambda index: host)
     host: Any = SimpleNamespace(number=3, pid=77, phase=Phase.UP, height=lambda index: 5)

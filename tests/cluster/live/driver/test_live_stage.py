@@ -18,6 +18,7 @@ from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from tests.cluster.live.kubernetes.api_server import kubernetes_api, pod_of_host
+from tests.cluster.records import OUTSIDER_KEY
 
 LOST = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 1_000, "disks": "kept"}
 
@@ -81,7 +82,7 @@ class Run:
     ) -> None:
         self.now_ms, self.height = 0.0, 1
         self.hosts = four_hosts()
-        outsider = {"external": {"public_key": "ab" * 32, "address": "192.0.2.7:7000"}}
+        outsider = {"external": {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}}
         nodes = [outsider if index in external else {} for index in range(4)]
         scenario = Scenario.model_validate({"name": "stage", "validators": nodes, "faults": list(faults)})
         self.stage = LiveStage(

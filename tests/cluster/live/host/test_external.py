@@ -14,6 +14,7 @@ from cluster.live.host.external import STALE_S, ExternalWatch
 from cluster.live.host.host import ValidatorHost
 from cluster.live.host.observations import HeightSeen, ViewSeen
 from cluster.scenario import Scenario
+from tests.cluster.records import OUTSIDER_KEY
 from tests.hangs import HANGS_AFTER_S
 
 URL = "http://192.0.2.7:7001"
@@ -111,7 +112,7 @@ def test_a_host_watches_it_and_starts_no_process(tmp_path: Path, monkeypatch: py
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         ended = asyncio.Event()
         serving = asyncio.create_task(serve(port, ended))
-        external = {"public_key": "ab" * 32, "address": "127.0.0.1:7", "http": f"127.0.0.1:{await port}"}
+        external = {"public_key": OUTSIDER_KEY, "address": "127.0.0.1:7", "http": f"127.0.0.1:{await port}"}
         scenario = Scenario.model_validate({"name": "outsider", "validators": [{"external": external}, None]})
         made = (str(tmp_path), scenario.model_dump_json(), 3, 0, "127.0.0.1")
         host = await asyncio.to_thread(ValidatorHost, *made)

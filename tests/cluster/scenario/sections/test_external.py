@@ -16,6 +16,7 @@ from cluster.scenario.sections.validators import ExternalSection
 from cluster.tools.cli.main import main
 from consensus.keys import Ed25519Scheme
 
+OTHER_KEY = bytes(SigningKey(b"\x0a" * 32).verify_key).hex()
 KEY = bytes(SigningKey(b"\x09" * 32).verify_key).hex()
 EXTERNAL = {"public_key": KEY, "address": "192.0.2.7:7000"}
 
@@ -67,13 +68,13 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     ("other", "expected"),
     [
         ({"address": "192.0.2.8:7000"}, "nodes[1].external.public_key: nodes[0] has the same one"),
-        ({"public_key": "ab" * 32}, "nodes[1].external.address: nodes[0].external.address is at 192.0.2.7, port 7000"),
+        ({"public_key": OTHER_KEY}, "nodes[1].external.address: nodes[0].external.address is at 192.0.2.7, port 7000"),
         (
-            {"public_key": "ab" * 32, "address": "192.0.2.7:7001"},
+            {"public_key": OTHER_KEY, "address": "192.0.2.7:7001"},
             "nodes[1].external.address: nodes[0].external.http is at 192.0.2.7, port 7001",
         ),
         (
-            {"public_key": "ab" * 32, "address": "192.0.2.7:9", "http": "192.0.2.7:9"},
+            {"public_key": OTHER_KEY, "address": "192.0.2.7:9", "http": "192.0.2.7:9"},
             "nodes[1].external.http: nodes[1].external.address is at 192.0.2.7, port 9",
         ),
     ],
@@ -98,8 +99,29 @@ def test_the_last_port_has_no_next_one() -> None:
 
 def test_a_key_that_another_validator_has_is_refused() -> None:
     own = validator_signer(Ed25519Scheme(), 1, 0).public_key.hex()
-    assert "all different" in problem(node={"external": {**EXTERNAL, "public_key": own}})
+    line = problem(node={"external": {**EXTERNAL, "public_key": own}})
+    assert "validators.nodes[3].external.public_key: it is the key that validator-0 has with seed 1" in line
     assert "public_key" in problem(node={"external": {**EXTERNAL, "public_key": "ab"}})
+
+
+NO_KEYS = {
+    "no point": "ab" * 32,
+    "the neutral point": "01" + "00" * 31,
+    "a point of order 2": "ec" + "ff" * 30 + "7f",
+    "a point of order 8": "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "not canonical": "ee" + "ff" * 30 + "7f",
+}
+
+
+@pytest.mark.parametrize("kind", NO_KEYS)
+def test_a_key_that_no_secret_has_is_refused(kind: str) -> None:
+    line = problem(node={"external": {**EXTERNAL, "public_key": NO_KEYS[kind]}})
+    assert "validators.nodes[3].external.public_key: no secret has this Ed25519 key" in line
+
+
+def test_the_key_that_the_seed_gives_the_validator_itself_is_fine() -> None:
+    own = validator_signer(Ed25519Scheme(), 1, 3).public_key.hex()
+    assert Scenario.model_validate(fields(node={"external": {**EXTERNAL, "public_key": own}})).validators.external
 
 
 @pytest.mark.parametrize(
