@@ -276,6 +276,8 @@ class ForeignTransition:
         try:
             if len(steps) > stream.MAX_STEPS:
                 raise CodecError(f"{len(steps):,} steps, expected at most {stream.MAX_STEPS:,}")
+            if (size := sum(map(stream.step_bytes, steps))) > stream.MAX_STEPS_BYTES:
+                raise CodecError(f"steps of {size:,} bytes, expected at most {stream.MAX_STEPS_BYTES:,}")
             for step in steps:
                 changes, net = self._changes(step.changes, made)
                 made |= net

@@ -73,9 +73,10 @@ class _StreamedSteps(StepRecorder):
     def keep(self, kind: StepKind, subject: bytes, changes: Sequence[Change], receipts: tuple[bytes, ...]) -> None:
         """Add a step with these changes and encoded receipts."""
         batch = tuple(batch_of(changes).items())
-        self._bytes += sum(len(key) + len(value or b"") for key, value in batch) + sum(map(len, receipts))
+        step = stream.GivenStep(kind.value, subject, batch, receipts)
+        self._bytes += stream.step_bytes(step)
         if self._bytes <= stream.MAX_STEPS_BYTES:
-            self._given.append(stream.GivenStep(kind.value, subject, batch, receipts))
+            self._given.append(step)
 
     @property
     def given(self) -> tuple[stream.GivenStep, ...] | None:

@@ -187,6 +187,11 @@ class GivenStep(msgspec.Struct, frozen=True, array_like=True):
     """Canonical encodings of the receipts that the step left."""
 
 
+def step_bytes(step: GivenStep) -> int:
+    """Size of a step's keys, values and receipts, which :data:`MAX_STEPS_BYTES` bounds for all steps together."""
+    return sum(len(key) + len(value or b"") for key, value in step.changes) + sum(map(len, step.receipts))
+
+
 class Applied(msgspec.Struct, frozen=True, array_like=True, tag="applied"):
     result: Result
     steps: tuple[GivenStep, ...] | None = None

@@ -316,6 +316,7 @@ WRONG_STEPS = {
     "a subject of 513 bytes": _steps(stream.GivenStep("fire", bytes(513), (), ())),
     "is out of order": _steps(stream.GivenStep("fire", b"", ((b"ab", None), (b"aa", None)), ())),
     "is no record of its kind": _steps(stream.GivenStep("fire", b"", ((b"a" * 21, b"x"),), ())),
+    "steps of 400 bytes, expected at most 300": _steps(stream.GivenStep("fire", b"", (), (bytes(200), bytes(200)))),
     "3 steps, expected at most 2": _steps(*[stream.GivenStep("fire", b"", (), ())] * 3),
 }
 
@@ -323,6 +324,7 @@ WRONG_STEPS = {
 @pytest.mark.parametrize("line", WRONG_STEPS)
 def test_steps_that_break_the_form_end_the_validator(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_STEPS", 2)
+    monkeypatch.setattr(stream, "MAX_STEPS_BYTES", 300)
     author, foreign = Author(), with_child(InProcess(lie=WRONG_STEPS[line]))
     block = author.build(None, wire(0)).block
     assert foreign.execute(block) is None, "steps that were not asked for are not looked at"
