@@ -53,7 +53,7 @@ class ChainWatch:
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
         self._heights: set[int] = set()
         self._served: dict[int, int] = {}
-        """The highest height noted of each external validator."""
+        """The highest height noted of each external validator. The record has them, too."""
         self._newest: BlockFinal | None = None
         self._fires = 0
         self._transactions = 0
@@ -115,6 +115,10 @@ class ChainWatch:
         self._lags = LagLog(self._record)
         self._heights, self._newest = left.heights, left.newest
         self._fires, self._transactions = left.fires, left.transactions
+        external = self._record.scenario.validators.external
+        for seen in self._record.finalizations:
+            if seen.validator in external:
+                self._served[seen.validator] = max(seen.height, self._served.get(seen.validator, 0))
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
         """Record the resources that a validator uses, if its host reported them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
 from cluster.live.host.observations import FinalSeen, HeightSeen
 from cluster.record.finalizations import Finalizations
-from tests.cluster.records import make_record
+from cluster.record.run import RunRecord
+from tests.cluster.records import OUTSIDER_KEY, make_record, make_scenario
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
 
@@ -38,6 +39,29 @@ def test_what_an_external_validator_serves_is_seen_and_not_counted() -> None:
     assert seen == [(0.0, 0, 4), (0.0, 0, 7), (250.0, 3, 4), (500.0, 3, 7)]
     sample = watch.sample(0.0, [])
     assert (watch.height, sample.fires, sample.transactions) == (7, 4, 2)
+
+
+def outsider_record() -> RunRecord:
+    """The record of a live run whose validator 3 is external."""
+    nodes = [{}, {}, {}, {"external": {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}}]
+    record = make_record(scenario=make_scenario(validators={"count": 4, "nodes": nodes}), backend="live")
+    record.finalizations = Finalizations()
+    return record
+
+
+def test_a_height_that_was_served_to_an_earlier_driver_is_not_noted_again() -> None:
+    """Else a validator that serves an old height would seem to have it from the hand-over on only."""
+    record = outsider_record()
+    first = ChainWatch(record, 1_000.0)
+    first.take(0, [final(7)])
+    first.take(3, [HeightSeen(1_250.0, 7)])
+    second = ChainWatch(record, 1_000.0)
+    second.take_over(first.state)
+    second.take(3, [HeightSeen(9_000.0, 7)])
+    assert [(each.at_ms, each.height) for each in record.finalizations.without({0})] == [(250.0, 7)]
+    second.take(0, [final(8)])
+    second.take(3, [HeightSeen(9_500.0, 8)])
+    assert [(each.at_ms, each.height) for each in record.finalizations.without({0})] == [(250.0, 7), (8_500.0, 8)]
 
 
 def test_a_height_that_an_external_validator_claims_is_noted_once_one_of_ours_has_it() -> None:
