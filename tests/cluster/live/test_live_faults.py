@@ -1,6 +1,7 @@
 """One live run that goes through every kind of fault, and ends with a rolling upgrade to code of another folder.
 
-It is run once for all tests that look at it. Faults come one after the other where they take validators away, and at
+It is run once for all tests that look at it. All validators but one have a foreign executor, and each kind reaches one
+that has. Faults come one after the other where they take validators away, and at
 once where they do not.
 """
 
@@ -32,6 +33,10 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("cluster", "consensus", "validator", "loadgen")
+EXECUTOR_ARGUMENT = "executor"
+EXECUTOR = f"stampede {EXECUTOR_ARGUMENT}"
+FOREIGN = (1, 2, 3)
+"""The validators with a foreign executor."""
 KERNEL = "kernels.choose_oldest-*"
 """What is compiled of one that only large states need."""
 
@@ -46,7 +51,7 @@ def faults(code: Path) -> list[dict[str, Any]]:
     lasting = {"at_height": 34, "for_ms": 2_000}
     return [
         {"kind": "partition", "groups": [["validator-3"]], "at_height": 5, "until_height": 11},
-        {"kind": "one_way_partition", "from": ["validator-0"], "at_height": 16, "until_height": 22},
+        {"kind": "one_way_partition", "from": ["validator-1"], "at_height": 16, "until_height": 22},
         {"kind": "pause", "target": "validator-2", "at_height": 25, "until_height": 30},
         {"kind": "degrade", "loss": 0.05, "duplication": 0.1, "reordering": 0.1, "latency_ms": 15, **lasting},
         {"kind": "slow_disk", "target": "validator-3", "sync_ms": 20, **lasting},
@@ -54,13 +59,15 @@ def faults(code: Path) -> list[dict[str, Any]]:
         {"kind": "clock_skew", "target": "f", "clock_speed": 2.0, **lasting},
         {"kind": "leader_delay", "delay_ms": 40, **lasting},
         {"kind": "kill", "target": "validator-1", "at_height": 48, "how": "process", "down_ms": 1_000},
-        {"kind": "wipe", "target": "validator-0", "at_height": 75, "down_ms": 300},
+        {"kind": "wipe", "target": "validator-3", "at_height": 75, "down_ms": 300},
         {"kind": "disk_full", "target": "validator-1", "at_height": 102, "down_ms": 300},
         {"kind": "failed_sync", "target": "validator-3", "of": "state", "at_height": 135, "down_ms": 300},
         {"kind": "bit_rot", "target": "random", "at_height": 180, "down_ms": 300},
         {"kind": "pause", "target": "validator-1", "at_ms": 1_000_000, "for_ms": 10},
         {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], **lasting},
         {"kind": "upgrade", "at_height": 255, "version": "next", "code": str(code), "down_ms": 0, "heights_between": 1},
+        {"kind": "slow_execution", "target": "validator-1", "job_ms": 20, "at_height": 25, "until_height": 30},
+        {"kind": "clock_skew", "target": "validator-1", "clock_speed": 2.0, "at_height": 25, "until_height": 30},
     ]
 
 
@@ -75,7 +82,12 @@ def scenario(code: Path) -> Scenario:
     return Scenario.model_validate(
         {
             "name": "all-faults",
-            "validators": [None, None, None, {"sync_ms": 2, "job_ms": 1, "clock_speed": 1.05}],
+            "validators": [
+                None,
+                {"executor": EXECUTOR},
+                {"executor": f"{EXECUTOR} --tree"},
+                {"executor": EXECUTOR, "sync_ms": 2, "job_ms": 1, "clock_speed": 1.05},
+            ],
             "consensus": {
                 "block_interval_ms": 120,
                 "leader_timeout_ms": 800,
@@ -104,6 +116,8 @@ class FaultyRun:
     temporary: Path
     seen: set[Process] = field(default_factory=set)
     """Every process that descended from this one at a sample."""
+    executors: set[Process] = field(default_factory=set)
+    """Those that are foreign executors."""
     stopped: set[int] = field(default_factory=set)
     """Those that were seen to stand still (state T)."""
 
@@ -141,18 +155,20 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
     folder = tmp_path_factory.mktemp("faults")
     seen: set[Process] = set()
     stopped: set[int] = set()
+    executors: set[Process] = set()
 
     def on_sample(sample: Sample) -> None:
         myself = processes.find(os.getpid())
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
         seen.update(family)
+        executors.update(family & processes.with_argument(EXECUTOR_ARGUMENT))
         stopped.update(process.pid for process in family if process.is_stopped)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
         record = run_live(RunRequest(scenario(code), 3, "test", folder), RunObserver(on_sample, print))
-    return FaultyRun(record, folder, code, temporary, seen, stopped)
+    return FaultyRun(record, folder, code, temporary, seen, executors, stopped)
 
 
 def test_every_kind_bites_and_the_network_goes_on(faulty_run: FaultyRun) -> None:
@@ -164,6 +180,25 @@ def test_every_kind_bites_and_the_network_goes_on(faulty_run: FaultyRun) -> None
     assert [check.name for check in wrong] == ["faults"], wrong
     assert wrong[0].verdict is Outcome.INCONCLUSIVE, wrong
     assert record.problems == []
+
+
+def kinds_that_reached(record: RunRecord, names: set[str]) -> set[str]:
+    """Kinds of faults that took effect on one of these validators, or on links, of which none is spared."""
+    return {fault.kind for fault in record.faults if fault.took_effect and names & set(fault.targets or names)}
+
+
+def test_each_kind_reaches_a_validator_with_a_foreign_executor(faulty_run: FaultyRun) -> None:
+    record = faulty_run.record
+    names = {record.validators[index].name for index in FOREIGN}
+    assert kinds_that_reached(record, names) == KINDS
+    assert kinds_that_reached(record, {"validator-0"}) < KINDS, "it has no executor, and no disk of its fails"
+
+
+def test_an_executor_runs_for_each_start_of_its_validator(faulty_run: FaultyRun) -> None:
+    """But for the start on a disk that is damaged, which ends before."""
+    starts = sum(faulty_run.status(index)["starts"] for index in FOREIGN)
+    damaged = faulty_run.fault("bit_rot").targets != ("validator-0",)
+    assert starts - damaged <= len(faulty_run.executors) <= starts
 
 
 def test_what_a_validator_serves_is_kept_before_its_disk_is_lost(faulty_run: FaultyRun) -> None:
