@@ -11,7 +11,8 @@ from cluster.tools.inspect.conform.families.agents import AGENTS
 from cluster.tools.inspect.conform.families.blocks import BLOCKS
 from cluster.tools.inspect.conform.families.messages import MESSAGES
 from cluster.tools.inspect.conform.families.policies import POLICIES
-from cluster.tools.inspect.conform.families.programs import PROGRAMS
+from cluster.tools.inspect.conform.families.programs.calls import PROGRAMS
+from cluster.tools.inspect.conform.families.programs.jobs import JOBS
 from cluster.tools.inspect.conform.families.scheduling import SCHEDULING
 from cluster.tools.inspect.conform.families.scripts import SCRIPTS
 from cluster.tools.inspect.conform.families.state import STATE
@@ -42,6 +43,7 @@ for _part in (
     AGENTS,
     STATE,
     PROGRAMS,
+    JOBS,
     POLICIES,
     CROWDED,
 ):

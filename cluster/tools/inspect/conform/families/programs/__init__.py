@@ -1,0 +1,1 @@
+"""Families about Python actors: what they do when they are called, and their jobs."""
