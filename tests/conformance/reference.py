@@ -654,7 +654,10 @@ class Chain:
         self.used["cells"] += meter.cells
         self.cycles += meter.cycles
         self.cells += meter.cells
-        return self.outcome(error, meter) | {"fee": fee}, meter.cycles * tip
+        page = self.outcome(error, meter) | {"fee": fee}
+        if tx["kind"] == "deploy" and not error:
+            page["created"] = self.deployed_address(tx, sender)
+        return page, meter.cycles * tip
 
     @staticmethod
     def outcome(error: str | None, meter: Meter) -> dict[str, Any]:
@@ -672,12 +675,17 @@ class Chain:
         return None
 
     def execute(self, tx: dict[str, Any], sender: str, meter: Meter) -> None:
-        payload = payload_bytes(tx["payload"]) if tx["kind"] == "call" else b""
+        payload = b""
+        if tx["kind"] == "call":
+            payload = payload_bytes(tx["payload"])
+        elif tx["kind"] == "deploy":
+            payload = tx["code"].encode()
         meter.charge(self.params["TX_BASE_CYCLES"], len(payload))
         if tx["kind"] == "system":
             self.system(tx, sender)
             return
-        to, value = tx["to"].lower(), number(tx.get("value") or 0)
+        to = self.deployed_address(tx, sender) if tx["kind"] == "deploy" else tx["to"].lower()
+        value = number(tx.get("value") or 0)
         self.state.debit(sender, value)
         self.state.credit(to, value)
         if tx["kind"] == "call":
@@ -685,6 +693,17 @@ class Chain:
                 raise Failure("UnknownActor")
             allowance = number(tx.get("timer_allowance") or 0)
             self.script(Run(to, sender, "transaction", meter, allowance), payload)
+        elif tx["kind"] == "deploy":
+            assert tx["code"] == "builtin:script", "there are no other programs here"
+            if to in self.actors:
+                raise Failure("ActorExists")
+            self.actors.add(to)
+            self.deployer[to] = sender
+
+    @staticmethod
+    def deployed_address(tx: dict[str, Any], sender: str) -> str:
+        preimage = bytes.fromhex(sender[2:]) + number(tx["nonce"]).to_bytes(8, "big")
+        return "0x" + keccak.new(digest_bits=256, data=preimage).hexdigest()[-40:]
 
     # --- system instructions ----------------------------------------------------------------------------------------
 

@@ -135,6 +135,7 @@ EVERY_LEVEL: dict[str, Any] = {
             "proposer": USERS[0],
             "txs": [
                 {**SOUND["blocks"][0]["txs"][0], "payload": {"hex": "5b5d"}, "value": 1, "timer_allowance": 1},
+                COMMON | {"kind": "deploy", "code": "builtin:script"},
                 *(
                     COMMON | {"kind": "system", "opcode": opcode, "args": args}
                     for opcode, args in (
@@ -181,7 +182,7 @@ def accepted_with_one_field_more(bench: Bench) -> list[tuple[str, tuple[Any, ...
 def test_an_unknown_field_is_refused_at_every_level(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     assert accepted_with_one_field_more(bench) == []
     refusals = capsys.readouterr().err.splitlines()
-    assert len(refusals) == sum(len(objects(document)) for document in EVERY_LEVEL.values()) == 17
+    assert len(refusals) == sum(len(objects(document)) for document in EVERY_LEVEL.values()) == 18
     assert all("unknown field 'unknown'" in line for line in refusals)
 
 

@@ -505,6 +505,12 @@ class _StateView:
         self._before = None
 
 
+def section_of(view: View) -> bytes:
+    """The section that a block appends to the log, from the block's view before the view is committed. It is empty
+    afterwards, and for a view of a store without a log."""
+    return view.step.section if isinstance(view, _StateView) else b""
+
+
 def _overwrite(found: dict[bytes, bytes], changes: Batch, prefix: bytes) -> None:
     """Apply to ``found`` those changes whose keys begin with a prefix."""
     for key, value in changes.items():

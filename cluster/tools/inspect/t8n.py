@@ -125,7 +125,9 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
         transition.execute(PreparedTransaction(unsigned_hash(transaction), b"", transaction))
     except NotAdmitted as refusal:
         return {"status": "rejected", "error": refusal.name, "cycles": 0, "cells": 0, "fee": 0}
-    return _run_page(transition.receipts[-1])
+    receipt = transition.receipts[-1]
+    page = _run_page(receipt)
+    return {**page, "created": address_text(receipt.created)} if receipt.created else page
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

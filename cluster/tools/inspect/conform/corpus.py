@@ -59,7 +59,7 @@ def _export_family(folder: Path, family: Family, source: GeneratedCases) -> dict
     (folder / family.name).mkdir()
     contents: list[bytes] = []
     reached: set[str] = set()
-    for place, seed in enumerate(source.seeds, 1):
+    for place, seed in enumerate(source.seeds_of(family.name), 1):
         made = source.load(Reference(family.name, seed))
         reached |= made.rules
         case = made.case

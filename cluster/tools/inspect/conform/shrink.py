@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ DEFAULT_RUNS: Final = 1_500
 MAX_ROUNDS: Final = 6
 ALL: Final = -1
 """Position of all transactions of a block."""
+MAX_SINGLE: Final = 100
+"""A repetition of at least this many empty blocks stays one. Each case with it takes long."""
 _DIGITS: Final = re.compile(r"[0-9]+")
 OPTIONAL_FIELDS: Final = ("value", "timer_allowance")
 SMALLEST: Final = {"max_priority_fee_per_cycle": 0, "value": 0}
@@ -79,6 +82,10 @@ def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs
     return Shrunk(shrinker.case, shrinker.failure, shrinker.runs)
 
 
+class _NoRunsLeft(Exception):
+    """The tool was asked as often as it may be."""
+
+
 class _Shrinker:
     def __init__(self, case: Case, tool: Tool, has_roots: bool, failure: Failure, most_runs: int) -> None:
         self.case, self.failure, self.runs = case, failure, 0
@@ -87,19 +94,22 @@ class _Shrinker:
 
     def shrink(self) -> None:
         """Repeat the passes until a round changes nothing."""
-        self._adopt(self.case.genesis, list(_single_blocks(self.case.blocks)))
         passes = (self._end, self._blocks, self._transactions, self._merge, self._scripts, self._fields, self._genesis)
-        for _ in range(MAX_ROUNDS):
-            before = json.dumps([self.case.genesis, self.case.blocks])
-            for each in passes:
-                each()
-            if json.dumps([self.case.genesis, self.case.blocks]) == before:
-                break
+        with suppress(_NoRunsLeft):
+            self._adopt(self.case.genesis, list(_single_blocks(self.case.blocks)))
+            for _ in range(MAX_ROUNDS):
+                before = json.dumps([self.case.genesis, self.case.blocks])
+                for each in passes:
+                    each()
+                if json.dumps([self.case.genesis, self.case.blocks]) == before:
+                    break
 
     def _adopt(self, genesis: Page, blocks: list[Page]) -> bool:
-        """Take a smaller case if the tool fails on it in the same way."""
+        """Take a smaller case if the tool fails on it in the same way. Raises :class:`_NoRunsLeft`."""
+        if self.runs >= self._most_runs:
+            raise _NoRunsLeft
         text = json.dumps([genesis, blocks])
-        if text in self._seen or self.runs >= self._most_runs:
+        if text in self._seen:
             return False
         self._seen.add(text)
         case = Case(self.case.family, self.case.number, self.case.sentence, genesis, blocks)
@@ -144,6 +154,8 @@ class _Shrinker:
                 continue
             blocks = copy.deepcopy(self.case.blocks)
             first, second = blocks[at], blocks[at + 1]
+            if "empty" in first or "empty" in second:
+                continue
             txs = [*first.get("txs", ()), *second.get("txs", ())]
             for kept in (first, second):
                 merged = {"proposer": kept["proposer"], "txs": txs}
@@ -199,9 +211,9 @@ class _Shrinker:
 
 
 def _single_blocks(blocks: list[Page]) -> Iterator[Page]:
-    """Blocks without repetitions, so that each can be removed."""
+    """Blocks without short repetitions, so that each can be removed. A long one is removed whole or not at all."""
     for block in blocks:
-        if "empty" in block:
+        if int(block.get("empty", MAX_SINGLE)) < MAX_SINGLE:
             yield from ({"proposer": block["proposer"], "txs": []} for _ in range(int(block["empty"])))
         else:
             yield block
@@ -224,7 +236,9 @@ def _without_transactions(
                 continue
             lower = sum(tx["sender"] == other["sender"] and int(other["nonce"]) < int(tx["nonce"]) for other in gone)
             kept.append({**tx, "nonce": int(tx["nonce"]) - lower} if renumbers else tx)
-        if i != drops:
+        if i != drops and "empty" in block:
+            kept_blocks.append(block)
+        elif i != drops:
             kept_blocks.append({"proposer": block["proposer"], "txs": kept})
     return kept_blocks
 

@@ -36,10 +36,14 @@ class GeneratedCases:
     seeds: range
 
     def references(self) -> Iterator[Reference]:
-        return (Reference(family, seed) for family in self.families for seed in self.seeds)
+        return (Reference(family, seed) for family in self.families for seed in self.seeds_of(family))
 
     def count(self) -> int:
-        return len(self.families) * len(self.seeds)
+        return sum(len(self.seeds_of(family)) for family in self.families)
+
+    def seeds_of(self, family: str) -> range:
+        """The seeds of a family's cases."""
+        return TABLE.families[family].of_seeds(self.seeds)
 
     def load(self, reference: Reference) -> AnsweredCase:
         case, chain = TABLE.families[reference.family].case(reference.number)

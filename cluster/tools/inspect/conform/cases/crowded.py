@@ -15,6 +15,7 @@ from cluster.tools.inspect.conform.cases.names import ACTORS, DEPLOYER, PROPOSER
 from cluster.tools.inspect.conform.cases.running_chain import RunningChain
 from cluster.tools.inspect.conform.cases.script_draw import ScriptDraw
 from cluster.tools.inspect.conform.cases.watch_draw import WatchDraw
+from validator.chain.transactions import SCRIPT_CODE
 from validator.primitives.types import address_text
 
 
@@ -24,12 +25,14 @@ class CrowdedCase:
     def __init__(self, seed: int) -> None:
         dice = Dice(seed)
         genesis = GenesisDraw(dice)
-        self.rng, self.fourth = dice.rng, dice.fourth
+        self.rng, self.fourth, self.fifth = dice.rng, dice.fourth, dice.fifth
         self.genesis = genesis.make_genesis()
         self.watches = genesis.watches
         self.chain = RunningChain(self.genesis)
         self.scripts = ScriptDraw(dice, self.chain)
         self.watch_scripts = WatchDraw(dice, self.chain)
+        self.deployments = self.fifth.choice([0.0] * (1 if "WEIGHT_PARTY" in self.genesis["params"] else 7) + [0.15])
+        """Share of the transactions of users that deploy an actor."""
         self.blocks: list[dict[str, Any]] = []
         self.sentence = ""
         self.nonces: dict[str, int] = {}
@@ -48,6 +51,8 @@ class CrowdedCase:
         sender = rng.choice([*USERS[:1] * 9, *USERS[:2] * 3, *USERS, STRANGER]) if kind != "system" else DEPLOYER
         if kind == "system" and rng.random() < 0.08:
             sender = USERS[0]
+        if kind != "system" and self.deployments and self.fifth.random() < self.deployments:
+            kind = "deploy"
         nonce = self.nonces.get(sender, chain.nonce(sender))
         tx: dict[str, Any] = {
             "kind": kind,
@@ -61,6 +66,10 @@ class CrowdedCase:
         }
         if kind == "system":
             tx |= self.system()
+        elif kind == "deploy":
+            size = len(SCRIPT_CODE)
+            value = self.fifth.choice([0, *[chain.balance(sender) // 3] * 3])
+            tx |= {"code": SCRIPT_CODE, "value": value, "cells_limit": self.fifth.choice([size, size, size, size - 1])}
         elif kind == "transfer":
             tx |= {"to": self.scripts.address(), "value": rng.choice([0, 1, rng.randint(0, 10**6), 10**9])}
         else:

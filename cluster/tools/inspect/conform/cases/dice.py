@@ -15,6 +15,7 @@ class Dice:
         self.other = random.Random(f"policies of {seed}")
         self.third = random.Random(f"candidates of {seed}")
         self.fourth = random.Random(f"watches of {seed}")
+        self.fifth = random.Random(f"deploys of {seed}")
 
 
 def near(rng: random.Random, value: int) -> int:

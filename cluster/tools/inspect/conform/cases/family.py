@@ -33,6 +33,12 @@ class Family:
     about: str
     """What the family is about, in one sentence."""
     make: Callable[[random.Random], Made]
+    every: int = 1
+    """Number of seeds in a row of which one has a case: more than 1 for a family whose cases are long."""
+
+    def of_seeds(self, seeds: range) -> range:
+        """Those of the seeds that have a case: the first, and so on."""
+        return seeds[:: self.every]
 
     def case(self, number: int) -> tuple[Case, RunningChain]:
         """The case of a seed, and the chain that has executed it."""
@@ -47,13 +53,15 @@ class FamilyTable:
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
 
-    def add(self, name: str, *rules: str) -> Callable[[Callable[[random.Random], Made]], Callable[..., Made]]:
+    def add(
+        self, name: str, *rules: str, every: int = 1
+    ) -> Callable[[Callable[[random.Random], Made]], Callable[..., Made]]:
         """Register a function as a family. The first line of its docstring says what the family is about."""
 
         def register(make: Callable[[random.Random], Made]) -> Callable[..., Made]:
             assert name not in self.families, name
             assert make.__doc__, name
-            self.families[name] = Family(name, rules, make.__doc__.strip().splitlines()[0], make)
+            self.families[name] = Family(name, rules, make.__doc__.strip().splitlines()[0], make, every)
             return make
 
         return register

@@ -15,6 +15,7 @@ from validator.chain.records import MESSAGE, WATCHABLE, Account, Actor, Timer, a
 from validator.execution.governance import parameters_in_force
 from validator.primitives.params import Parameters
 from validator.primitives.types import ADDRESS_BYTES, address_text
+from validator.state.store import section_of
 from validator.state.working_set import World
 from validator.transition.transition import Outcome, Transition
 
@@ -30,6 +31,8 @@ class ExecutedBlock:
     outcome: Outcome
     parameters: Parameters
     lane_price: int
+    section: bytes
+    """What the block appended to the state's log (docs/state.md)."""
 
 
 class _ObservedChain(ShownChain):
@@ -39,10 +42,15 @@ class _ObservedChain(ShownChain):
         super().__init__(genesis)
         self.given: Page = {}
         self.blocks: list[ExecutedBlock] = []
+        self._section = b""
+
+    def commit(self, outcome: Outcome) -> None:
+        self._section = section_of(outcome.view)
+        super().commit(outcome)
 
     def executed(self, transition: Transition, outcome: Outcome, page: Page) -> None:
         prices, parameters = transition.prices, transition.terms.parameters
-        self.blocks.append(ExecutedBlock(self.given, page, outcome, parameters, prices.lane_price))
+        self.blocks.append(ExecutedBlock(self.given, page, outcome, parameters, prices.lane_price, self._section))
 
 
 class RunningChain:
@@ -53,6 +61,7 @@ class RunningChain:
         self.genesis = genesis_of(genesis)
         self.policy: str = self.genesis.policy.value
         self.actors = sorted(address_text(address) for address in self.genesis.actors)
+        """The actors of the genesis, then those that were deployed."""
         self._chain = _ObservedChain(self.genesis)
         self._params: dict[str, Any] | None = None
 
@@ -104,6 +113,7 @@ class RunningChain:
         self._chain.given = block
         pages = self._chain.execute(made)
         self._params = None
+        self.actors += [tx["created"] for page in pages for tx in page["txs"] if "created" in tx]
         return pages
 
     def answer(self) -> Page:

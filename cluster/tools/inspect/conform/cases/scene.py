@@ -15,8 +15,10 @@ from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.cases.dice import payload_bytes
 from cluster.tools.inspect.conform.cases.names import DEPLOYER, STRANGER, USERS
 from cluster.tools.inspect.conform.cases.running_chain import RunningChain
+from validator.chain.transactions import SCRIPT_CODE, deployed_address
+from validator.primitives.types import address_text
+from validator.pvm.deployment import deploy_cycles
 
-SCRIPT_CODE: Final = "builtin:script"
 ACTORS: Final = tuple("0x" + f"{number:02x}" * 20 for number in range(0x20, 0x30))
 PROPOSER: Final = "0x" + "e1" * 20
 RUNNERS: Final = tuple("0x" + f"{number:02x}" * 20 for number in range(0xB0, 0xB4))
@@ -119,6 +121,13 @@ class Scene:
     def transfer(self, to: str, value: int, sender: str = USERS[0], **changes: Any) -> None:
         """Add a transfer."""
         self.transaction("transfer", sender, {"to": to, "value": value, **changes})
+
+    def deploy(self, code: str = SCRIPT_CODE, sender: str = USERS[0], **changes: Any) -> str:
+        """Add a deployment; returns the new actor's address. ``changes`` replace fields."""
+        nonce = self._nonces.get(sender, self.chain.nonce(sender))
+        limits = {"gas_limit": self.base + deploy_cycles(code), "cells_limit": len(code)}
+        self.transaction("deploy", sender, {"code": code, **limits, **changes})
+        return address_text(deployed_address(bytes.fromhex(sender[2:]), nonce))
 
     def system(self, opcode: int, sender: str = DEPLOYER, /, **args: Any) -> None:
         """Add a system instruction."""

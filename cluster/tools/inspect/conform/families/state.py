@@ -68,6 +68,21 @@ def calendar(rng: random.Random) -> Scene:
     return scene
 
 
+@family("compaction", "R-16", every=4)
+def compaction(rng: random.Random) -> Scene:
+    """When the log has more than 2.5 entries per live key and 4,096, its oldest active entries are appended again."""
+    scene = Scene(rng, {"LANE_USER_CYCLES": 10**8})
+    keys = [f"{number}" for number in range(rng.randint(300, 500))]
+    scene.run([["set", "old", "value"]], ACTORS[1])
+    entries = 0
+    while entries < 5 * (len(keys) + 50) // 2 + 4_300:
+        value = rng.choice(["", "x", "y"]) + str(scene.height)
+        scene.run([["set", key, value] for key in keys], gas_limit=scene.base + 200 * len(keys))
+        entries += len(keys)
+    scene.run([["del", key] for key in rng.sample(keys, 3)])
+    return scene
+
+
 @family("accounts", "R-01", "A-15")
 def accounts(rng: random.Random) -> Scene:
     """Giving nothing creates no account; an account that once existed stays."""

@@ -12,6 +12,7 @@ from cluster.tools.inspect.conform.families.blocks import BLOCKS
 from cluster.tools.inspect.conform.families.messages import MESSAGES
 from cluster.tools.inspect.conform.families.policies import POLICIES
 from cluster.tools.inspect.conform.families.programs.calls import PROGRAMS
+from cluster.tools.inspect.conform.families.programs.deployments import DEPLOYMENTS
 from cluster.tools.inspect.conform.families.programs.jobs import JOBS
 from cluster.tools.inspect.conform.families.scheduling import SCHEDULING
 from cluster.tools.inspect.conform.families.scripts import SCRIPTS
@@ -44,6 +45,7 @@ for _part in (
     STATE,
     PROGRAMS,
     JOBS,
+    DEPLOYMENTS,
     POLICIES,
     CROWDED,
 ):

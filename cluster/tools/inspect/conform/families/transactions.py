@@ -7,7 +7,9 @@ from typing import Final
 
 from cluster.tools.inspect.conform.cases.family import FamilyTable
 from cluster.tools.inspect.conform.cases.names import DEPLOYER, STRANGER, USERS
-from cluster.tools.inspect.conform.cases.scene import ACTORS, CELLS, CYCLES, Scene
+from cluster.tools.inspect.conform.cases.scene import ACTORS, CELLS, CYCLES, Actor, Scene
+from validator.chain.transactions import deployed_address
+from validator.primitives.types import address_text
 
 TRANSACTIONS: Final = FamilyTable()
 family = TRANSACTIONS.add
@@ -208,6 +210,37 @@ def unknown_actors(rng: random.Random) -> Scene:
     to = rng.choice([USERS[1], STRANGER, "0x" + "00" * 19 + "09", "0x" + "00" * 20])
     scene.call([["emit", "e", "x"]], to, value=rng.choice([0, 7]))
     scene.call([], value=rng.choice([1, 10**6]))
+    scene.block()
+    return scene
+
+
+@family("deployed-scripts", "D-01", "D-02", "D-08")
+def deployed_scripts(rng: random.Random) -> Scene:
+    """A deployment makes an actor at an address that follows from the sender and the nonce, and gives it the value."""
+    scene = Scene(rng)
+    value = rng.choice([1, 10**6])
+    addresses = [scene.deploy(sender=USERS[0], value=value)]
+    if rng.random() < 0.5:
+        scene.call([["fail", "x"]])
+    addresses.append(scene.deploy(sender=rng.choice(USERS[:2])))
+    scene.deploy(cells_limit=13)
+    scene.call([["transfer", {"to": USERS[2], "amount": value}], ["set", "k", "v"]], addresses[0])
+    if rng.random() < 0.5:
+        scene.block()
+    scene.call([["emit", "here", rng.choice(["", "x"])]], addresses[1], USERS[1])
+    scene.block()
+    return scene
+
+
+@family("taken-addresses", "D-07", "D-09")
+def taken_addresses(rng: random.Random) -> Scene:
+    """A deployment at the address of an actor fails, and its value comes back."""
+    nonce = rng.choice([0, 1])
+    taken = address_text(deployed_address(bytes.fromhex(USERS[0][2:]), nonce))
+    scene = Scene(rng, actors={ACTORS[0]: Actor(), taken: Actor(balance=rng.choice([0, 5]))})
+    for _ in range(2):
+        scene.deploy(value=rng.choice([1, 7]))
+    scene.call([["set", "k", "v"]], taken)
     scene.block()
     return scene
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.tools.inspect.conform.cases.running_chain import ExecutedBlock
 from cluster.tools.inspect.conform.rules.observation import Observation
 from cluster.tools.inspect.conform.rules.rule import failing, failing_in, operating, rules_of, showing
 from validator.chain.records import (
     BID_MEMORY,
     FIRES,
+    JOB,
+    JOB_END,
     LONG_STORAGE,
     MESSAGE,
     OVERFLOW,
@@ -17,9 +20,14 @@ from validator.chain.records import (
     SUPPLY,
     TIMER,
     TIMER_PAYLOAD,
+    Job,
 )
-from validator.primitives.types import Address
+from validator.chain.transactions import SCRIPT_CODE
+from validator.execution.jobs import JOBS_ENDED_PER_BLOCK
+from validator.primitives.types import address_text
 from validator.pvm.language.api import GAS_BID
+from validator.state.engine import SECTION_HEAD, SectionHead
+from validator.state.hashing import COMPACTION_SLACK, decode_entry, entry_bytes
 from validator.state.working_set import Change
 
 
@@ -140,12 +148,10 @@ SCRIPT_RULES: Final = rules_of(
 )
 
 
-def _programs(seen: Observation) -> frozenset[str]:
-    found = set()
-    for address, actor in seen.genesis.actors.items():
-        if actor.code != "builtin:script":
-            found.add("0x" + address.hex())
-    return frozenset(found)
+def _programs(seen: Observation) -> dict[str, str]:
+    """Source of the actors that run programs, by address."""
+    codes = {address_text(address): actor.code for address, actor in seen.genesis.actors.items()} | seen.created
+    return {address: code for address, code in codes.items() if code != SCRIPT_CODE}
 
 
 def _program_ran(seen: Observation) -> bool:
@@ -170,15 +176,12 @@ def _loads_once(seen: Observation) -> bool:
 
 
 def _code_with(word: str) -> Callable[[Observation], bool]:
-    return lambda seen: _program_ran(seen) and any(word in actor.code for actor in seen.genesis.actors.values())
+    return lambda seen: _program_ran(seen) and any(word in code for code in _programs(seen).values())
 
 
 def _program_bids(seen: Observation) -> bool:
     return any(
-        query.outcome == "ok"
-        and not query.agent
-        and (actor := seen.genesis.actors.get(Address(query.actor))) is not None
-        and GAS_BID in actor.code
+        query.outcome == "ok" and not query.agent and GAS_BID in _programs(seen).get(address_text(query.actor), "")
         for _, query in seen.queries
     )
 
@@ -202,6 +205,67 @@ PROGRAM_RULES: Final = rules_of(
 
 def _callback(check: Callable[[Any], bool]) -> Callable[[Observation], bool]:
     return lambda seen: any(check(run) for block in seen.blocks for run in block.page.get("callbacks", ()))
+
+
+def _change(check: Callable[[Change], bool]) -> Callable[[Observation], bool]:
+    return lambda seen: any(check(change) for block in seen.blocks for change in block.outcome.changes)
+
+
+def _of(prefix: bytes, *, added: bool = False, removed: bool = False) -> Callable[[Change], bool]:
+    """Whether a change is of records under a prefix, and adds or removes one if that is asked for."""
+
+    def check(change: Change) -> bool:
+        is_added, is_removed = change.before is None, change.after is None
+        return change.key[:1] == prefix and (is_added or not added) and (is_removed or not removed)
+
+    return check
+
+
+def _ends_of_jobs(seen: Observation) -> dict[str, int]:
+    """The last block of each job that was requested, by the job's id in hex."""
+    changes = (change for block in seen.blocks for change in block.outcome.changes)
+    ends: list[Any] = [change.after for change in changes if _of(JOB_END, added=True)(change)]
+    return {end.job_id.hex(): end.height for end in ends}
+
+
+def _counts_in_the_last_block(seen: Observation) -> bool:
+    ends = _ends_of_jobs(seen)
+    return any(
+        event["name"] == "JobResultSubmitted" and ends.get(event["job_id"]) == seen.height(block)
+        for block in seen.blocks
+        for event in block.page["events"]
+    )
+
+
+def _callback_after_the_end(seen: Observation) -> bool:
+    ends = _ends_of_jobs(seen)
+    return any(
+        ends.get(run["job_id"], seen.height(block)) < seen.height(block)
+        for block in seen.blocks
+        for run in block.page.get("callbacks", ())
+    )
+
+
+def _removed_at_the_end(check: Callable[[Job], bool]) -> Callable[[Observation], bool]:
+    """Reached by a job that is removed in its last block or later, and was like that before."""
+
+    def reached(seen: Observation) -> bool:
+        removed: list[tuple[int, Any]] = [
+            (seen.height(block), change.before)
+            for block in seen.blocks
+            for change in block.outcome.changes
+            if _of(JOB, removed=True)(change)
+        ]
+        return any(job.ends_at <= height and check(job) for height, job in removed)
+
+    return reached
+
+
+def _removes_many(seen: Observation) -> bool:
+    return any(
+        sum(_of(JOB_END, removed=True)(change) for change in block.outcome.changes) == JOBS_ENDED_PER_BLOCK
+        for block in seen.blocks
+    )
 
 
 JOB_RULES: Final = rules_of(
@@ -228,22 +292,13 @@ JOB_RULES: Final = rules_of(
         ("unregister_runner", showing("RunnerUnregistered")),
         ("registering is for system deployers", failing("NotSystemDeployer")),
         ("the runner contract has no other handlers", failing_in("txs", "UnknownHandler")),
+        ("a result counts in the last block of a job", _counts_in_the_last_block),
+        ("an incomplete job is gone after its end", _removed_at_the_end(lambda job: not job.is_complete)),
+        ("a complete job stays until its callback", _callback_after_the_end),
+        ("a consumed job is remembered until its end", _removed_at_the_end(lambda job: job.consumed)),
+        ("the records of 128 jobs are removed in a block", _removes_many),
     ),
 )
-
-
-def _change(check: Callable[[Change], bool]) -> Callable[[Observation], bool]:
-    return lambda seen: any(check(change) for block in seen.blocks for change in block.outcome.changes)
-
-
-def _of(prefix: bytes, *, added: bool = False, removed: bool = False) -> Callable[[Change], bool]:
-    """Whether a change is of records under a prefix, and adds or removes one if that is asked for."""
-
-    def check(change: Change) -> bool:
-        is_added, is_removed = change.before is None, change.after is None
-        return change.key[:1] == prefix and (is_added or not added) and (is_removed or not removed)
-
-    return check
 
 
 def _value_changes(change: Change) -> bool:
@@ -252,6 +307,28 @@ def _value_changes(change: Change) -> bool:
 
 def _tier(name: str) -> Callable[[Observation], bool]:
     return lambda seen: any(block.page["tiers"][name] for block in seen.blocks)
+
+
+def _compacts(seen: Observation) -> bool:
+    """Whether an entry of the state's log has the value and the next key of the one before it: it only moved."""
+    if sum(_entries_in(block) for block in seen.blocks) < COMPACTION_SLACK:
+        return False
+    kept: dict[bytes, tuple[bytes, bytes]] = {}
+    for block in seen.blocks:
+        cursor = SECTION_HEAD.size
+        for _ in range(_entries_in(block)):
+            end = cursor + entry_bytes(block.section, cursor)
+            entry = decode_entry(block.section[cursor:end])
+            cursor = end
+            if kept.get(entry.key) == (entry.value, entry.next_hash):
+                return True
+            kept[entry.key] = entry.value, entry.next_hash
+    return False
+
+
+def _entries_in(block: ExecutedBlock) -> int:
+    """Number of entries that a block appended to the state's log."""
+    return SectionHead.decode(block.section, 0).entries if block.section else 0
 
 
 STATE_RULES: Final = rules_of(
@@ -272,5 +349,6 @@ STATE_RULES: Final = rules_of(
         ("the overflow tree has a root", _change(_of(OVERFLOW, added=True))),
         ("the calendar's epoch queue", _tier("epoch")),
         ("the memory of queries", _change(_of(BID_MEMORY, added=True))),
+        ("the oldest active entry is appended again", _compacts),
     ),
 )

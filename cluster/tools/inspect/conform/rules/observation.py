@@ -58,6 +58,11 @@ class Observation:
         """Transactions that were admitted."""
         return [each for each in self.transactions if each.is_executed]
 
+    @cached_property
+    def created(self) -> dict[str, str]:
+        """Code of the actors that transactions deployed, by address."""
+        return {each.shown["created"]: each.given["code"] for each in self.executed if "created" in each.shown}
+
     def rejected(self, error: str) -> list[ShownTransaction]:
         """Transactions that were refused with an error."""
         return [each for each in self.transactions if not each.is_executed and each.shown["error"] == error]

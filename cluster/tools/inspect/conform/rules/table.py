@@ -14,6 +14,7 @@ from cluster.tools.inspect.conform.rules.actors import (
     SYSTEM_RULES,
 )
 from cluster.tools.inspect.conform.rules.blocks import ADMISSION_RULES, BASEFEE_RULES, BLOCK_RULES
+from cluster.tools.inspect.conform.rules.deployments import DEPLOYMENT_RULES
 from cluster.tools.inspect.conform.rules.observation import Observation
 from cluster.tools.inspect.conform.rules.policies import BIAS_RULES, CANDIDATE_RULES, GBA_RULES, WATCH_RULES
 from cluster.tools.inspect.conform.rules.rule import Rule
@@ -32,6 +33,7 @@ RULES: Final[dict[str, Rule]] = {
         SYSTEM_RULES,
         SCRIPT_RULES,
         PROGRAM_RULES,
+        DEPLOYMENT_RULES,
         JOB_RULES,
         STATE_RULES,
         CANDIDATE_RULES,

@@ -25,11 +25,13 @@ TRANSITION = "validator.transition.transition:Transition"
 PHASE = "validator.execution.timer_phase:TimerPhase"
 CALLS = "validator.execution.timer_calls"
 HOST = "validator.execution.handler_context:HandlerContext"
+JOBS = "validator.execution.jobs"
 PRICING = "validator.scheduler.pricing"
 
 
 _MOVE = "context.move(transaction.sender, target, transaction.value)"
 _CALL = "self.call(context, handler, payload)"
+_DEPLOY = "self.deploy(target, code, transaction.sender)"
 _BREAK = "\n" + 16 * " "
 _TIPS = "self.world.credit(self.context.proposer, self.user_lane.tips)"
 _TIMERS = """\
@@ -183,6 +185,47 @@ BUGS: dict[str, Planted] = {
     "messages-without-a-limit": Planted("too-many-messages", f"{HOST}.send", "self.messages_left == 0", "False"),
     "clamping-not-reported": Planted(
         "fees-below-the-lane-price", f"{HOST}.schedule_timer", "accepted.clamped_from is not None", "False"
+    ),
+    "deployed-characters-free": Planted(
+        "program-prices", f"{TRANSITION}.run_action", "charge(byte_cycles(code), ", "charge(0, "
+    ),
+    "deployed-cells-free": Planted(
+        "deployed-scripts", f"{TRANSITION}.run_action", "(byte_cycles(code), len(code.encode()))", "(byte_cycles(code))"
+    ),
+    "deployed-tokens-free": Planted(
+        "program-prices", f"{TRANSITION}.run_action", "meter.charge(token_cycles(code))", "pass"
+    ),
+    "deployed-value-kept": Planted("deployed-scripts", f"{TRANSITION}.run_action", _MOVE + _BREAK + _DEPLOY, _DEPLOY),
+    "address-of-the-next-nonce": Planted(
+        "deployed-scripts", f"{TRANSITION}._target", "transaction.nonce", "transaction.nonce + 1"
+    ),
+    "actor-replaced": Planted(
+        "taken-addresses", f"{TRANSITION}.deploy", "self.world.actor(address) is not None", "False"
+    ),
+    "refused-program-accepted": Planted(
+        "refused-programs",
+        f"{TRANSITION}.deploy",
+        'raise HandlerFailure("ProgramInvalid") from None',
+        'deployed = deployment("builtin:script", deployer)',
+    ),
+    "deployed-by-itself": Planted(
+        "deployed-programs", f"{TRANSITION}.deploy", "deployment(code, deployer)", "deployment(code, address)"
+    ),
+    "deployed-agent-not-asked": Planted(
+        "deployed-agents", "validator.pvm.deployment:deployment", "if compiled(code).bids else", "if False else"
+    ),
+    "job-ends-early": Planted("job-ends", f"{JOBS}:find", "height > job.ends_at", "height >= job.ends_at"),
+    "jobs-end-at-once": Planted(
+        "job-ends", f"{JOBS}:end_jobs", "counters.first_end + JOBS_ENDED_PER_BLOCK", "counters.next_end"
+    ),
+    "consumed-jobs-forgotten": Planted(
+        "job-ends", f"{JOBS}:end_callback", "not job.consumed or job.ends_at < height", "True"
+    ),
+    "log-not-compacted": Planted(
+        "compaction",
+        "validator.state.engines.plain:PlainEngine._compact",
+        "window_limit(self.live, self.slack)",
+        "10**9",
     ),
     "out-of-cycles-is-cheap": Planted(
         "out-of-cycles", "validator.primitives.meter:Meter.charge", "self.cycles_used = self.cycles_limit", "pass"

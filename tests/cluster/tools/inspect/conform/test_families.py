@@ -51,7 +51,8 @@ def test_a_case_is_the_same_each_time_and_its_answer_is_that_of_the_tool() -> No
 
 
 def reached(name: str, seeds: int) -> set[str]:
-    return {rule for seed in range(seeds) for rule in reached_by(TABLE.families[name].case(seed)[1])}
+    family = TABLE.families[name]
+    return {rule for seed in family.of_seeds(range(seeds)) for rule in reached_by(family.case(seed)[1])}
 
 
 def test_few_seeds_reach_nearly_all_rules() -> None:

@@ -1,1 +1,1 @@
-"""Families about Python actors: what they do when they are called, and their jobs."""
+"""Families about Python actors: what they do when they are called, their deployment, and their jobs."""

@@ -9,7 +9,7 @@ from cluster.tools.inspect.conform.cases.family import FamilyTable
 from cluster.tools.inspect.conform.cases.names import DEPLOYER, USERS
 from cluster.tools.inspect.conform.cases.scene import ACTORS, RUNNERS, Actor, Scene
 from cluster.tools.inspect.conform.families.programs.calls import program_call
-from validator.execution.jobs import job_id_of
+from validator.execution.jobs import JOB_LIFETIME_BLOCKS, job_id_of
 from validator.primitives.codec import encode
 from validator.primitives.types import Address
 from validator.pvm.runtime.values import encode_value
@@ -146,6 +146,39 @@ def job_settlement(rng: random.Random) -> Scene:
     for job in ids:
         program_call(scene, "consume", job)
     program_call(scene, "consume", ids[0], ACTORS[1])
+    scene.block()
+    return scene
+
+
+@family("job-ends", "J-22", "J-23", "J-24", "J-25", "J-26", every=10)
+def job_ends(rng: random.Random) -> Scene:
+    """A job ends 3,600 blocks after its request, and its records are removed then, 128 of them in a block."""
+    params = {"LANE_DEFERRED_CYCLES": 2_000_000, "LANE_USER_CYCLES": 10**8, "MESSAGE_CELLS": 1_000}
+    code = PROGRAM.replace(_ONE_REQUEST, _MANY_REQUESTS)
+    first, second, third = ACTORS[:3]
+    scene = Scene(rng, params, dict.fromkeys((first, second, third), Actor(code=code)), runners=1)
+    for actor in (first, second, third):
+        _ask(scene, 64, 1, "answered", actor, gas_limit=scene.base + 10**7, cells_limit=100_000)
+    scene.block()
+    end = scene.chain.height + JOB_LIFETIME_BLOCKS
+    consumed, late, gone, kept = _job(0, 0, first), _job(1, 1, first), _job(5, 5, second), _job(3, 3, third)
+    _submit(scene, consumed, b"ok")
+    scene.block()
+    scene.empty()
+    _ask(scene, 1, 1, "answered", first)
+    scene.block()
+    scene.empty(end - scene.height)
+    program_call(scene, "consume", consumed, first)
+    _submit(scene, late, rng.choice([b"", b"late"]))
+    scene.block()
+    for job in (gone, kept):
+        _submit(scene, job, b"too late")
+    program_call(scene, "consume", consumed, first)
+    for actor in rng.sample([second, third], 2):
+        _ask(scene, 1, 1, "answered", actor)
+    scene.block()
+    program_call(scene, "consume", late, first)
+    _ask(scene, 1, 1, "answered", third)
     scene.block()
     return scene
 
