@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from cluster.disks.memory import MemoryDisk
+from cluster.misbehaviour.executor_process import foreign_executor
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from tests.hangs import HANGS_AFTER_S
+from tests.validator.chains import BOB
+from tests.validator.executors import Author, wire, with_transactions
+from validator.chain.transactions import Transfer
+from validator.transition.trace import StepKind
 
 GO = shutil.which("go")
 SOURCE = Path(__file__).parent / "transfers" / "main.go"
@@ -54,6 +60,30 @@ def test_it_does_what_the_transition_does(command: str, policy: str) -> None:
     own, foreign = (run(executor, policy) for executor in (None, command))
     assert own.digest == foreign.digest
     assert foreign.problems == own.problems and foreign.validators[1].tip >= 30
+
+
+def author_with(command: str, disk: MemoryDisk) -> Author:
+    """An author whose transition a command performs."""
+    author = Author(disk=disk)
+    author.executor.close()
+    author.executor = foreign_executor(command)(disk, author.genesis)
+    return author
+
+
+def test_it_tells_the_steps_of_a_block(command: str) -> None:
+    own, foreign = Author(), author_with(command, MemoryDisk())
+    sends = [wire(nonce, action=Transfer(BOB), value=9 * (1 - nonce)) for nonce in range(2)]
+    block = own.build(None, *sends).block
+    expected, told = (author.executor.trace(block).steps for author in (own, foreign))
+    assert told == expected
+    assert [step.kind.value for step in told] == [
+        "start", "transaction", "transaction", "transaction tips", "prices and counters",
+    ]  # fmt: skip
+    assert all(step.receipts for step in told if step.kind is StepKind.TRANSACTION)
+    refused = with_transactions(block, sends[0], sends[0])
+    traces = [author.executor.trace(refused) for author in (own, foreign)]
+    assert traces[0] == traces[1] and traces[0].refusal == "BadNonce" and len(traces[0].steps) == 3
+    foreign.executor.close()
 
 
 def test_what_it_cannot_do_stops_its_validator_with_a_line(command: str) -> None:

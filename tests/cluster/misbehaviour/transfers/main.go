@@ -206,6 +206,8 @@ type block struct {
 	tips     *big.Int
 	receipts []any
 	proposer []byte
+	steps    []any
+	told     map[string][]byte // the values that the steps gave
 }
 
 func amount(data any) *big.Int { return new(big.Int).SetBytes(data.([]byte)) }
@@ -246,6 +248,45 @@ func (b *block) add(address []byte, change *big.Int) {
 
 func product(n uint64, price *big.Int) *big.Int {
 	return new(big.Int).Mul(new(big.Int).SetUint64(n), price)
+}
+
+// step ends a step, which made all changes since the last one. If it made none, it is left out, unless it is always told.
+func (b *block) step(kind string, subject []byte, values map[string][]byte, always bool, receipts ...any) {
+	changes, encoded := []any{}, []any{}
+	for _, key := range sorted(values) {
+		before, ok := b.told[key]
+		if !ok {
+			before = b.parent.get(key)
+		}
+		if !bytes.Equal(before, values[key]) {
+			changes = append(changes, []any{[]byte(key), values[key]})
+			b.told[key] = values[key]
+		}
+	}
+	for _, receipt := range receipts {
+		encoded = append(encoded, encode(receipt))
+	}
+	if always || len(changes) > 0 {
+		b.steps = append(b.steps, []any{kind, subject, changes, encoded})
+	}
+}
+
+// values has the new values of the accounts.
+func (b *block) values() map[string][]byte {
+	values := map[string][]byte{}
+	for address, a := range b.accounts {
+		values["a"+address] = encode([]any{a.balance.Bytes(), a.nonce})
+	}
+	return values
+}
+
+func sorted(values map[string][]byte) []string {
+	keys := []string{}
+	for key := range values {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
 }
 
 // execute admits and runs a transaction; it returns the name of the error if the transaction is not admitted.
@@ -332,22 +373,16 @@ func (b *block) finish(height uint64) (*state, []any) {
 	next[p50] = new(big.Int)
 	next[lastUsage] = new(big.Int).SetUint64(b.cycles)
 	next[burnedUser] = new(big.Int).Add(old[burnedUser], b.burned)
-	after := &state{b.parent, map[string][]byte{}}
-	for address, a := range b.accounts {
-		after.values["a"+address] = encode([]any{a.balance.Bytes(), a.nonce})
-	}
+	after := &state{b.parent, b.values()}
+	b.step("transaction tips", []byte{}, after.values, false)
 	record := []any{}
 	for _, each := range next {
 		record = append(record, each.Bytes())
 	}
 	after.values["g"] = encode(record)
-	keys := []string{}
-	for key := range after.values {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
+	b.step("prices and counters", []byte{}, after.values, true)
 	changes := []any{}
-	for _, key := range keys {
+	for _, key := range sorted(after.values) {
 		changes = append(changes, []any{[]byte(key), after.values[key]})
 	}
 	none := []any{}
@@ -366,7 +401,8 @@ func (e *executor) begin(request []any) (*block, uint64) {
 		panic("the parent is not known")
 	}
 	b := &block{executor: e, parent: parent, accounts: map[string]account{}, burned: new(big.Int), tips: new(big.Int)}
-	b.receipts, b.proposer = []any{}, request[4].([]byte)
+	b.receipts, b.proposer, b.told = []any{}, request[4].([]byte), map[string][]byte{}
+	b.step("start", []byte{}, nil, true)
 	for _, each := range decode(parent.get("g")) {
 		b.globals = append(b.globals, amount(each))
 	}
@@ -375,14 +411,24 @@ func (e *executor) begin(request []any) (*block, uint64) {
 
 func (e *executor) apply(request []any) []any {
 	b, height := e.begin(request)
+	steps := func() any {
+		if request[6] == true {
+			return b.steps
+		}
+		return nil
+	}
 	for _, given := range request[5].([]any) {
-		if refusal := b.execute(e.parse(given)); refusal != "" {
-			return []any{"refused", refusal}
+		t := e.parse(given)
+		before := len(b.receipts)
+		refusal := b.execute(t)
+		b.step("transaction", t.hash, b.values(), true, b.receipts[before:]...)
+		if refusal != "" {
+			return []any{"refused", refusal, steps()}
 		}
 	}
 	after, result := b.finish(height)
 	e.blocks[request[2].(*big.Int).Uint64()] = after
-	return []any{"applied", result}
+	return []any{"applied", result, steps()}
 }
 
 func (e *executor) build(request []any) []any {
