@@ -20,6 +20,7 @@ from tests.cluster.live.namespaces import ROOT, Machines, machines
 
 pytestmark = [pytest.mark.live]
 
+EXECUTOR = "stampede executor"
 NETWORK = "10.213.79"
 KILLED, CUT_OFF = 1, 2
 KILL_AT: Final = 10
@@ -60,7 +61,8 @@ tell(verdict=verdict.outcome, faults=[[fault.target, fault.is_planned, fault.too
 def scenario(validators: int, hosts: int, block_ms: int) -> dict[str, Any]:
     return {
         "name": "lost-nodes",
-        "validators": {"count": validators, "hosts": hosts},
+        # one validator of each host has a foreign executor
+        "validators": {"count": validators, "hosts": hosts, "nodes": [{"executor": EXECUTOR}] * hosts},
         "consensus": {
             "block_interval_ms": block_ms,
             "leader_timeout_ms": 10 * block_ms,
@@ -167,4 +169,5 @@ def test_a_node_is_killed_and_another_cut_off_while_the_chain_goes_on(
     )
     first = told["faults"][0]
     assert found.address(KILLED) in first[0] and len(first[4]) == validators // 4
+    assert any(int(name.removeprefix("validator-")) < hosts for name in first[4]), "one that has an executor is lost"
     assert any("goes to node" in notice and found.address(4) in notice for notice in rehearsal.notices)
