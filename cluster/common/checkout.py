@@ -81,6 +81,13 @@ def checkout_commit(folder: Path | None = None) -> str:
     return f"{commit}{DIRTY}-{digest[:DIGEST_DIGITS]}"
 
 
+def version() -> str:
+    """The version of the installed code."""
+    from importlib import metadata
+
+    return metadata.version("stampede")
+
+
 def _git(checkout: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(

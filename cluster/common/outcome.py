@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 
 class Outcome(StrEnum):
@@ -12,6 +13,10 @@ class Outcome(StrEnum):
     PASS = "pass"
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
+
+
+SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
+"""The sign of each outcome, so that no reader depends on colours."""
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

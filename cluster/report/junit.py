@@ -35,23 +35,33 @@ class Case:
     applies: bool = True
 
 
-def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:
-    """A suite of test cases as a JUnit document. ``seconds`` is the total time, by default the sum of the cases."""
-    took = sum(case.seconds for case in cases) if seconds is None else seconds
-    counts = {
-        "tests": str(len(cases)),
-        "failures": str(sum(case.outcome is Outcome.FAIL for case in cases)),
-        "errors": str(sum(case.outcome is Outcome.INCONCLUSIVE for case in cases)),
-        "skipped": str(sum(not case.applies for case in cases)),
-        "time": f"{took:.3f}",
-    }
-    root = Element("testsuites", {"name": "stampede", **counts})
-    group = SubElement(root, "testsuite", {"name": _clean(suite), **counts})
-    listed = SubElement(group, "properties")
-    for name, value in properties.items():
-        SubElement(listed, "property", {"name": _clean(name), "value": _clean(value)})
-    for case in cases:
-        _add(group, f"stampede.{_clean(suite)}", case)
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A suite of test cases with properties, such as the commit."""
+
+    name: str
+    cases: Sequence[Case]
+    properties: Mapping[str, str]
+    seconds: float | None = None
+    """Total time; ``None`` for the sum of the cases."""
+
+    @property
+    def took(self) -> float:
+        """Total time in seconds."""
+        return sum(case.seconds for case in self.cases) if self.seconds is None else self.seconds
+
+
+def junit_xml(suites: Sequence[Suite]) -> str:
+    """Suites of test cases as a JUnit document."""
+    everything = [case for suite in suites for case in suite.cases]
+    root = Element("testsuites", {"name": "stampede", **_counts(everything, sum(suite.took for suite in suites))})
+    for suite in suites:
+        group = SubElement(root, "testsuite", {"name": _clean(suite.name), **_counts(suite.cases, suite.took)})
+        listed = SubElement(group, "properties")
+        for name, value in suite.properties.items():
+            SubElement(listed, "property", {"name": _clean(name), "value": _clean(value)})
+        for case in suite.cases:
+            _add(group, f"stampede.{_clean(suite.name)}", case)
     indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
@@ -77,7 +87,17 @@ def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
         "verdict": verdict.outcome.value,
         "command": command,
     }
-    return junit_xml(record.scenario.name, cases, properties, record.duration_ms / 1_000)
+    return junit_xml([Suite(record.scenario.name, cases, properties, record.duration_ms / 1_000)])
+
+
+def _counts(cases: Sequence[Case], seconds: float) -> dict[str, str]:
+    return {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.outcome is Outcome.FAIL for case in cases)),
+        "errors": str(sum(case.outcome is Outcome.INCONCLUSIVE for case in cases)),
+        "skipped": str(sum(not case.applies for case in cases)),
+        "time": f"{seconds:.3f}",
+    }
 
 
 def _add(group: Element, class_name: str, case: Case) -> None:

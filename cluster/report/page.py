@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from markupsafe import Markup
 
 from cluster.checks.run import Judged
 from cluster.checks.verdict import Verdict
-from cluster.common.outcome import Outcome
+from cluster.common.outcome import SIGNS, Outcome
 from cluster.report.charts import charts, resource_charts
 from cluster.report.fault_labels import MAX_LISTED, marked
 from cluster.report.svg import DASHES, MARK_DASHES, number
@@ -36,7 +37,6 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPT: Final = "page.js"
 STYLE: Final = "style.css"
 OUTCOME_WORDS: Final = {Outcome.PASS: "Pass", Outcome.FAIL: "Fail", Outcome.INCONCLUSIVE: "Inconclusive"}
-OUTCOME_SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
 
 
 def render_page(template: str, **content: Any) -> str:
@@ -55,14 +55,14 @@ def render_page(template: str, **content: Any) -> str:
         script=Markup(script),
         script_hash=hashed,
         words=OUTCOME_WORDS,
-        signs=OUTCOME_SIGNS,
+        signs=SIGNS,
         number=number,
         **content,
     )
 
 
-def render_report(judged: Judged, command: str) -> str:
-    """Render the report of a judged run as HTML. ``command`` reproduces the run."""
+def render_report(judged: Judged, command: str, date: datetime) -> str:
+    """Render the report of a judged run as HTML. ``command`` reproduces the run, ``date`` is when it was written."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
     marks = marked(record)
     return render_page(
@@ -89,7 +89,7 @@ def render_report(judged: Judged, command: str) -> str:
         fault_kinds=fault_kind_rows(record),
         fault_kind_columns=FAULT_KIND_COLUMNS,
         max_listed=MAX_LISTED,
-        facts=facts(books),
+        facts=facts(books, date),
         metrics=[(name, number(value), value) for name, value in judged.metrics.items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
         executors=executor_rows(record),

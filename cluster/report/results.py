@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
+from cluster.common.checkout import version
 from cluster.common.files import write_atomically
 from cluster.common.wording import printable
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
@@ -41,7 +43,7 @@ from cluster.record.run import FaultRecord, RunRecord
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
 from cluster.report.tables import disks
-from cluster.scenario.files import scenario_text
+from cluster.scenario.files import scenario_hash, scenario_text
 
 
 def finish_run(
@@ -50,27 +52,28 @@ def finish_run(
     scenario_path: Path | None = None,
     judged: Judged | None = None,
     known_as: Path | None = None,
+    date: datetime | None = None,
 ) -> Verdict:
     """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
     command that reproduces the run. ``judged`` is the judged run, if it was judged already. ``known_as`` is the
-    folder's final path, if it will be moved; the command then names this path. Raises :class:`OSError` if the folder
-    cannot be written.
+    folder's final path, if it will be moved; the command then names this path. ``date`` is when
+    the files are written, in UTC; by default now. Raises :class:`OSError` if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     judged = judged if judged is not None else judge_run(record)
-    books = judged.books
+    books, date = judged.books, date or datetime.now(UTC)
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     _write_chain(folder / BLOCKS_FILE, books)
     write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
-    write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged), indent=2) + "\n")
+    write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged, date), indent=2) + "\n")
     command = reproduce_command(record, known_as or folder, scenario_path)
     write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
-    write_atomically(folder / REPORT_FILE, render_report(judged, command))
+    write_atomically(folder / REPORT_FILE, render_report(judged, command, date))
     return judged.verdict
 
 
@@ -86,14 +89,17 @@ def _write_chain(path: Path, books: Books) -> None:
     write_blocks(path, books.chain)
 
 
-def result_of(judged: Judged) -> dict[str, Any]:
-    """The content of ``result.json``."""
+def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
+    """The content of ``result.json``. ``date`` is when it is written."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
     result: dict[str, Any] = {
         "scenario": record.scenario.name,
         "backend": record.backend,
         "seed": record.seed,
         "commit": record.commit,
+        "version": version(),
+        "date": date.isoformat(timespec="seconds"),
+        "scenario_hash": scenario_hash(record.given or record.scenario),
         "policy": record.genesis.policy_name,
         "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,

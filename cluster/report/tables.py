@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from cluster.audit.books import Books
@@ -10,11 +11,14 @@ from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import SHARES, ClassUse
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
+from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable
+from cluster.record.host_info import machine
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
+from cluster.scenario.files import scenario_hash
 
 ROOT_DIGITS: Final = 16
 DIFFERENCE_ROWS: Final = 40
@@ -335,14 +339,24 @@ def _burned(accounts: Accounts) -> str:
     return f"cycle {accounts.burned_cycle:,}, cell {accounts.burned_cell:,}, lane timer {lane:,}"
 
 
-def facts(books: Books) -> list[tuple[str, str]]:
-    """The table of facts about a run: rows of a name and a value."""
+def _machine_text() -> str:
+    found = machine()
+    processors = f"{found['processors']} processors ({found['processor']})"
+    return f"{found['system']}, {processors}, {found['memory_gib']} GiB, Python {found['python']}"
+
+
+def facts(books: Books, date: datetime) -> list[tuple[str, str]]:
+    """The table of facts about a run: rows of a name and a value. ``date`` is when the report is written, in UTC."""
     record = books.record
     found = [
         ("Scenario", record.scenario.name),
         ("Backend", "live testnet" if record.backend == "live" else "simulator, virtual time"),
         ("Seed", str(record.seed)),
         ("Commit", record.commit),
+        ("Version", version()),
+        ("Date", f"{date:%Y-%m-%d %H:%M:%S} UTC"),
+        ("Scenario hash", scenario_hash(record.given or record.scenario)),
+        ("Machine", _machine_text()),
         ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
         ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
         ("Chain", record.genesis.chain_id),

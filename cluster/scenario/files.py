@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from blake3 import blake3
 from pydantic import ValidationError
 
 from cluster.common.checkout import ROOT
@@ -25,6 +26,8 @@ from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
+HASH_DIGITS: Final = 12
+"""Hex digits of a scenario's hash."""
 MAX_PARENTS: Final = 16
 """Maximum number of files that a scenario file inherits from, through a chain of ``extends``."""
 
@@ -42,6 +45,11 @@ def find_scenario(path: Path) -> Path:
         hint = "" if meant is None else f"; did you mean {meant}?"
         raise BadInput(f"{path}: no such file, and no scenario of that name ships{hint}")
     return shipped[path.name]
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """A short hash of a scenario's meaning: of all its fields with their defaults, wherever they were written."""
+    return blake3(scenario.model_dump_json().encode()).hexdigest()[:HASH_DIGITS]
 
 
 def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:

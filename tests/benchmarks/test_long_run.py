@@ -20,6 +20,7 @@ from cluster.common.outcome import Outcome
 from cluster.report import page
 from cluster.report.fault_labels import marked
 from cluster.report.results import finish_run
+from tests.cluster.records import WRITTEN
 
 pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -79,7 +80,9 @@ def growth(records: list[Any]) -> float:
     calls = []
     for record in records:
         judged = judge_run(record)
-        calls.append(calls_of(lambda record=record, judged=judged: (judge_run(record), page.render_report(judged, ""))))  # type: ignore[misc]
+        calls.append(
+            calls_of(lambda record=record, judged=judged: (judge_run(record), page.render_report(judged, "", WRITTEN)))  # type: ignore[misc]
+        )
     small, middle, large = calls
     return (large - middle) / (middle - small)
 
@@ -102,7 +105,7 @@ def test_a_walk_over_all_heights_for_each_fault_is_found(records: list[Any], mon
 def test_what_is_marked_is_worked_out_once(records: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     judged, asked = judge_run(records[0]), []
     monkeypatch.setattr(page, "marked", lambda record: asked.append(record) or marked(record))
-    page.render_report(judged, "")
+    page.render_report(judged, "", WRITTEN)
     assert len(asked) == 1
 
 
@@ -125,7 +128,7 @@ def test_the_report_of_many_faults_is_small_and_the_result_has_all_of_them(judge
 
 
 def test_each_fault_of_many_is_in_the_folded_table_and_none_is_drawn_alone(judged: Judged) -> None:
-    report = page.render_report(judged, "")
+    report = page.render_report(judged, "", WRITTEN)
     table = report[report.index('id="faults"') :]
     assert re.findall(r'<span class="number">(\d+)</span>', table) == [str(n) for n in range(1, FAULTS + 1)]
     assert 'class="band"' not in report

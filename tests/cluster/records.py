@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -69,6 +70,8 @@ PRICE = made_blocks.PRICE
 USER, USER_ADDRESS = made_blocks.USER, made_blocks.USER_ADDRESS
 PROGRAM = made_blocks.PROGRAM
 FUNDS = 10**18
+WRITTEN = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+"""When the reports of synthetic runs are written."""
 INTERVAL_MS = 250.0
 LATENCY_MS = 80.0
 ACTOR = Address(b"\xac" * 20)

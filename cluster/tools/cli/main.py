@@ -22,6 +22,7 @@ from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
 from cluster.tools.console.command import Command, add_commands
 from cluster.tools.console.output import LastingOutput
+from cluster.tools.console.outputs import annotation
 from cluster.tools.drills import commands as drills
 from cluster.tools.explain import commands as explain
 from cluster.tools.explain.size import commands as size
@@ -85,11 +86,10 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, **options)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from importlib.metadata import version
-
         from cluster.common.checkout import checkout_commit
+        from cluster.common.checkout import version as code_version
 
-        print(f"stampede {version('stampede')} ({checkout_commit()})")
+        print(f"stampede {code_version()} ({checkout_commit()})")
         parser.exit()
 
 
@@ -134,9 +134,14 @@ def _perform(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(text: str) -> None:
-    """Print one line on standard error, without control characters from the user's input."""
+    """Print one line on standard error, without control characters from the user's input.
+
+    A workflow of GitHub also gets it as an annotation.
+    """
+    line = printable(" ".join(text.split()))
     with suppress(OSError):  # a terminal that was closed
-        print(f"stampede: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+        for each in (f"stampede: {line}", *annotation("error", "stampede", line)):
+            print(each, file=sys.stderr, flush=True)
 
 
 def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

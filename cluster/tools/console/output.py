@@ -17,11 +17,14 @@ PLAIN_WIDTH: Final = 180
 _TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
 
 
-def console(plain_width: int = PLAIN_WIDTH) -> Console:
-    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns without one."""
+def console(plain_width: int = PLAIN_WIDTH, quiet: bool = False) -> Console:
+    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns without one.
+
+    With ``quiet`` nothing is printed.
+    """
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else plain_width)
+    return Console(file=sys.stdout, highlight=False, quiet=quiet, width=None if sys.stdout.isatty() else plain_width)
 
 
 def print_line(console: Console, text: str) -> None:

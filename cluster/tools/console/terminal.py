@@ -31,12 +31,11 @@ UNKNOWN: Final = "–"
 
 
 STYLES: Final = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.INCONCLUSIVE: "bold yellow"}
-SIGNS: Final = {Outcome.PASS: "✓", Outcome.FAIL: "✕", Outcome.INCONCLUSIVE: "?"}
 
 
 def can_redraw(console: Console) -> bool:
     """Whether the console is a terminal that can be redrawn."""
-    return console.is_terminal and not console.is_dumb_terminal
+    return console.is_terminal and not console.is_dumb_terminal and not console.quiet
 
 
 class Progress:

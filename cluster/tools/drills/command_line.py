@@ -12,12 +12,13 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.tools.console.command import Command, flag, option
 from cluster.tools.console.options import BackendOption, ChangeOptions, StopOnFailOption, parse_seed, whole_number
+from cluster.tools.console.outputs import OutputOptions
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunDrill(BackendOption, StopOnFailOption, ChangeOptions):
+class RunDrill(BackendOption, StopOnFailOption, ChangeOptions, OutputOptions):
     seed: int | None = option("seed (default 1)", "N", parse_seed)
     out: Path | None = option("the run's folder (default runs/<time>-drill-<name>)", "DIR", Path)
     drill: Drill
@@ -25,7 +26,8 @@ class RunDrill(BackendOption, StopOnFailOption, ChangeOptions):
     def run(self) -> int:
         from cluster.tools.drills.drill_run import run_drill
 
-        return run_drill(self.drill, self.backend, self.seed, self.out, self.changes, self.stop_on_fail)
+        outputs = self.outputs
+        return run_drill(self.drill, self.backend, self.seed, self.out, self.changes, self.stop_on_fail, outputs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from cluster.record.run import Backend, DrillRecord, RunObserver, RunRecord, Run
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.overrides import Change, options_of
 from cluster.tools.console.output import console
+from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.drills.base import Drill
 from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
 
@@ -26,11 +27,12 @@ def run_drill(
     out: Path | None = None,
     changes: Sequence[Change] = (),
     stop_on_fail: bool = False,
+    outputs: Outputs = TERMINAL_ONLY,
 ) -> ExitCode:
     """Run a drill, show its expectations, progress and verdict, and write its folder. Returns the verdict's exit code.
 
-    ``changes`` apply to the drill's scenario. With ``stop_on_fail`` the first violation of a rule ends the run. Raises
-    :class:`BadInput` if the backend cannot run it.
+    ``changes`` apply to the drill's scenario. With ``stop_on_fail`` the first violation of a rule ends the run.
+    ``outputs`` are the files that the user wants of the result. Raises :class:`BadInput` if the backend cannot run it.
     """
     if (problem := drill.problem(backend)) is not None:
         raise BadInput(f"drill {drill.name}: {problem}")
@@ -38,7 +40,7 @@ def run_drill(
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"drill {drill.name}: {problem}")
     chosen = scenario.seed if seed is None else seed
-    output = console()
+    output = console(quiet=outputs.quiet)
     output.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
     for expectation in drill.expectations(scenario):
         output.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)
@@ -51,7 +53,9 @@ def run_drill(
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record
 
-    return perform_run(PlannedRun(scenario, backend, perform, judge=drill.judge), out).verdict.exit_code
+    return perform_run(
+        PlannedRun(scenario, backend, perform, judge=drill.judge, outputs=outputs), out
+    ).verdict.exit_code
 
 
 def _added(scenario: Scenario, record: RunRecord) -> list[Change]:

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from cluster.common.checkout import DIRTY
+from cluster.common.outcome import SIGNS
 from cluster.report.run_index import Entry
 from cluster.tools.console.output import plain_table
-from cluster.tools.console.terminal import SIGNS, STYLES
+from cluster.tools.console.terminal import STYLES
 
 REASON_CHARACTERS: Final = 60
 WIDE_FROM: Final = 110

@@ -15,13 +15,14 @@ from cluster.common.outcome import Outcome
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunObserver, RunRecord
+from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.run.scenario_run import PlannedRun, run_in
 
 NOBODY_CAME: Final = "nobody_came"
 """Name of the field by which a result shows that a cleanup watchdog has written it, not a driver."""
 
 
-def attach_run(folder: Path) -> ExitCode:
+def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
     """Take over the live run in a folder, show its progress and verdict, write its folder. Returns the exit code.
 
     Raises :class:`BadInput` if the run's driver is alive, if the run has ended, or if it has no checkpoint.
@@ -29,6 +30,7 @@ def attach_run(folder: Path) -> ExitCode:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
     _refuse_ended(folder)
+    outputs.check(None)
     from cluster.live.handover import checkpoint
 
     with Interrupts() as interrupts, driving(folder) as lived_until_s:
@@ -45,7 +47,8 @@ def attach_run(folder: Path) -> ExitCode:
 
             return attached_testnet(found, folder, interrupts, observer)
 
-        return run_in(PlannedRun(found.scenario, "live", perform), folder, True, interrupts).verdict.exit_code
+        planned = PlannedRun(found.scenario, "live", perform, outputs=outputs)
+        return run_in(planned, folder, True, interrupts).verdict.exit_code
 
 
 def _refuse_ended(folder: Path) -> dict[str, list[str]]:

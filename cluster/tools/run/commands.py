@@ -21,6 +21,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
+from cluster.tools.console.outputs import OutputOptions
 
 MIN_LEASE_S, MAX_LEASE_S, DEFAULT_LEASE_S = 10, 86_400, 300
 
@@ -33,7 +34,7 @@ class RunFolder(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions):
+class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, OutputOptions):
     """What ``run`` and ``up`` have in common."""
 
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
@@ -67,6 +68,7 @@ class Run(BackendOption, DurationOption, RunOptions):
             LiveOptions(keep=self.keep, served=Served(self.bind), lease_s=self._lease_s()),
             stop_on_fail=self.stop_on_fail,
             duration_s=self.duration_s,
+            outputs=self.outputs,
         )
 
     def _lease_s(self) -> int | None:
@@ -80,13 +82,13 @@ class Run(BackendOption, DurationOption, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attach(RunFolder):
+class Attach(RunFolder, OutputOptions):
     HELP = "take over a live run whose driver has died, up to its verdict"
 
     def run(self) -> int:
         from cluster.tools.run.attaching import attach_run
 
-        return attach_run(self.folder)
+        return attach_run(self.folder, self.outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,7 @@ class Up(RunOptions):
             changes=self.changes,
             live=live,
             stop_on_fail=self.stop_on_fail,
+            outputs=self.outputs,
         )
 
 

@@ -33,7 +33,9 @@ from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, parse_setting
+from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.console.terminal import Progress
+from cluster.tools.run.ending import ending_of
 from cluster.tools.run.verdict_output import print_kept, print_verdict
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
@@ -75,6 +77,7 @@ class PlannedRun:
     live: LiveOptions = LiveOptions()
     judge: Judge | None = None
     """Function that adds the checks of a drill to the verdict; ``None`` if the run is no drill."""
+    outputs: Outputs = TERMINAL_ONLY
 
 
 def run_scenario(
@@ -87,14 +90,15 @@ def run_scenario(
     live: LiveOptions = LiveOptions(),
     stop_on_fail: bool = False,
     duration_s: int | None = None,
+    outputs: Outputs = TERMINAL_ONLY,
 ) -> ExitCode:
     """Run a scenario file, show the run's progress and verdict, write its folder. Returns the verdict's exit code.
 
     ``seed`` overrides the scenario's seed. With ``twice`` the simulator runs the scenario twice and compares every
     event. ``changes`` are applied to the scenario, and the run's folder has the changed scenario. With ``stop_on_fail``
     the run ends at the first violation of a rule that is seen during the run. With ``duration_s`` the load stops after
-    that time instead of at the scenario's stop height. Raises :class:`~cluster.common.errors.HarnessError` if the
-    scenario cannot be run, or if the two runs differ.
+    that time instead of at the scenario's stop height. ``outputs`` are the files that the user wants of the result.
+    Raises :class:`~cluster.common.errors.HarnessError` if the scenario cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
         raise BadInput("--keep needs --backend live")
@@ -114,7 +118,7 @@ def run_scenario(
         request = RunRequest(scenario, chosen, checkout_commit(), folder, stop_on_fail, live.lease_s)
         return drive(request, backend, observer, interrupts, twice=twice, live=live)
 
-    planned = PlannedRun(scenario, backend, perform, None if changes else scenario_path, live)
+    planned = PlannedRun(scenario, backend, perform, None if changes else scenario_path, live, outputs=outputs)
     return perform_run(planned, out).verdict.exit_code
 
 
@@ -140,6 +144,7 @@ def changed_scenario(
 
 def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
     """Perform a run, show its progress and its verdict, write its folder. Returns the judged run."""
+    planned.outputs.check(out)
     with Interrupts() as interrupts, ExitStack() as lock:
         is_users = out is not None and out.exists()
         folder = new_run_folder(planned.scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
@@ -149,14 +154,18 @@ def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
 
 
 def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interrupts) -> Judged:
-    """Perform a run in a given folder, show its progress and verdict, write the folder. Returns the judged run.
+    """Perform a run in a given folder, show its progress and verdict, write the folder and the outputs.
+
+    Returns the judged run.
 
     ``is_users`` says that the folder existed before, so it is not removed if it stays empty.
     """
-    scenario, source, live = planned.scenario, planned.source, planned.live
+    scenario, source, live, outputs = planned.scenario, planned.source, planned.live, planned.outputs
     with ExitStack() as testnet:
         console = Console()
-        progress = Progress(console, _known_end(scenario, live), planned.backend, scenario.validators.names)
+        progress = Progress(
+            Console(quiet=outputs.quiet), _known_end(scenario, live), planned.backend, scenario.validators.names
+        )
         observer = RunObserver(progress.update, progress.notice)
         with _one_line_failures(folder, is_users):
             try:
@@ -176,7 +185,8 @@ def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interr
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
         report = folder / REPORT_FILE
         reproduce = reproduce_command(record, folder, source)
-        print_verdict(console, judged.verdict, report if report.exists() else None, reproduce)
+        print_verdict(console, judged.verdict, report if report.exists() else None, reproduce, outputs.quiet)
+        outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
         if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()

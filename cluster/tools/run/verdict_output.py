@@ -10,30 +10,36 @@ from rich.text import Text
 
 from cluster.audit.reexecution.describe import lines
 from cluster.checks.verdict import Verdict
-from cluster.common.outcome import Outcome
-from cluster.tools.console.terminal import SIGNS, STYLES
+from cluster.common.outcome import SIGNS, Outcome
+from cluster.tools.console.terminal import STYLES
 
 
-def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
+def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str, quiet: bool = False) -> None:
     """Print the table of checks, the verdict with its reason, and the report's path.
 
-    If the run did not pass, also print the command that repeats it.
+    If the run did not pass, also print the command that repeats it. With ``quiet`` the table has only the checks that
+    did not pass, and no blank lines are printed.
     """
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for check in verdict.checks:
+        if quiet and check.verdict is Outcome.PASS:
+            continue
         state = Text(f"{SIGNS[check.verdict]} {check.verdict.value}", style=STYLES[check.verdict])
         if not check.applies:
             state = Text("– n/a", style="dim")
         table.add_row(state, check.name, Text(check.detail))
-    console.print()
-    console.print(table)
+    if not quiet:
+        console.print()
+    if table.rows:
+        console.print(table)
     for page in verdict.divergences:
         console.print()
         console.print(Text("\n".join(lines(page))), soft_wrap=True)
-    console.print()
+    if not quiet:
+        console.print()
     line = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
     console.print(line, soft_wrap=True)
     console.print(Text(f"report   {report or 'could not be written'}"), soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
-from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.command import argument, flag, option
 from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console, print_line
+from cluster.tools.console.outputs import OutputOptions
 
 if TYPE_CHECKING:
     from cluster.tools.sweeps.tasks import AnyTask
@@ -38,18 +38,8 @@ def seed_range(text: str) -> range:
     return seeds
 
 
-def check_targets(files: Iterable[Path | None], folder: Path | None) -> None:
-    """Check that each file can be written. Files in ``folder`` (from ``--out``) are skipped: it is created later.
-    Raises :class:`BadInput`."""
-    from cluster.common.files import check_target
-
-    for file in files:
-        if file is not None and (folder is None or file.parent.resolve() != folder.resolve()):
-            check_target(file)
-
-
 @dataclass(frozen=True, kw_only=True)
-class SeedOptions(Command):
+class SeedOptions(OutputOptions):
     """What ``sweep`` and ``fuzz`` have in common."""
 
     EPILOG = (
@@ -72,33 +62,30 @@ class SeedOptions(Command):
         "N",
         whole_number("number of seeds", 1, MAX_SEEDS),
     )
-    json: Path | None = option("also write the summary to FILE", "FILE", Path)
-    junit: Path | None = option("write JUnit XML to FILE, a test case per seed", "FILE", Path)
     out: Path | None = option("the sweep's folder; an interrupted sweep continues in its folder", "DIR", Path)
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
-        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.record.folder import new_run_folder
         from cluster.report.run_index import refresh_index
-        from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
+        from cluster.tools.sweeps.runner import check_task, ending_of, print_quiet_summary, sweep
         from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
         wanted = len(self.seeds) if self.min_passed is None else self.min_passed
         if wanted > len(self.seeds):
             raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(self.seeds)}")
         check_task(task, self.seeds[0])
-        check_targets((self.json, self.junit), self.out)
-        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console()
+        self.outputs.check(self.out)
+        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console(quiet=self.quiet)
         memory = self.memory or WORKER_MEMORY_MIB
         summary = sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory)
         try:
             refresh_index(folder)
         except OSError as error:
             print_line(output, f"the index of runs is not up to date: {error.strerror}")
-        write_json_for_user(self.json, summary.page())
-        if self.junit is not None:
-            write_for_user(self.junit, sweep_xml(task, summary))
+        if self.quiet:
+            print_quiet_summary(console(), task, summary)
+        self.outputs.write(ending_of(task, summary))
         return summary.exit_code
 
 

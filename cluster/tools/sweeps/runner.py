@@ -20,7 +20,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import Progress
 
-from cluster.common.checkout import checkout_commit
+from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_for_user
 from cluster.common.interrupts import Interrupts
@@ -28,10 +28,11 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
 from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
 from cluster.record.rules import Mechanism
-from cluster.report.junit import Case, junit_xml
+from cluster.report.junit import Case, Suite, junit_xml
 from cluster.report.results import finish_run
 from cluster.scenario.files import scenario_text
 from cluster.tools.console.output import print_line
+from cluster.tools.console.outputs import Ending, Part
 from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import FanOut, default_workers
@@ -46,6 +47,11 @@ SEEDS_TO_REACH_ALL: Final = 200
 """A fuzz of at least this many seeds is inconclusive if a mechanism was never reached."""
 SHOWN: Final = 10
 """Maximum number of failed seeds that a summary lists, and of the mechanisms that were reached least often."""
+EXIT_OUTCOMES: Final = {
+    ExitCode.PASS: Outcome.PASS,
+    ExitCode.FAIL: Outcome.FAIL,
+    ExitCode.INCONCLUSIVE: Outcome.INCONCLUSIVE,
+}
 TENTHS: Final = 10
 """Number of progress lines without a terminal: one for each tenth of the seeds."""
 
@@ -76,6 +82,11 @@ class Summary:
     def undecided(self) -> list[SeedOutcome]:
         """Seeds that neither failed nor passed: inconclusive, or too little happened."""
         return [outcome for outcome in self.outcomes if not outcome.failed and not outcome.passed]
+
+    @property
+    def by_word(self) -> dict[str, list[SeedOutcome]]:
+        """The seeds by what became of them, as a word."""
+        return {"passed": self.passed, "failed": self.failed, "undecided": self.undecided}
 
     @property
     def faults(self) -> Counter[str]:
@@ -234,19 +245,54 @@ def _run_all(
                 return
 
 
-def sweep_xml(task: AnyTask, summary: Summary) -> str:
-    """The sweep as JUnit XML: a test case per seed."""
+def sweep_suite(task: AnyTask, summary: Summary) -> Suite:
+    """The sweep as a suite of JUnit XML: a test case per seed."""
     cases = [
         Case(
             name=f"seed {outcome.seed}",
-            outcome=Outcome.FAIL if outcome.failed else Outcome.PASS if outcome.passed else Outcome.INCONCLUSIVE,
+            outcome=_outcome_of(outcome),
             detail=outcome.why or f"{outcome.heights:,} heights, {outcome.fires:,} fires",
             more="" if outcome.passed else f"again: {task.command(outcome.seed)}",
             seconds=outcome.seconds,
         )
         for outcome in summary.outcomes
     ]
-    return junit_xml(task.title, cases, {"seeds": str(summary.wanted), "commit": summary.commit})
+    return Suite(task.title, cases, {"seeds": str(summary.wanted), "commit": summary.commit})
+
+
+def parts_of(task: AnyTask, summary: Summary) -> list[Part]:
+    """The seeds that did not pass."""
+    return [
+        Part(str(outcome.seed), _outcome_of(outcome), outcome.why, _again(task, outcome, summary.commit))
+        for outcome in summary.outcomes
+        if not outcome.passed
+    ]
+
+
+def ending_of(task: AnyTask, summary: Summary) -> Ending:
+    """Describe the end of a sweep. Seeds that need not pass by ``--min-passed`` are left out of a sweep that passes."""
+    totals, outcome = summary.page(), EXIT_OUTCOMES[summary.exit_code]
+    return Ending(
+        title=task.title,
+        outcome=outcome,
+        parts=[] if outcome is Outcome.PASS else parts_of(task, summary),
+        kind="seed",
+        figures={
+            "seeds": f"{len(summary.outcomes):,} of {summary.wanted:,}",
+            **{word: f"{len(found):,}" for word, found in summary.by_word.items()},
+            "heights": f"{totals['heights']:,}",
+            "fires": f"{totals['fires']:,}",
+            "mechanisms never reached": ", ".join(summary.never_reached) or "none",
+        },
+        facts={"commit": summary.commit, "version": version()},
+        again="",
+        page=totals,
+        junit=junit_xml([sweep_suite(task, summary)]),
+    )
+
+
+def _outcome_of(outcome: SeedOutcome) -> Outcome:
+    return Outcome.FAIL if outcome.failed else Outcome.PASS if outcome.passed else Outcome.INCONCLUSIVE
 
 
 class PlainProgress:
@@ -314,6 +360,15 @@ def _show(progress: Progress, bar: Any, task: AnyTask, outcome: SeedOutcome, com
 
 def _again(task: AnyTask, outcome: SeedOutcome, commit: str) -> str:
     return f"{task.command(outcome.seed)}  # at commit {commit}"
+
+
+def print_quiet_summary(console: Console, task: AnyTask, summary: Summary) -> None:
+    """Print only the seeds that did not pass, and a line with the verdict."""
+    for outcome in [*summary.failed, *summary.undecided][:SHOWN]:
+        print_line(console, f"seed {outcome.seed} {_word(outcome)}: {outcome.why}")
+        print_line(console, f"  again  {_again(task, outcome, summary.commit)}")
+    counts = ", ".join(f"{len(found):,} {word}" for word, found in summary.by_word.items())
+    print_line(console, f"{task.title}: {EXIT_OUTCOMES[summary.exit_code]}: {counts} of {summary.wanted:,} seeds")
 
 
 def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from blake3 import blake3
-
 from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.files import scenario_hash
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 
-NAMED_DIGITS: Final = 12
-"""Hex digits of a scenario's hash in a task's title."""
 SWEEP: Final = "sweep"
 OWN_EXECUTIONS_EVERY: Final = 100
 """In each seed that is a multiple of this number, validators share no executions: each executes every block itself."""
@@ -43,7 +40,7 @@ class ScenarioTask:
     @property
     def title(self) -> str:
         """A short name of the task; tasks with the same title run the same scenarios."""
-        return f"{SWEEP} {self.shared.name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
+        return f"{SWEEP} {self.shared.name} {scenario_hash(self.shared)}"
 
     @property
     def shared(self) -> Scenario:

@@ -20,7 +20,7 @@ from cluster.report.results import result_of
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.success import SuccessSection
 from loadgen.workloads.measures import Sends, send_key
-from tests.cluster.records import INTERVAL_MS, USER, make_record, make_scenario, with_kill
+from tests.cluster.records import INTERVAL_MS, USER, WRITTEN, make_record, make_scenario, with_kill
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 
@@ -55,7 +55,7 @@ def test_a_latency_that_is_later_than_any_bound_fails_and_is_no_number_of_the_re
     (found,) = [each for each in judged.verdict.checks if each.name == "criteria"]
     assert (found.verdict, "load_latency_max_ms infinite, " in found.detail) == (FAIL, True)
     assert "load_latency_max_ms" not in judged.metrics and "load_latency_p50_ms" in judged.metrics
-    assert "Infinity" not in json.dumps(result_of(judged))
+    assert "Infinity" not in json.dumps(result_of(judged, WRITTEN))
 
 
 def test_a_scenario_without_criteria_passes() -> None:

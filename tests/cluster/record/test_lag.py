@@ -17,7 +17,7 @@ from cluster.report.fault_labels import marked
 from cluster.report.results import result_of
 from cluster.report.svg import Chart
 from cluster.simulation.driver import simulate
-from tests.cluster.records import make_record, make_scenario, stalled, with_kill
+from tests.cluster.records import WRITTEN, make_record, make_scenario, stalled, with_kill
 
 BEGAN_MS, LENGTH_MS, LIMIT_MS = 1_250.0, 7_251.0, 5_000
 """About when height 5 was final, and how long :func:`stalled` then takes to the next one; what is allowed."""
@@ -180,7 +180,7 @@ def test_lag_is_a_figure_of_the_run_and_on_its_page() -> None:
     judged = judge_run(record)
     figures = judged.metrics
     assert (figures["host_lag_ms"], figures["driver_lag_ms"]) == (700, 30)
-    lag = result_of(judged)["lag"]
+    lag = result_of(judged, WRITTEN)["lag"]
     assert lag == {"host-0": {"lag_ms": 700}, "host-1": {"lag_ms": 700}, "driver": {"lag_ms": 30}}
     chart = lag_chart(record, marked(record)).chart
     assert isinstance(chart, Chart)

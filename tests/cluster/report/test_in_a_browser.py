@@ -16,7 +16,7 @@ from cluster.report.page import render_report
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
-from tests.cluster.records import make_genesis, make_record, make_scenario, stalled, with_kill
+from tests.cluster.records import WRITTEN, make_genesis, make_record, make_scenario, stalled, with_kill
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 SCENARIO = Scenario.model_validate(
@@ -47,7 +47,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def write(record: RunRecord, path: Path) -> Path:
-    path.write_text(render_report(judge_run(record), COMMAND), encoding="utf-8")
+    path.write_text(render_report(judge_run(record), COMMAND, WRITTEN), encoding="utf-8")
     return path
 
 

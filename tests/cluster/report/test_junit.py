@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cluster.common.outcome import Outcome
-from cluster.report.junit import Case, junit_xml
+from cluster.report.junit import Case, Suite, junit_xml
 from cluster.report.results import finish_run
 from tests.cluster.records import make_record, with_kill
 
@@ -56,7 +56,9 @@ def test_what_failed_is_a_failure_and_what_is_inconclusive_an_error(tmp_path: Pa
 
 def test_any_text_can_be_in_it() -> None:
     odd = 'a < b & "c" \x00\x1b[31m ]]> \ud800 é 🙂'
-    root = ElementTree.fromstring(junit_xml(odd, [Case(odd, Outcome.FAIL, odd, odd, 1.5)], {odd: odd}).encode())
+    root = ElementTree.fromstring(
+        junit_xml([Suite(odd, [Case(odd, Outcome.FAIL, odd, odd, 1.5)], {odd: odd})]).encode()
+    )
     failure = root.find("testsuite/testcase/failure")
     assert failure is not None
     assert failure.get("message") == 'a < b & "c" \ufffd\ufffd[31m ]]> \ufffd é 🙂'

@@ -11,8 +11,10 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.checks.run import CHECKS, check_run, judge_run
+from cluster.common.checkout import version
 from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.host_info import machine
 from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.charts import MAX_POINTS, charts, latency_chart
@@ -21,14 +23,24 @@ from cluster.report.page import render_report
 from cluster.report.svg import Chart
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import timeline_data
-from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, stalled, with_kill, with_late
+from cluster.scenario.files import scenario_hash
+from tests.cluster.records import (
+    WRITTEN,
+    ChainMaker,
+    make_genesis,
+    make_record,
+    make_scenario,
+    stalled,
+    with_kill,
+    with_late,
+)
 
 COMMAND = "stampede run scenarios/x.yaml --backend sim --seed 1  # at commit 0123456789ab"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 def report_of(record: RunRecord) -> str:
-    return render_report(judge_run(record), COMMAND)
+    return render_report(judge_run(record), COMMAND, WRITTEN)
 
 
 def empty_record() -> RunRecord:
@@ -312,12 +324,22 @@ def test_a_time_that_does_not_count_from_the_runs_beginning_says_from_when(backe
     assert fault_rows(keep_books(record))[0]["planned"] == "not planned"
 
 
+def test_date_version_scenario_and_machine_are_told() -> None:
+    record = make_record()
+    told = dict(facts(keep_books(record), WRITTEN))
+    assert told["Date"] == "2030-01-02 03:04:05 UTC"
+    assert told["Version"] == version() and told["Scenario hash"] == scenario_hash(record.scenario)
+    assert str(machine()["processor"]) in told["Machine"]
+    other = replace(record, scenario=record.scenario.model_copy(update={"seed": 5}))
+    assert dict(facts(keep_books(other), WRITTEN))["Scenario hash"] != told["Scenario hash"]
+
+
 def test_the_policy_the_preset_and_what_each_price_burned_are_told() -> None:
     record = make_record()
     record.genesis = replace(record.genesis, preset="hardened")
-    told = dict(facts(keep_books(record)))
+    told = dict(facts(keep_books(record), WRITTEN))
     assert (told["Policy"], told["Preset"]) == ("cip1", "hardened")
     assert told["Burned"] == "cycle 214,000,000,000, cell 7,370,000,000, lane timer 34,000,000,000"
     text = report_of(record)
     assert "hardened" in text and told["Burned"] in text
-    assert dict(facts(keep_books(make_record())))["Preset"] == "none"
+    assert dict(facts(keep_books(make_record()), WRITTEN))["Preset"] == "none"

@@ -12,7 +12,8 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.console.command import Command, argument, flag, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console
-from cluster.tools.sweeps.commands import check_targets, seed_range, worker_count
+from cluster.tools.console.outputs import check_targets
+from cluster.tools.sweeps.commands import seed_range, worker_count
 
 if TYPE_CHECKING:
     from cluster.tools.inspect.conform.tool import ToolCommand

@@ -23,6 +23,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunObserver, RunRecord, RunRequest
+from cluster.tools.console.outputs import Outputs
 from cluster.tools.load.dos.cases import Case, Plan
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from cluster.tools.sweeps.outcome import crashed
@@ -101,7 +102,7 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
         ) -> AbstractContextManager[RunRecord]:
             return drive(request, "live", observer, interrupts)
 
-        judged = perform_run(PlannedRun(scenario, "live", perform), request.folder)
+        judged = perform_run(PlannedRun(scenario, "live", perform, outputs=Outputs(annotates=False)), request.folder)
         if judged.books.record.interrupted:
             raise KeyboardInterrupt
         yield case, measure_case(plan, judged)

@@ -13,7 +13,8 @@ from cluster.common.suggestions import unknown
 from cluster.tools.console.command import SEVERAL, Command, option
 from cluster.tools.console.options import parse_seed, whole_number
 from cluster.tools.console.output import console
-from cluster.tools.sweeps.commands import check_targets, worker_count
+from cluster.tools.console.outputs import check_targets
+from cluster.tools.sweeps.commands import worker_count
 
 if TYPE_CHECKING:
     from cluster.tools.sweeps.mutation.detection import Kill

@@ -26,7 +26,7 @@ from cluster.misbehaviour.mutants.base import Detection, Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
-from cluster.report.junit import Case, junit_xml
+from cluster.report.junit import Case, Suite, junit_xml
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.safety_monitor import broken
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
@@ -129,7 +129,7 @@ def table_xml(kills: Iterable[Kill]) -> str:
         Case(kill.name, Outcome.PASS if kill.caught else Outcome.FAIL, kill.detail, kill.description, kill.seconds)
         for kill in kills
     ]
-    return junit_xml("mutants", cases, {})
+    return junit_xml([Suite("mutants", cases, {})])
 
 
 def _invariant(mutant: AnyMutant) -> str:

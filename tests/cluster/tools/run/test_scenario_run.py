@@ -9,18 +9,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cluster.common.checkout import version
 from cluster.common.errors import ExitCode
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import SIGNALS
 from cluster.record.archive import encode_blocks
 from cluster.record.run import RunRecord
 from cluster.report import results
+from cluster.scenario import load_scenario
+from cluster.scenario.files import scenario_hash
 from cluster.tools.cli.main import main
 from cluster.tools.run import scenario_run
 from tests.hangs import HANGS_AFTER_S
@@ -75,6 +79,28 @@ def test_a_run_passes(scenario: Path) -> None:
     assert not Path("runs/latest").exists(), "it is where --out says"
     assert simulate(scenario, "--out", "runs/mine") == ExitCode.PASS
     assert Path("runs/latest").resolve() == Path("runs/mine").resolve()
+
+
+def test_the_files_of_a_result_and_a_quiet_terminal(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    files = ["--json", "r.json", "--junit", "r.xml", "--summary", "s.md"]
+    assert simulate(scenario, "--out", "out", "--quiet", *files) == ExitCode.PASS
+    assert capsys.readouterr().out == "verdict  pass\nreport   out/report.html\n"
+    told = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    kept = result(Path("out"))
+    assert {**told, "date": ""} == {**kept, "date": ""}
+    assert datetime.fromisoformat(told["date"]).tzinfo is UTC
+    assert (kept["version"], kept["scenario_hash"]) == (version(), scenario_hash(load_scenario(scenario)))
+    assert Path("r.xml").read_text(encoding="utf-8") == Path("out/junit.xml").read_text(encoding="utf-8")
+    assert Path("s.md").read_text(encoding="utf-8").startswith("## ✓ run ")
+    # A planted fault: the scenario wants more than the run gives.
+    wanting = ["--set", "success.fires=1000000", "--out", "bad", "--quiet"]
+    assert simulate(scenario, *wanting) == ExitCode.INCONCLUSIVE
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("? inconclusive") and not any("✓ pass" in line or "blocks/s" in line for line in lines)
+    assert any(line.startswith("::warning title=run ") and "%0Aagain: stampede run" in line for line in lines)
 
 
 # --- bad input and failures -------------------------------------------------------------------------------------------

@@ -459,12 +459,20 @@ def test_the_summary_names_what_to_repeat() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("name: tiny\nstop: {height: 4, drain_blocks: 0}\n")
     arguments = ["sweep", "s.yaml", "--seeds", "0:2", "--workers", "1", "--out", "runs/tiny", "--junit", "j.xml"]
-    arguments += ["--json", "runs/tiny/more.json"]
+    arguments += ["--json", "runs/tiny/more.json", "--summary", "s.md", "--quiet"]
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert cli.main(arguments) == ExitCode.INCONCLUSIVE, "so little proves nothing"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[:4:2]] == ["seed 0 undecided", "seed 1 undecided"]
+    assert lines[4].endswith(": inconclusive: 0 passed, 0 failed, 2 undecided of 2 seeds")
+    assert [line.startswith("::warning title=sweep tiny ") for line in lines[5:]] == [True, True]
+    assert "--seed 1 # at commit" in (tmp_path / "s.md").read_text()
     suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
     assert [case.get("name") for case in suite.iter("testcase")] == ["seed 0", "seed 1"]
     assert suite.get("errors") == "2"

@@ -8,7 +8,7 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.junit import Case as TestCase
-from cluster.report.junit import junit_xml
+from cluster.report.junit import Suite, junit_xml
 from cluster.tools.console.output import plain_table, print_line
 from cluster.tools.inspect.conform.rules.table import RULES
 from cluster.tools.inspect.conform.sweep import SweepResult
@@ -64,4 +64,4 @@ def sweep_xml(result: SweepResult, command: str) -> str:
             detail = f"{result.failed[name]} of {counted(count, 'case')} failed: {where}"
             outcome, more = Outcome.FAIL, f"again: {command} --family {name}"
         cases.append(TestCase(name, outcome, detail, more, result.tool_seconds[name]))
-    return junit_xml("conform", cases, {"tool": result.tool, "commit": checkout_commit()}, result.seconds)
+    return junit_xml([Suite("conform", cases, {"tool": result.tool, "commit": checkout_commit()}, result.seconds)])

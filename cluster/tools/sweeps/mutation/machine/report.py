@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cluster.common.checkout import ROOT
 from cluster.common.outcome import Outcome
-from cluster.report.junit import Case, junit_xml
+from cluster.report.junit import Case, Suite, junit_xml
 from cluster.tools.console.output import print_line
 from cluster.tools.sweeps.mutation.machine.hunting import SEEN, Bug
 from cluster.tools.sweeps.mutation.machine.operators import Candidate
@@ -132,7 +132,7 @@ def search_xml(search: Search) -> str:
         )
         for bug in search.ended
     ]
-    return junit_xml("machine mutants", cases, {"search": search.title})
+    return junit_xml([Suite("machine mutants", cases, {"search": search.title})])
 
 
 def _diff(candidate: Candidate) -> str:
