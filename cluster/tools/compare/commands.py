@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.common.errors import BadInput, ExitCode
+from cluster.common.errors import BadInput
 from cluster.tools.console.command import SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import parse_seed
 from cluster.tools.console.output import console
@@ -25,24 +25,36 @@ class Compare(Command):
     group: Sequence[Path] | None = option("the runs of A, up to --", "RUN", Path, nargs=SEVERAL)
     all: bool = flag("also show the metrics that did not change")
     seed: int = option("seed of the resampling (default 1)", "N", parse_seed, default=1)
+    fail_on: str | None = option(
+        "worse: exit code 1 if a metric is significantly worse than its budget, 3 if that cannot be said",
+        choices=("worse",),
+    )
+    budget: Path | None = option("with --fail-on: YAML file with metrics and the changes allowed", "FILE", Path)
     json: Path | None = option("also write the comparison to FILE", "FILE", Path)
     html: Path | None = option("also write it to FILE as a page", "FILE", Path)
 
     def run(self) -> int:
         from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.tools.compare.budget import exit_code, findings_page, judge_budget, read_budget
         from cluster.tools.compare.comparison import compare
-        from cluster.tools.compare.comparison_output import print_comparison, render_comparison
+        from cluster.tools.compare.comparison_output import print_comparison, print_findings, render_comparison
         from cluster.tools.compare.groups import read_group
 
         if self.group is None and len(self.runs) != 2:
             raise BadInput(f"expected two runs, got {len(self.runs)}; for groups: stampede compare --group A… -- B…")
+        if self.budget is not None and self.fail_on is None:
+            raise BadInput("--budget needs --fail-on worse")
+        budget = None if self.budget is None else read_budget(self.budget)
         first, second = (self.group, self.runs) if self.group else (self.runs[:1], self.runs[1:])
         found = compare(read_group(first), read_group(second), self.seed)
         print_comparison(console(), found, self.all)
-        write_json_for_user(self.json, found.page())
+        findings = judge_budget(found, budget) if self.fail_on else []
+        print_findings(console(), findings)
+        page = found.page() | ({"budget": findings_page(findings)} if self.fail_on else {})
+        write_json_for_user(self.json, page)
         if self.html is not None:
             write_for_user(self.html, render_comparison(found))
-        return ExitCode.PASS
+        return exit_code(findings)
 
 
 COMMANDS: Final = {"compare": Compare}

@@ -61,6 +61,13 @@ HIGHER_IS_BETTER: Final = ("per_second", "jain", "honest_fires", "user_transacti
 in neither list have no clear direction."""
 
 
+def worse_direction(name: str) -> int:
+    """1 if a higher value of a metric is worse, -1 if a lower one is, 0 if it has no clear direction."""
+    if any(part in name for part in LOWER_IS_BETTER):
+        return 1
+    return -1 if any(part in name for part in HIGHER_IS_BETTER) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """The change of one metric from the first group to the second."""
@@ -91,12 +98,10 @@ class Change:
         """The direction of a significant change as a word, such as ``worse``; empty if it is not significant."""
         if not self.is_significant:
             return ""
-        grew = self.difference.change > 0
-        if any(part in self.name for part in LOWER_IS_BETTER):
-            return "worse" if grew else "better"
-        if any(part in self.name for part in HIGHER_IS_BETTER):
-            return "better" if grew else "worse"
-        return "more" if grew else "less"
+        grew, worse = self.difference.change > 0, worse_direction(self.name)
+        if not worse:
+            return "more" if grew else "less"
+        return "worse" if grew == (worse > 0) else "better"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,10 @@ class Comparison:
     """Fields in which scenarios of the same name differ."""
     too_few: str = ""
     """Why no single metric can be significant, and how many runs are needed; empty if one can."""
+    is_single: bool = False
+    """Whether both groups are a single run, so that series by height are compared."""
+    is_paired: bool = False
+    """Whether runs of the same seed are compared with each other."""
 
     @property
     def significant(self) -> list[Change]:
@@ -171,7 +180,12 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     too_few = _too_few(list(tested.values()), is_single, is_paired)
     notes = (*warnings(first, second, apart), *filter(None, [too_few]))
     method = _method(is_single, is_paired, len(tested), seed)
-    return Comparison(first, second, tuple(changes), notes, method, tuple(apart or ()), too_few)
+    return Comparison(first, second, tuple(changes), notes, method, tuple(apart or ()), too_few, is_single, is_paired)
+
+
+def least_runs_problem(comparison: Comparison, tested: Sequence[Difference]) -> str:
+    """Why none of the metrics ``tested`` together can be significant, and how many runs that needs; empty if one can."""
+    return _too_few(tested, comparison.is_single, comparison.is_paired) if tested else ""
 
 
 def _order(change: Change) -> tuple[bool, float, str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.report.page import render_page
 from cluster.report.svg import circle, line, number
+from cluster.tools.compare.budget import Finding
 from cluster.tools.compare.comparison import Change, Comparison
-from cluster.tools.console.output import plain_table
+from cluster.tools.console.output import plain_table, print_line
+from cluster.tools.console.outputs import Level, annotation
 
 WIDTH: Final = 180.0
 HEIGHT: Final = 22.0
@@ -43,6 +48,20 @@ def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> No
         console.print(f"{counted(constant, 'metric')} without a difference between any runs: --all", soft_wrap=True)
     console.print(Text(f"significant  {comparison.summary}"), soft_wrap=True)
     console.print(Text(comparison.method, style="dim"))
+
+
+def print_findings(console: Any, findings: Sequence[Finding]) -> None:
+    """Print a line for each metric that exceeds its budget or cannot be judged; in a workflow of GitHub annotations."""
+    for finding in findings:
+        if finding.outcome is Outcome.PASS:
+            continue
+        level: Level = "error" if finding.outcome is Outcome.FAIL else "warning"
+        for text in (f"{finding.outcome.value}  {finding.text}", *annotation(level, "compare", finding.text)):
+            print_line(console, text)
+    if findings:
+        counts = Counter(finding.outcome for finding in findings)
+        within, over, open_ = (counts[each] for each in (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE))
+        print_line(console, f"budget  {counted(within, 'metric')} within, {over:,} worse, {open_:,} inconclusive")
 
 
 def cells(change: Change) -> tuple[str, ...]:
