@@ -54,6 +54,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/peer-protocol.md", "text"): "tests/cluster/live/network/test_wire_vectors.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/python.md", "ini"): "tests/test_stampede_pytest.py",
+    ("docs/reports.md", "yaml"): "tests/cluster/tools/compare/test_budget.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
 """Where blocks of a kind are compared with what the code does, or are a test's own program."""

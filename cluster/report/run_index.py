@@ -7,6 +7,7 @@ is ``index.html`` in the folder itself, written atomically.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any, Final, Literal
 from cluster.common.files import write_atomically
 from cluster.common.outcome import Outcome
 from cluster.record.folder import (
+    GRID_FILE,
     JUNIT_FILE,
     REPORT_FILE,
     RESULT_FILE,
@@ -36,6 +38,8 @@ MAX_RESULT_BYTES: Final = 16 << 20
 
 State = Literal["pass", "fail", "inconclusive", "unfinished", "broken", "foreign"]
 LINKED: Final = ((REPORT_FILE, "report"), (RESULT_FILE, "result"), (SCENARIO_FILE, "scenario"), (JUNIT_FILE, "JUnit"))
+
+LINKED_OF_SWEEPS: Final = ((SWEEP_SUMMARY_FILE, "summary"), (SWEEP_LOG_FILE, "seeds"), (GRID_FILE, "grid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def read_entry(folder: Path) -> Entry:
     """The index entry of a folder: a run, a sweep, or what is wrong with it."""
     if (folder / RESULT_FILE).exists():
         return _readable(folder, _run, RESULT_FILE, "result")
-    if (folder / SWEEP_LOG_FILE).exists():
+    if (folder / SWEEP_LOG_FILE).exists() or (folder / GRID_FILE).exists():
         return _readable(folder, _sweep, SWEEP_SUMMARY_FILE, "summary")
     if any((folder / name).exists() for name in (SCENARIO_FILE, "logs", "data")):
         return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: running, or aborted")
@@ -160,12 +164,15 @@ def _sweep(folder: Path) -> Entry:
     path = folder / SWEEP_SUMMARY_FILE
     title = _sweep_title(folder)
     if not path.exists():
-        at = _changed(folder / SWEEP_LOG_FILE)
+        at = _changed(folder / (GRID_FILE if (folder / GRID_FILE).exists() else SWEEP_LOG_FILE))
         return Entry(folder.name, at, "unfinished", "sweep", title, "sim", note="no summary yet")
     summary = json.loads(path.read_text(encoding="utf-8"))
     seeds, passed = int(summary["seeds"]), int(summary["passed"])
     failed, undecided = len(summary["failed"]), len(summary["undecided"])
-    state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
+    cells = math.prod(len(values) for values in summary.get("grid", {}).values())
+    is_whole = cells == len(summary.get("cells", [None]))
+    is_open = undecided or passed < seeds or not seeds or not is_whole
+    state: State = "fail" if failed else "inconclusive" if is_open else "pass"
     return Entry(
         name=folder.name,
         at=_changed(path),
@@ -175,12 +182,14 @@ def _sweep(folder: Path) -> Entry:
         backend="sim",
         seed=f"{seeds:,} seeds",
         note=f"{passed:,} passed, {failed:,} failed, {undecided:,} undecided",
-        links=((SWEEP_SUMMARY_FILE, "summary"), (SWEEP_LOG_FILE, "seeds")),
+        links=tuple((name, word) for name, word in LINKED_OF_SWEEPS if (folder / name).exists()),
     )
 
 
 def _sweep_title(folder: Path) -> str:
     try:
+        if (folder / GRID_FILE).exists():
+            return str(json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))["task"])
         with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
             begun = json.loads(file.readline(MAX_RESULT_BYTES))
         return str(begun["task"])

@@ -184,7 +184,7 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
 
 
 def least_runs_problem(comparison: Comparison, tested: Sequence[Difference]) -> str:
-    """Why none of the metrics ``tested`` together can be significant, and how many runs that needs; empty if one can."""
+    """Why none of the metrics ``tested`` together can be significant, and how many runs it needs; empty if one can."""
     return _too_few(tested, comparison.is_single, comparison.is_paired) if tested else ""
 
 

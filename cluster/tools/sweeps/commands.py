@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,10 @@ from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
 
 if TYPE_CHECKING:
-    from cluster.tools.sweeps.tasks import AnyTask
+    from cluster.scenario.overrides import Change
+    from cluster.tools.sweeps.grid import Axis, Cell
+    from cluster.tools.sweeps.runner import Summary
+    from cluster.tools.sweeps.tasks import AnyTask, ScenarioTask
 
 MAX_SEEDS: Final = 1_000_000
 """Maximum number of seeds in a sweep."""
@@ -36,6 +40,13 @@ def seed_range(text: str) -> range:
     if len(seeds) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
     return seeds
+
+
+def _parse_axis(text: str) -> Axis:
+    """Parse an option ``--grid``; the module that does it is slow to load."""
+    from cluster.tools.sweeps.grid import parse_axis
+
+    return parse_axis(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,27 +77,46 @@ class SeedOptions(OutputOptions):
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
-        from cluster.record.folder import new_run_folder
-        from cluster.report.run_index import refresh_index
-        from cluster.tools.sweeps.runner import check_task, ending_of, print_quiet_summary, sweep
-        from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
+        from cluster.tools.sweeps.runner import check_task, ending_of, print_quiet_summary
 
-        wanted = len(self.seeds) if self.min_passed is None else self.min_passed
-        if wanted > len(self.seeds):
-            raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(self.seeds)}")
+        self.check_min_passed()
         check_task(task, self.seeds[0])
         self.outputs.check(self.out)
-        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console(quiet=self.quiet)
-        memory = self.memory or WORKER_MEMORY_MIB
-        summary = sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory)
-        try:
-            refresh_index(folder)
-        except OSError as error:
-            print_line(output, f"the index of runs is not up to date: {error.strerror}")
+        folder = self.new_folder(name)
+        summary = self.run_in(folder, task)
+        _refresh_index(folder)
         if self.quiet:
             print_quiet_summary(console(), task, summary)
         self.outputs.write(ending_of(task, summary))
         return summary.exit_code
+
+    def check_min_passed(self) -> None:
+        if self.min_passed is not None and self.min_passed > len(self.seeds):
+            most = len(self.seeds)
+            raise BadInput(f"--min-passed {self.min_passed}: expected at most as many as there are --seeds, {most}")
+
+    def new_folder(self, name: str) -> Path:
+        from cluster.record.folder import new_run_folder
+
+        return self.out or new_run_folder(name, datetime.now(UTC))
+
+    def run_in(self, folder: Path, task: AnyTask) -> Summary:
+        """Run the seeds of a task that its folder lacks."""
+        from cluster.tools.sweeps.runner import sweep
+        from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
+
+        wanted = len(self.seeds) if self.min_passed is None else self.min_passed
+        memory, output = self.memory or WORKER_MEMORY_MIB, console(quiet=self.quiet)
+        return sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory)
+
+
+def _refresh_index(folder: Path) -> None:
+    from cluster.report.run_index import refresh_index
+
+    try:
+        refresh_index(folder)
+    except OSError as error:
+        print_line(console(), f"the index of runs is not up to date: {error.strerror}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +124,48 @@ class Sweep(SeedOptions, ChangeOptions):
     HELP = "run one scenario with many seeds in the simulator"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
+    grid: Sequence[Axis] = option(
+        "run the seeds with each of these values of a field, such as validators.count=4,7,16; repeatable: each"
+        " combination is a cell with all seeds",
+        "PATH=V1,V2,…",
+        _parse_axis,
+        repeats=True,
+    )
 
     def run(self) -> int:
+        if self.grid:
+            return self._run_grid()
+        return self.run_task(self._task(), f"sweep-{self.scenario.stem}")
+
+    def _task(self, settings: Sequence[Change] = ()) -> ScenarioTask:
+        """The scenario's task, with further settings after those of the command line."""
         from cluster.tools.sweeps.tasks import ScenarioTask
 
-        task = ScenarioTask.load(self.scenario, self.changes, shares=not self.own_executions)
-        return self.run_task(task, f"sweep-{self.scenario.stem}")
+        changes = [*self.changes, *settings]
+        return ScenarioTask.load(self.scenario, changes, shares=not self.own_executions)
+
+    def _run_grid(self) -> int:
+        from cluster.tools.sweeps import grid
+        from cluster.tools.sweeps.runner import check_task
+
+        self.check_min_passed()
+        cells = grid.cells_of(self._task, self.grid, len(self.seeds), MAX_SEEDS)
+        for cell in cells:
+            check_task(cell.task, self.seeds[0])
+        self.outputs.check(self.out)
+        title, folder = f"grid of {self._task().title}", self.new_folder(f"grid-{self.scenario.stem}")
+        grid.claim_grid(folder, title, self.grid)
+        done = grid.run_cells(cells, lambda cell: self._run_cell(folder, cell, len(cells)), self.stop_on_fail)
+        ending = grid.ending_of(title, self.grid, cells, done)
+        grid.write_grid_summary(folder, ending.page)
+        _refresh_index(folder)
+        grid.print_grid(console(), ending, self.quiet)
+        self.outputs.write(ending)
+        return grid.exit_code(ending.outcome)
+
+    def _run_cell(self, folder: Path, cell: Cell, count: int) -> Summary:
+        print_line(console(quiet=self.quiet), f"cell {cell.number} of {count}: {cell.title}")
+        return self.run_in(folder / cell.folder, cell.task)
 
 
 @dataclass(frozen=True, kw_only=True)

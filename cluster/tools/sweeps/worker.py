@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import psutil
 
 from cluster import set_heap_apart
-from cluster.tools.sweeps.folders import packed
+from cluster.tools.sweeps.nodes.folders import packed
 
 WORKER_MEMORY_MIB: Final = 2_048
 

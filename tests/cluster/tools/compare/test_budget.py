@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.tools.cli.main import main
@@ -21,7 +24,7 @@ LATENCY = "finality_latency_p50_ms"
 MEANS = {LATENCY: 60.0, "fires_per_second": 40.0, "blocks": 9.0}
 
 
-def sweeps(root: Path, seeds: range = SEEDS, **factors: float) -> tuple[Path, Path]:
+def sweeps(root: Path, seeds: range = SEEDS, factors: Mapping[str, float] = {}) -> tuple[Path, Path]:
     """Two sweeps of the same seeds; the means of B are those of A times a factor."""
     one = drawn(seeds, Random(1), **MEANS)
     random = Random(2)
@@ -43,8 +46,8 @@ def budget_file(root: Path, text: str) -> Path:
     return path
 
 
-def judged(root: Path, text: str, seeds: range = SEEDS, **factors: float) -> list[Finding]:
-    return judge_budget(compared(*sweeps(root, seeds, **factors)), read_budget(budget_file(root, text)))
+def judged(root: Path, text: str, seeds: range = SEEDS, factors: Mapping[str, float] = {}) -> list[Finding]:
+    return judge_budget(compared(*sweeps(root, seeds, factors)), read_budget(budget_file(root, text)))
 
 
 @pytest.mark.parametrize(
@@ -63,32 +66,32 @@ def judged(root: Path, text: str, seeds: range = SEEDS, **factors: float) -> lis
 def test_what_is_significantly_worse_than_its_budget_fails(
     tmp_path: Path, allowed: str, factor: float, outcome: Outcome
 ) -> None:
-    (finding,) = judged(tmp_path, f"metrics: {{{LATENCY}: {allowed}}}", **{LATENCY: factor})
+    (finding,) = judged(tmp_path, f"metrics: {{{LATENCY}: {allowed}}}", factors={LATENCY: factor})
     assert finding.outcome is outcome, finding.text
     assert finding.text.startswith(f"{LATENCY}: ")
 
 
 def test_a_metric_for_which_more_is_better_gets_worse_by_falling(tmp_path: Path) -> None:
-    (finding,) = judged(tmp_path, "metrics: {fires_per_second: 5%}", fires_per_second=0.9)
+    (finding,) = judged(tmp_path, "metrics: {fires_per_second: 5%}", factors={"fires_per_second": 0.9})
     assert finding.outcome is Outcome.FAIL and "5 % less" in finding.text
 
 
 def test_metrics_that_are_not_in_the_budget_decide_nothing(tmp_path: Path) -> None:
-    findings = judged(tmp_path, "metrics: {fires_per_second: 5%}", **{LATENCY: 2.0})
+    findings = judged(tmp_path, "metrics: {fires_per_second: 5%}", factors={LATENCY: 2.0})
     assert exit_code(findings) == ExitCode.PASS
 
 
 def test_p_values_are_adjusted_for_the_metrics_of_the_budget(tmp_path: Path) -> None:
     """Six pairs are enough for one metric, and too few for two."""
     text = f"metrics: {{{LATENCY}: 0%}}"
-    assert [each.outcome for each in judged(tmp_path / "one", text, range(6), **{LATENCY: 2.0})] == [Outcome.FAIL]
+    assert [each.outcome for each in judged(tmp_path / "one", text, range(6), factors={LATENCY: 2.0})] == [Outcome.FAIL]
     both = f"metrics: {{{LATENCY}: 0%, fires_per_second: 0%}}"
-    outcomes = [each.outcome for each in judged(tmp_path / "two", both, range(6), **{LATENCY: 2.0})]
+    outcomes = [each.outcome for each in judged(tmp_path / "two", both, range(6), factors={LATENCY: 2.0})]
     assert outcomes == [Outcome.INCONCLUSIVE] * 2
 
 
 def test_too_few_runs_are_no_pass(tmp_path: Path) -> None:
-    (finding,) = judged(tmp_path, f"metrics: {{{LATENCY}: 0%}}", range(3), **{LATENCY: 2.0})
+    (finding,) = judged(tmp_path, f"metrics: {{{LATENCY}: 0%}}", range(3), factors={LATENCY: 2.0})
     assert finding.outcome is Outcome.INCONCLUSIVE and "too few" in finding.text
 
 
@@ -145,6 +148,17 @@ def test_a_wrong_budget_is_one_line(tmp_path: Path, text: str, reason: str) -> N
     assert str(caught.value).startswith(str(tmp_path / "budget.yaml"))
 
 
+def test_the_documented_budget_can_be_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    assert [each.text for each in read_budget(budget_file(tmp_path, text)).values()] == [
+        "10 % more",
+        "5 % less",
+        "500 more",
+        "2 % less",
+    ]
+
+
 def test_a_metric_that_no_run_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match="unknown metric 'finality_latency_p5_ms'; known: blocks, finality_latency_p50_ms"
@@ -156,7 +170,7 @@ def test_the_command_is_a_gate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    folders = [str(folder) for folder in sweeps(tmp_path, **{LATENCY: 1.2})]
+    folders = [str(folder) for folder in sweeps(tmp_path, factors={LATENCY: 1.2})]
     budget = str(budget_file(tmp_path, f"metrics: {{{LATENCY}: 10%, fires_per_second: 10%}}"))
     target = tmp_path / "c.json"
     gate = ["compare", *folders, "--fail-on", "worse"]

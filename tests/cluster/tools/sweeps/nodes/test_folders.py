@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tools.sweeps import folders
-from cluster.tools.sweeps.folders import LEFT_OUT_FILE, Arriving, packed
+from cluster.tools.sweeps.nodes import folders
+from cluster.tools.sweeps.nodes.folders import LEFT_OUT_FILE, Arriving, packed
 
 
 @pytest.fixture

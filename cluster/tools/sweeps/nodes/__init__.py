@@ -1,0 +1,1 @@
+"""The nodes that seeds run on: their workers, and the transfer of what seeds leave."""
