@@ -24,6 +24,7 @@ STEP: Final = "15s"
 PER_SECOND: Final = "suffix:/s"
 BYTES: Final = "bytes"
 NUMBER: Final = "short"
+SECONDS: Final = "s"
 EACH_VALIDATOR: Final = ""
 """Value of :attr:`Query.legend` for a query that has a line for each validator."""
 
@@ -68,6 +69,14 @@ def _increase_by(label: str, counter: str) -> Query:
     return Query(f"sum by ({label}) (increase({counter}{{}}[$__rate_interval]))", f"{{{{{label}}}}}")
 
 
+def _quantiles(histogram: str) -> tuple[Query, ...]:
+    """The median and the 95th percentile of a histogram over all validators."""
+    return tuple(
+        Query(f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{}}[$__rate_interval])))", name)
+        for share, name in ((0.5, "p50"), (0.95, "p95"))
+    )
+
+
 NUMBERS: Final = (
     Panel("Height", (Query("max(stampede_height{})"),)),
     Panel("Validators that answer", (Query("count(stampede_height{})"),)),
@@ -98,6 +107,23 @@ SERIES: Final = (
         ),
         PER_SECOND,
         "Views that gave no final block.",
+    ),
+    Panel("Block interval", _quantiles("stampede_block_interval_seconds"), SECONDS),
+    Panel(
+        "Finality latency", _quantiles("stampede_finality_latency_seconds"), SECONDS, "From first execution to final."
+    ),
+    Panel("Delay of fires", _quantiles("stampede_fire_delay_blocks"), NUMBER, "In blocks, from the trigger height."),
+    Panel(
+        "Executor's jobs",
+        (
+            Query(
+                "sum by (job) (rate(stampede_executor_job_seconds_sum{}[$__rate_interval]))"
+                " / sum by (job) (rate(stampede_executor_job_seconds_count{}[$__rate_interval]))",
+                "{{job}}",
+            ),
+        ),
+        SECONDS,
+        "Mean duration: of a final block, its commit to the disk.",
     ),
     Panel("Heights behind the newest", (Query("scalar(max(stampede_height{})) - stampede_height{}"),)),
     Panel("Peers by validator", (Query("stampede_peers{}"),), NUMBER, "Peers connected in both directions."),

@@ -75,8 +75,9 @@ class Overview:
     status: Page = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
     """URLs of the validators, keyed by name, without external ones: they need not serve metrics or accounts."""
-    gauges: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Figures of the whole testnet, each with its description, keyed by metric."""
+    figures: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Figures of the whole testnet, each with its description, keyed by metric. The names of counters end in
+    ``_total``."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of every scrape target: which run it belongs to."""
 
@@ -118,17 +119,21 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
         "problems": record.problems,
         "audit": audit,
     }
-    gauges = {
+    metrics = {
         "stampede_testnet_height": ("Highest final height of any validator.", height),
-        "stampede_testnet_fires": ("Timers fired, of the heights that were seen.", figures["fires"]),
-        "stampede_testnet_transactions": ("Transactions committed likewise.", figures["transactions"]),
+        "stampede_testnet_fires_total": ("Timers fired, of the heights that were seen.", figures["fires"]),
+        "stampede_testnet_transactions_total": ("Transactions committed likewise.", figures["transactions"]),
         "stampede_testnet_faults_running": ("Faults of the scenario that are under way.", len(running)),
-        "stampede_testnet_problems": ("What went wrong around the run so far.", len(record.problems)),
+        "stampede_testnet_problems_total": ("What went wrong around the run so far.", len(record.problems)),
         "stampede_testnet_run_seconds": ("Since the run began.", round(at_ms / 1_000)),
     }
     labels = {"scenario": record.scenario.name, "chain_id": record.genesis.chain_id}
     ours = {names[index]: address.url for index, address in addresses.items() if index not in external}
-    return Overview(status, ours, gauges, labels)
+    return Overview(status, ours, metrics, labels)
+
+
+def _kind(metric: str) -> str:
+    return "counter" if metric.endswith("_total") else "gauge"
 
 
 def _validator_page(host: Host, index: int, name: str, address: ValidatorAddress | None) -> dict[str, Any]:
@@ -222,7 +227,7 @@ class ControlServer:
         pages = {name: page for name, page in zip(view.urls, answers, strict=True) if page is not None}
         up = labelled("validator", {name: int(name in pages) for name in view.urls})
         text = render_metric("stampede_validator_up", "gauge", "Whether a validator serves its metrics.", up)
-        text += "".join(render_metric(name, "gauge", told, value) for name, (told, value) in view.gauges.items())
+        text += "".join(render_metric(name, _kind(name), told, value) for name, (told, value) in view.figures.items())
         return Response(text + merge_pages(pages, "validator"), headers={"content-type": PROMETHEUS})
 
     async def _stop(self, request: Request) -> Response:

@@ -2,12 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from cluster.live.network.transport import Transport
-from cluster.live.web.prometheus_text import Samples, labelled, render_metric
+from cluster.live.threads.executor_thread import Done
+from cluster.live.web.prometheus_text import Histogram, Samples, labelled, render_histograms, render_metric
 from cluster.record.status import Tally
 from validator.node.assembly import Validator
+from validator.node.executor.jobs import Build, Execute, Finalize, Job
+
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Bounds of the buckets of durations, in seconds."""
+BLOCKS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""Bounds of the buckets of delays, in blocks."""
+TIMED_JOBS: Final = {Build: "build", Execute: "execute", Finalize: "finalize"}
+"""The executor's jobs whose durations are counted, with their label."""
+MAX_HEIGHTS_AWAITED: Final = 4_096
+"""Maximum number of heights that were seen and are not final."""
+
+
+class Timings:
+    """What a validator measures of its blocks, as histograms. ``now_s`` gives seconds from any origin."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._seen_s: dict[int, float] = {}
+        """When the validator first executed or built a block of each height that is not final."""
+        self._final_s: float | None = None
+        self._block_interval = Histogram(SECONDS)
+        self._finality_latency = Histogram(SECONDS)
+        self._fire_delay = Histogram(BLOCKS)
+        self._jobs = {label: Histogram(SECONDS) for label in TIMED_JOBS.values()}
+
+    def seen(self, height: int) -> None:
+        """Note that the validator begins to execute a block of this height, or has built one."""
+        if len(self._seen_s) < MAX_HEIGHTS_AWAITED:
+            self._seen_s.setdefault(height, self._now_s())
+
+    def done(self, job: Job, done: Done) -> None:
+        """Note a job that ended."""
+        label = TIMED_JOBS.get(type(job))
+        if label is not None:
+            self._jobs[label].observe(done.seconds)
+        for delay in done.fire_delays:
+            self._fire_delay.observe(delay)
+
+    def final(self, height: int) -> None:
+        """Note that a block of this height is final."""
+        now_s = self._now_s()
+        if self._final_s is not None:
+            self._block_interval.observe(now_s - self._final_s)
+        self._final_s = now_s
+        if (seen_s := self._seen_s.get(height)) is not None:
+            self._finality_latency.observe(now_s - seen_s)
+        for settled in [each for each in self._seen_s if each <= height]:
+            del self._seen_s[settled]
+
+    def render(self) -> str:
+        """The histograms in Prometheus' text format."""
+        alone = (
+            ("stampede_block_interval_seconds", "Time between two final blocks.", self._block_interval),
+            (
+                "stampede_finality_latency_seconds",
+                "From a block's first execution here to final.",
+                self._finality_latency,
+            ),
+            ("stampede_fire_delay_blocks", "Blocks from a timer's trigger height to its fire.", self._fire_delay),
+        )
+        pages = [render_histograms(name, text, "", {"": histogram}) for name, text, histogram in alone]
+        told = "Duration of the executor's jobs: of a final block, its commit to the disk."
+        return "".join([*pages, render_histograms("stampede_executor_job_seconds", told, "job", self._jobs)])
 
 
 def render_metrics(validator: Validator, tally: Tally, transport: Transport, streams: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from cluster.audit.safety.certificates import is_certified
 from cluster.audit.safety.certified_chain import Claim, claim_of
+from cluster.live.host.metrics import Timings
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import ValidatorSet
@@ -102,6 +104,7 @@ class Observations:
     """The notes on one validator that the driver has not taken yet."""
 
     def __init__(self) -> None:
+        self.timings = Timings(time.monotonic)
         self._notes: deque[Observation] = deque()
         self._lost: NotesLost | None = None
         """Highest view of the notes that were dropped since the last call of :meth:`drain`."""
@@ -127,14 +130,17 @@ class Observations:
         self._build_began_ms[view] = CLOCK.epoch_ms()
 
     def built(self, view: int, height: int) -> None:
+        self.timings.seen(height)
         began_ms = self._build_began_ms.pop(view, None)  # none left for a second block of the view
         if began_ms is not None:
             self._saw(height, began_ms)
 
     def began_execution(self, height: int) -> None:
+        self.timings.seen(height)
         self._saw(height, CLOCK.epoch_ms())
 
     def finalized(self, block: BlockFinal) -> None:
+        self.timings.final(block.height)
         self._note(FinalSeen(CLOCK.epoch_ms(), block))
 
     def voted(self, vote: Vote) -> None:

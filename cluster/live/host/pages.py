@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final, TypeVar
 
 from cluster.live.host.join_inbox import JoinInbox
-from cluster.live.host.metrics import render_metrics
+from cluster.live.host.metrics import Timings, render_metrics
 from cluster.live.network.transport import Transport
 from cluster.live.threads.executor_thread import ExecutorThread
 from cluster.live.web.event_stream import EventHub, Subscription
@@ -40,6 +40,7 @@ class Pages:
         index: int,
         genesis: Genesis,
         tally: Tally,
+        timings: Timings,
         transport: Transport,
         executor: ExecutorThread,
         join: JoinInbox,
@@ -50,6 +51,7 @@ class Pages:
         self._index = index
         self._genesis = genesis
         self._tally = tally
+        self._timings = timings
         self._transport = transport
         self._executor = executor
         self._join = join
@@ -147,7 +149,8 @@ class Pages:
 
     def metrics(self) -> str:
         """The validator's metrics as Prometheus text (``docs/http.md``); the endpoint adds its own request counter."""
-        return render_metrics(self._ready(), self._tally, self._transport, self.streams.streams)
+        told = render_metrics(self._ready(), self._tally, self._transport, self.streams.streams)
+        return told + self._timings.render()
 
     def _ready(self) -> Validator:
         if self._validator is None:

@@ -30,7 +30,7 @@ from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
-from cluster.live.threads.executor_thread import ExecutorThread
+from cluster.live.threads.executor_thread import Done, ExecutorThread
 from cluster.live.threads.journal import JournalWriter
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
@@ -66,7 +66,6 @@ from validator.node.executor.jobs import (
     Built,
     Execute,
     Job,
-    JobResult,
     ReadBlocks,
     ReadSnapshot,
     SnapshotRead,
@@ -172,7 +171,9 @@ class ValidatorLoop:
         self.join = JoinInbox()
         self.observations = Observations()
         about = (setup.name, setup.index, setup.genesis)
-        self.pages = Pages(*about, self.tally, self.transport, self.executor, self.join, self._deliver)
+        self.pages = Pages(
+            *about, self.tally, self.observations.timings, self.transport, self.executor, self.join, self._deliver
+        )
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -285,7 +286,9 @@ class ValidatorLoop:
             self._deliver(Synced(token))
         self._note_rest()
 
-    def _on_result(self, job: Job, result: JobResult) -> None:
+    def _on_result(self, job: Job, done: Done) -> None:
+        result = done.result
+        self.observations.timings.done(job, done)
         if isinstance(result, Built):
             self.observations.built(result.view, result.block.header.height)
         self._deliver(Completed(result))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
 from cluster.live.threads.worker_thread import WorkerThread
-from validator.node.executor.executor import Executor
+from validator.node.executor.executor import Executor, fire_delays
 from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
 from validator.storage.disk import Disk
 
@@ -22,6 +22,16 @@ MAX_PAGES_AT_ONCE: Final = 2
 """Limit of pages in the thread's queue, for which a job waits. Others wait outside the queue."""
 
 T = TypeVar("T")
+
+
+class Done(NamedTuple):
+    """A job that ended, with its measurements."""
+
+    result: JobResult
+    seconds: float
+    """Wall-clock time of the job, with the time by which a fault prolongs it."""
+    fire_delays: Sequence[int]
+    """For each fire of a block that became final, the blocks since its trigger height."""
 
 
 class ExecutorThread:
@@ -35,7 +45,7 @@ class ExecutorThread:
         name: str,
         usual_job_ms: int,
         rotting: Disk | None,
-        on_result: Callable[[Job, JobResult], None],
+        on_result: Callable[[Job, Done], None],
         on_crash: Callable[[BaseException], None],
         sleep: Callable[[float], None],
     ) -> None:
@@ -95,19 +105,21 @@ class ExecutorThread:
     def close(self) -> None:
         self._thread.close()
 
-    def _work(self, executor: Executor, job: Job) -> JobResult:
+    def _work(self, executor: Executor, job: Job) -> Done:
         """Run a job, on the thread."""
+        at_s = time.monotonic()
         if job_ms := self._job_ms:
             self.slow_jobs += job_ms != self._usual_job_ms
             self._sleep(job_ms / MILLISECONDS_PER_SECOND)
         began = time.thread_time()
+        delays = fire_delays(executor, job.digest) if isinstance(job, Finalize) else ()
         result = executor.run(job)
         self.seconds += time.thread_time() - began
         if self._rotting is not None and isinstance(job, Finalize):
             self._file_sizes.append({name: self._rotting.size(name) for name in self._rotting.names() if may_rot(name)})
-        return result
+        return Done(result, time.monotonic() - at_s, delays)
 
-    def _ran(self, job: Job, result: JobResult | None, error: BaseException | None) -> None:
+    def _ran(self, job: Job, result: Done | None, error: BaseException | None) -> None:
         if result is None:
             assert error is not None
             self._on_crash(error)

@@ -19,10 +19,13 @@ from cluster.report.dashboard import COLUMNS, Variable, dashboard
 from tests.hangs import HANGS_AFTER_S
 
 VARIABLES = (Variable("instance", "app_instance", "mine"), Variable("namespace", "namespace"))
-PAGES = ("cluster/live/host/metrics.py", "cluster/live/host/http.py")
+PAGES = ("cluster/live/host/metrics.py", "cluster/live/host/http.py", "cluster/live/web/prometheus_text.py")
 """They write the metrics of a validator."""
 SELECTOR = '{app_instance="$instance", namespace="$namespace"}'
 METRIC = re.compile(r"stampede_[a-z_]+")
+HISTOGRAM = re.compile(r"(stampede_[a-z_]+_(?:seconds|blocks))_(?:bucket|sum|count)")
+"""A name of a histogram's samples, with the histogram's."""
+
 PRINTED = """
 import json
 from tests.cluster.report.test_dashboard import made
@@ -32,6 +35,12 @@ print(json.dumps(made()))
 
 def made() -> dict[str, Any]:
     return dashboard("Stampede mine", VARIABLES, "{{validator}}")
+
+
+def histogram_of(name: str) -> str:
+    """The histogram of a sample's name; any other name as it is."""
+    found = HISTOGRAM.fullmatch(name)
+    return name if found is None else found[1]
 
 
 def texts() -> set[str]:
@@ -49,14 +58,15 @@ def problems(page: dict[str, Any]) -> list[str]:
     for panel in panels:
         for target in panel["targets"]:
             expression = target["expr"]
-            asked = set(METRIC.findall(expression))
+            asked = {histogram_of(name) for name in METRIC.findall(expression)}
             found += [f"no metric {name}" for name in sorted(asked - metrics)]
             found += [] if asked else [f"{expression} asks for nothing"]
             selected = METRIC.findall(expression.replace(SELECTOR, ""))
             found += [f"{expression} is not of this testnet"] if expression.count(SELECTOR) != len(selected) else []
             for name in asked:
-                is_rate = re.search(rf"(?:rate|increase)\({name}\{{", expression) is not None
-                found += [] if is_rate == name.endswith("_total") else [f"{expression}: {name} is no such metric"]
+                is_rate = re.search(rf"(?:rate|increase)\({name}(?:_bucket|_sum|_count)?\{{", expression) is not None
+                grows = name.endswith("_total") or f"{name}_" in "".join(METRIC.findall(expression))
+                found += [] if is_rate == grows else [f"{expression}: {name} is no such metric"]
             grouped = re.findall(r"(?:by|without) \((\w+)\)", expression)
             found += [f"no label {label}" for label in grouped if label not in known]
             shown = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
@@ -113,6 +123,11 @@ def place(**values: int) -> Callable[[dict[str, Any]], None]:
         (rewrite("rate(stampede_fires_total", "max(stampede_fires_total"), "stampede_fires_total is no such metric"),
         (rewrite("stampede_event_streams{", "sum(increase(stampede_event_streams{"), "event_streams is no such metric"),
         (rewrite("by (reason)", "by (cause)"), "no label cause"),
+        (
+            rewrite("interval_seconds_bucket", "interval_second_bucket"),
+            "no metric stampede_block_interval_second_bucket",
+        ),
+        (rewrite("rate(stampede_fire_delay_blocks_bucket", "max(stampede_fire_delay_blocks_bucket"), "no such metric"),
         (rewrite("max(stampede_height", "max(1"), "asks for nothing"),
         (rewrite(', namespace="$namespace"', ""), "is not of this testnet"),
         (lambda page: first(page).update(id=2), "ids of panels are not unique"),
@@ -131,7 +146,7 @@ def test_a_planted_fault_is_found(plant: Callable[[dict[str, Any]], None], probl
 
 def test_every_metric_is_shown() -> None:
     """A metric that is added gets a panel."""
-    shown = set(METRIC.findall(json.dumps(made()["panels"])))
+    shown = {histogram_of(name) for name in METRIC.findall(json.dumps(made()["panels"]))}
     assert {text for text in texts() if METRIC.fullmatch(text)} == shown
 
 

@@ -456,3 +456,15 @@ def execution_error(executor: Executor, block: Block) -> str | None:
     result = executor.run(jobs.Execute(header_hash(block.header), block, {}))
     assert isinstance(result, jobs.Executed)
     return result.error
+
+
+def fire_delays(executor: Executor, digest: Hash) -> list[int]:
+    """For each fire of an executed block that is not final, the blocks since the timer's trigger height.
+
+    Empty for any other block.
+    """
+    executed = executor._branches.executed(digest)
+    if executed is None:
+        return []
+    height = executed.block.header.height
+    return [height - fire.trigger_height for fire in executed.outcome.receipts.fires]

@@ -58,13 +58,16 @@ def test_one_page_holds_the_metrics_of_all_validators(server: ControlServer) -> 
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as first, ServerThread(FakePages(chain, 1)) as second:
         urls = {"validator-0": first.url, "validator-1": second.url, "validator-2": NOBODY}
-        server.view = Overview({}, urls, {"stampede_testnet_height": ("Highest.", 9)})
+        server.view = Overview(
+            {}, urls, {"stampede_testnet_height": ("Highest.", 9), "stampede_testnet_a_total": ("All.", 4)}
+        )
         ask(server, "GET", "/metrics")
         status, text = ask(server, "GET", "/metrics")
     assert status == 200
     assert 'stampede_validator_up{validator="validator-1"} 1' in text
     assert 'stampede_validator_up{validator="validator-2"} 0' in text, "one that does not answer says so"
-    assert "\nstampede_testnet_height 9\n" in text
+    assert "# TYPE stampede_testnet_height gauge\nstampede_testnet_height 9\n" in text
+    assert "# TYPE stampede_testnet_a_total counter\nstampede_testnet_a_total 4\n" in text
     assert 'stampede_height{validator="validator-0"} 1' in text
     assert text.count("# TYPE stampede_http_requests_total counter") == 1
     assert 'validator="validator-2",' not in text
