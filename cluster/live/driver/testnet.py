@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
+from cluster.common.wording import counted
 from cluster.faults.calls import nothing
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
@@ -99,7 +100,9 @@ class Testnet:
             watchdog.wait_for_another(self.lease_s)
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
-        self._notice("starting Ray and the validator hosts")
+        begun_s, validators = time.monotonic(), self._record.scenario.validators.count
+        self._notice(f"the genesis of chain {self._record.genesis.chain_id} has {counted(validators, 'validator')}")
+        self._notice("joining the Ray cluster" if is_joining() else "starting Ray and the load generator")
         if not is_joining():  # Ray starts meanwhile
             self._start_load(watchdog, run_time_s, [])
         try:
@@ -109,10 +112,12 @@ class Testnet:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
+        self._notice(f"Ray is up after {time.monotonic() - begun_s:.1f} s")
         if self.load is None:
             self._start_load(watchdog, run_time_s, with_role(session.nodes(), LOAD))
         self.hosts = hosts = make_hosts(session)
         hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
+        self._notice(f"{counted(len(hosts.all), 'host')} of validators asked for")
         self._compile_releases(hosts, look)
         deadline, is_load_running = time.monotonic() + start_timeout_s(self._record.scenario), False
         while not all(host.phase is Phase.UP for host in hosts.all):
@@ -120,8 +125,10 @@ class Testnet:
             look(hosts, self.load is None or self.load.is_ready)
             if time.monotonic() > deadline or any(host.phase is Phase.DEAD for host in hosts.all):
                 self._give_up_start(hosts)
-            if not is_load_running:
-                is_load_running = self.write_endpoints()
+            if not is_load_running and self.write_endpoints():
+                is_load_running = True
+                seconds = time.monotonic() - begun_s
+                self._notice(f"the validators were started after {seconds:.1f} s, and the load begins")
         return hosts
 
     @property

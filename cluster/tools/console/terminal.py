@@ -69,7 +69,10 @@ class Progress:
     def update(self, sample: Sample) -> None:
         """Take a sample, and draw if the last drawing is old enough."""
         self._samples.append(sample)
-        self._height = max(self._height, _highest(sample) or 0)
+        height = max(self._height, _highest(sample) or 0)
+        if height and not self._height and self._backend == "live":
+            self.notice(f"blocks become final: height {height:,}")
+        self._height = height
         while len(self._samples) > 2 and sample.at_ms - self._samples[1].at_ms >= RATE_WINDOW_MS:
             self._samples.popleft()
         now = self._clock()

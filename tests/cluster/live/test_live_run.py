@@ -181,6 +181,20 @@ def test_it_passes(live_run: LiveRun) -> None:
     assert not live_run.record.interrupted
 
 
+def test_each_step_of_the_start_is_told(live_run: LiveRun) -> None:
+    steps = (
+        "own endpoint",
+        "genesis",
+        "starting Ray",
+        "Ray is up",
+        "hosts of validators",
+        "load begins",
+        "hosts are up",
+    )
+    begins = [next(place for place, notice in enumerate(live_run.notices) if step in notice) for step in steps]
+    assert begins == sorted(begins)
+
+
 def test_validators_are_as_urgent_as_whoever_loads_them(live_run: LiveRun) -> None:
     """Ray nices its workers, which beside busy processes takes them nearly all their time."""
     assert live_run.niceness == {os.getpriority(os.PRIO_PROCESS, 0)}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from cluster.record.run import Backend
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.terminal import Progress
 from tests.cluster.records import make_record, make_samples
@@ -98,6 +99,18 @@ def test_notices_stay() -> None:
     progress.notice("validator-2 is back")
     assert "killed validator-2" in output.getvalue()
     assert "2.0 s  validator-2 is back" in output.getvalue()
+
+
+@pytest.mark.parametrize(("backend", "told"), [("live", 1), ("sim", 0)])
+def test_the_first_final_block_of_a_live_run_is_told_once(backend: Backend, told: int) -> None:
+    output = io.StringIO()
+    progress = Progress(Console(file=output, width=200), 30, backend, ["a", "b"], lambda: 0.0)
+    answers: list[tuple[int | None, ...]] = [(None, None), (0, None), (0, 2), (None, None), (3, 3)]
+    sample = make_samples(make_record(), every_ms=100.0)[0]
+    for place, heights in enumerate(answers):
+        progress.update(replace(sample, at_ms=100.0 * place, heights=heights))
+    lines = [line for line in output.getvalue().splitlines() if "blocks become final" in line]
+    assert lines == ["   0.2 s  blocks become final: height 2"] * told
 
 
 def test_a_table_that_goes_to_a_program_has_no_trailing_blanks() -> None:
