@@ -32,6 +32,11 @@ MAX_PARENTS: Final = 16
 """Maximum number of files that a scenario file inherits from, through a chain of ``extends``."""
 
 
+def shipped_scenarios() -> dict[str, Path]:
+    """The files of the scenarios that ship, keyed by name."""
+    return {file.stem: file for file in SHIPPED_FOLDER.rglob("*.yaml")}
+
+
 def find_scenario(path: Path) -> Path:
     """The path itself or, for a bare name without a file (``smoke``), the file of the shipped scenario of that name.
 
@@ -39,7 +44,7 @@ def find_scenario(path: Path) -> Path:
     """
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
-    shipped = {file.stem: file for file in SHIPPED_FOLDER.rglob("*.yaml")}
+    shipped = shipped_scenarios()
     if path.name not in shipped:
         meant = closest(path.name, sorted(shipped))
         hint = "" if meant is None else f"; did you mean {meant}?"

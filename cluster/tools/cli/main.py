@@ -40,6 +40,9 @@ from cluster.tools.sweeps.mutation import commands as mutation
 from validator.primitives.user_file import UserFileError
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
+COMPLETION = "completion"
+COMPLETION_HELP = "print a script for a shell (bash, zsh or fish) that completes commands, options and scenarios"
+
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line. The line names the command whose help to read.
@@ -175,7 +178,17 @@ def _parser() -> argparse.ArgumentParser:
         lab,
     ):
         add_commands(subparsers, module.COMMANDS)
+    completing = subparsers.add_parser(COMPLETION, help=COMPLETION_HELP, description=COMPLETION_HELP)
+    completing.fill = lambda each: _add_completion(each, parser)
     return parser
+
+
+def _add_completion(completing: argparse.ArgumentParser, parser: argparse.ArgumentParser) -> None:
+    """Add the argument of ``stampede completion``; what it needs of the scenarios is slow to load."""
+    from cluster.tools.cli.completion import Completion
+
+    Completion.add_to(completing)
+    completing.set_defaults(make=lambda options: Completion.of_options(options, parser=parser))
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def argument(
     *,
     nargs: str | None = None,
     default: object = None,
+    choices: Sequence[str] | None = None,
 ) -> Any:
     """Define a field of a :class:`Command` as a positional argument.
 
@@ -157,6 +158,6 @@ def argument(
 
     def add(parser: argparse.ArgumentParser, name: str) -> None:
         more: dict[str, Any] = {} if nargs is None else {"nargs": nargs, "default": default}
-        parser.add_argument(name, metavar=metavar, type=parse, help=text, **more)
+        parser.add_argument(name, metavar=metavar, type=parse, help=text, choices=choices, **more)
 
     return field(metadata={ADD: add, IS_ARGUMENT: True})

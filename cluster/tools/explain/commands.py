@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
 from cluster.tools.console.command import SEVERAL, Command, argument, option
 from cluster.tools.console.options import ChangeOptions
-from cluster.tools.console.output import console
+from cluster.tools.console.output import console, plain_table
 
 if TYPE_CHECKING:
     from cluster.record.run import Backend
@@ -101,6 +102,31 @@ class Explain(ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scenarios(Command):
+    HELP = "list the scenarios that ship, which stampede run finds by their names"
+
+    def run(self) -> int:
+        from rich.text import Text
+
+        from cluster.scenario.files import load_scenario, shipped_scenarios
+
+        table = plain_table(("name", "backends", "at least", "what it shows"), folded=("what it shows",))
+        for name, path in sorted(shipped_scenarios().items()):
+            scenario = load_scenario(path)
+            backends = [
+                backend
+                for backend, problem in (("live", scenario.live_problem), ("sim", scenario.simulator_problem))
+                if not problem
+            ]
+            seconds = scenario.stop.duration_s
+            if seconds is None:
+                seconds = round(scenario.stop.height * scenario.consensus.block_interval_ms / MILLISECONDS_PER_SECOND)
+            table.add_row(Text(name), ", ".join(backends), f"{seconds:,} s", Text(scenario.description))
+        console(PLAIN_WIDTH).print(table)
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schema(Command):
     HELP = "print the JSON schema of scenario files, for editors"
 
@@ -111,4 +137,4 @@ class Schema(Command):
         return ExitCode.PASS
 
 
-COMMANDS: Final = {"validate": Validate, "explain": Explain, "schema": Schema}
+COMMANDS: Final = {"validate": Validate, "explain": Explain, "scenarios": Scenarios, "schema": Schema}

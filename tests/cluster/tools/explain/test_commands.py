@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import ExitCode
+from cluster.scenario.files import shipped_scenarios
 from cluster.tools.cli.main import main
 
 
@@ -140,3 +141,13 @@ def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.
 def test_a_backend_that_can_run_it_is_no_problem() -> None:
     assert main(["explain", "forked.yaml", "--backend", "sim", "--out", "a.svg"]) == ExitCode.PASS
     assert main(["explain", "right.yaml", "--backend", "live", "--out", "a.svg"]) == ExitCode.PASS
+
+
+def test_the_scenarios_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenarios"]) == ExitCode.PASS
+    text = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in text.splitlines()[1:] if line and line[0] != " "}
+    assert set(rows) == set(shipped_scenarios())
+    assert rows["smoke"].split()[1:5] == ["live,", "sim", "11", "s"]
+    assert rows["byzantine-twins"].split()[1] == "sim"
+    assert "Four validators under a timer flood" in rows["smoke"]

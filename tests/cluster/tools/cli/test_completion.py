@@ -1,0 +1,102 @@
+"""Completion for shells: what the scripts offer, where the shells are installed."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.scenario.files import shipped_scenarios
+from cluster.tools.cli.completion import SHELLS, bash_script, fish_script, places_of
+from cluster.tools.cli.main import main
+from cluster.tools.drills.registry import DRILLS
+from tests.hangs import HANGS_AFTER_S
+
+ASKED = {
+    "bash": 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _stampede; echo "${COMPREPLY[@]}"',
+    "fish": "source $argv[1]; complete -C (string join ' ' -- $argv[2..-1]) | string split -f 1 \\t; true",
+}
+"""Programs that print what a shell offers after some words."""
+
+
+def ran(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script of each shell."""
+    folder = tmp_path_factory.mktemp("completion")
+    for shell in SHELLS:
+        with pytest.MonkeyPatch.context() as patch, (folder / shell).open("w") as file:
+            patch.setattr("sys.stdout", file)
+            assert main(["completion", shell]) == 0
+    return folder
+
+
+def offered(scripts: Path, shell: str, *words: str) -> set[str]:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} is installed")
+    given = (ASKED[shell], *(["bash"] if shell == "bash" else []), str(scripts / shell), "stampede", *words)
+    return set(ran(shell, "-c", *given).split())
+
+
+@pytest.mark.parametrize("shell", ASKED)
+def test_commands_options_values_and_scenarios_are_offered(scripts: Path, shell: str) -> None:
+    assert {"run", "sweep", "completion"} <= offered(scripts, shell, "")
+    assert offered(scripts, shell, "swe") == {"sweep"}
+    assert offered(scripts, shell, "drill", "") >= set(DRILLS)
+    assert offered(scripts, shell, "run", "--jun") == {"--junit"}
+    assert "--grid" not in offered(scripts, shell, "run", "--")
+    assert offered(scripts, shell, "run", "--backend", "") == {"live", "sim"}
+    assert offered(scripts, shell, "run", "hailst") == {"hailstorm"}
+    assert offered(scripts, shell, "drill", "outage", "--") != offered(scripts, shell, "drill", "reorg", "--")
+    assert offered(scripts, shell, "completion", "") >= set(SHELLS)
+
+
+def test_every_place_and_scenario_is_in_each_script(scripts: Path) -> None:
+    for shell in SHELLS:
+        text = (scripts / shell).read_text(encoding="utf-8")
+        assert [
+            name for name in [*shipped_scenarios(), *DRILLS, "check-determinism", "min-passed"] if name not in text
+        ] == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_can_read_the_scripts(scripts: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} is installed")
+    ran(shell, "-n", str(scripts / shell))
+
+
+def test_no_help_ends_a_quotation(tmp_path: Path) -> None:
+    """A planted help has quotes, a backslash and a command."""
+    parser = argparse.ArgumentParser(prog="stampede")
+    parser.add_argument("--odd", help='it\'s \\ a "$(touch planted)" `touch planted`')
+    places = list(places_of(parser))
+    assert "'it\\'s \\\\ a \"$(touch planted)\" `touch planted`'" in fish_script(places, [])
+    assert "planted" not in bash_script(places, [])
+
+
+def test_places_are_those_of_all_subcommands() -> None:
+    parser = argparse.ArgumentParser(prog="stampede")
+    tools = parser.add_subparsers()
+    inner = tools.add_parser("outer", help="Outside.").add_subparsers().add_parser("inner", help="Inside.")
+    inner.add_argument("scenario")
+    inner.add_argument("--kind", choices=("a", "b"), help="one of %(choices)s")
+    inner.add_argument("--hidden", action="store_true", help=argparse.SUPPRESS)
+    first, outer, last = places_of(parser)
+    assert (first.name, first.commands, outer.commands) == ("", {"outer": "Outside."}, {"inner": "Inside."})
+    assert (last.name, last.takes_scenario) == ("outer inner", True)
+    kind, hidden = last.options[1:]
+    assert (kind.values, kind.takes_value, hidden.takes_value, hidden.help) == (("a", "b"), True, False, "")
+
+
+def test_an_unknown_shell_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "fsh"]) == 2
+    assert "did you mean fish?" in capsys.readouterr().err
