@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 LOG_SCALE_FROM_RATIO: Final = 20
 """Ratio of the largest to the smallest value above which an axis is logarithmic."""
+
+LOG_MARGIN: Final = 1.2
+"""Factor by which a logarithmic axis goes beyond its smallest and its largest value."""
 
 DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
 MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
@@ -41,6 +44,8 @@ STRIP_OPACITIES: Final = (0.25, 1.0)
 STRIP_NAMES: Final = 2
 """Maximum number of bands that a hint of the strip names. The hint gives the number of the others."""
 BAND_NAME_PIXELS: Final = 15.0
+NAME_ASCENT_PIXELS: Final = 10.0
+"""Height in pixels of a band's name above its base line."""
 BAND_SHIFT_PIXELS: Final = 60.0
 """Maximum distance in pixels by which a short name may be shifted from its band's beginning."""
 TICK_ROW_PIXELS: Final = 14.0
@@ -121,6 +126,8 @@ class Chart:
     marks: Sequence[Mark] = ()
     hints: Sequence[tuple[float, str]] = ()
     """Texts shown under the pointer, each with its x."""
+    axis: Literal["", "height", "seconds"] = ""
+    """What the x axis shows, if the page's script links it with those of other charts and with the timeline."""
     x_ticks: Sequence[float] = ()
     """The values of the ticks of the x axis. Empty means round numbers."""
     format_x: Format = number
@@ -261,6 +268,11 @@ def _scale_around_zero(low: float, high: float, ticks: int, start: float, end: f
     return Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, start, end)
 
 
+def _spans_decades(values: Sequence[float]) -> bool:
+    """Whether an axis with these values is logarithmic: all are positive, and their ratio is large."""
+    return bool(values) and min(values) > 0 and max(values) >= LOG_SCALE_FROM_RATIO * min(values)
+
+
 def _decades(low: float, high: float, wanted: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     skip = max(1, -(-(last - first) // max(1, wanted)))
@@ -318,15 +330,16 @@ class _Drawing:
         if min(values) < 0:
             return _scale_around_zero(min(values), max(*values, 0.0), size.y_ticks, size.floor, size.top)
         positive = [value for value in values if value > 0]
-        if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
-            return Scale(min(positive) / 1.2, max(positive) * 1.2, size.floor, size.top, logarithmic=True)
+        if chart.may_be_logarithmic and _spans_decades(positive):
+            low, high = min(positive) / LOG_MARGIN, max(positive) * LOG_MARGIN
+            return Scale(low, high, size.floor, size.top, logarithmic=True)
         return _scale_from_zero(max([*values, chart.y_limit or 0.0]) or 1.0, size.y_ticks, size.floor, size.top)
 
     def svg(self) -> str:
         size, chart = self.size, self.chart
         ident = f"{chart.ident}-{size.name}"
         parts = [
-            _head(chart, size, size.height),
+            _head(chart, size, size.height, self._linked()),
             _hatch(ident),
             *self._bands(ident),
             *self._axes(),
@@ -337,6 +350,13 @@ class _Drawing:
             "</svg>",
         ]
         return "".join(parts)
+
+    def _linked(self) -> str:
+        """The attributes by which the page's script finds the place of a height or a moment in the drawing."""
+        if not self.chart.axis:
+            return ""
+        numbers = (self.x.low, self.x.high, self.x.start, self.x.end, self.size.top, self.size.floor)
+        return f' data-axis="{self.chart.axis}" data-scale="{" ".join(f"{value:g}" for value in numbers)}"'
 
     def _axes(self) -> list[str]:
         size, chart = self.size, self.chart
@@ -391,6 +411,8 @@ class _Drawing:
         for band, name, start, row in self.band_rows:
             above = names_from - 5 - BAND_NAME_PIXELS * row
             parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
+            ground = (start - 1, above - NAME_ASCENT_PIXELS, len(name) * CHARACTER_PIXELS + 2, BAND_NAME_PIXELS - 2)
+            names.append(rectangle("name-ground", *ground))  # no line of another name goes through this one
             names.append(text(name, start, above, "band-name"))
         return parts + names
 
@@ -596,12 +618,16 @@ def _colour(series: Series) -> str:
     return "muted" if series.muted else f"c{series.colour % COLOURS}"
 
 
-def _head(chart: Chart | RowChart, size: Size, height: float) -> str:
-    """The start of a drawing's SVG: its size, and the title and description for readers who do not see it."""
+def _head(chart: Chart | RowChart, size: Size, height: float, more: str = "") -> str:
+    """The start of a drawing's SVG: its size, and the title and description for readers who do not see it.
+
+    ``more`` is text with further attributes.
+    """
     ident = f"{chart.ident}-{size.name}"
     return (
         f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"'
-        f' viewBox="0 0 {size.width:g} {height:g}" id="{ident}"><title id="{ident}-title">{escape(chart.title)}</title>'
+        f' viewBox="0 0 {size.width:g} {height:g}" id="{ident}"{more}>'
+        f'<title id="{ident}-title">{escape(chart.title)}</title>'
         f'<desc id="{ident}-text">{escape(chart.description)}</desc>'
     )
 
@@ -669,6 +695,7 @@ class RowChart:
     x_label: str
     rows: Sequence[Row]
     empty: str = "Nothing was recorded."
+    may_be_logarithmic: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -686,14 +713,19 @@ def _drawn_rows(chart: RowChart, size: Size) -> str:
     left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if has_names_left else 14.0
     row_pixels = ROW_PIXELS if has_names_left else ROW_PIXELS + NAME_PIXELS
     right, bottom = size.width - RIGHT_PIXELS, 10 + row_pixels * len(chart.rows)
-    high = max(value for row in chart.rows for _, value in row.values) or 1.0
-    scale = _scale_from_zero(high, size.x_ticks, left, right)
+    values = [value for row in chart.rows for _, value in row.values]
+    is_logarithmic = chart.may_be_logarithmic and _spans_decades(values)
+    if is_logarithmic:
+        scale = Scale(min(values) / LOG_MARGIN, max(values) * LOG_MARGIN, left, right, logarithmic=True)
+    else:
+        scale = _scale_from_zero(max(values) or 1.0, size.x_ticks, left, right)
     parts = [_head(chart, size, bottom + BOTTOM_PIXELS)]
     for value in scale.ticks(size.x_ticks):
         parts.append(line("grid", scale(value), 10, scale(value), bottom))
         parts.append(text(number(value), scale(value), bottom + 17, "tick", "middle"))
     parts.append(line("axis", left, bottom, right, bottom))
-    parts.append(text(chart.x_label, right, bottom + BOTTOM_PIXELS - 6, "label", "end"))
+    note = " (log scale)" if is_logarithmic else ""
+    parts.append(text(f"{chart.x_label}{note}", right, bottom + BOTTOM_PIXELS - 6, "label", "end"))
     for place, row in enumerate(chart.rows):
         at = 10 + row_pixels * (place + 1) - ROW_PIXELS / 2
         name_at = (left - 14, at + 4) if has_names_left else (left, at - NAME_PIXELS)

@@ -56,10 +56,105 @@
     }
   });
 
+  // --- sorting a table ----------------------------------------------------------------------------------------------
+
+  for (const table of document.querySelectorAll("table.sortable")) [...table.tHead.rows[0].cells].forEach((head, place) => {
+    const button = document.createElement("button");
+    button.className = "sort";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const rising = head.getAttribute("aria-sort") === "descending" || (!head.hasAttribute("aria-sort") && !head.classList.contains("num"));
+      for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+      const value = (row) => row.cells[place]?.dataset.value ?? row.cells[place]?.textContent.trim() ?? "";
+      const order = (one, other) => (isNaN(one) || isNaN(other) ? one.localeCompare(other) : one - other) * (rising ? 1 : -1);
+      const rows = [...table.tBodies[0].rows].map((row) => [value(row), row]);
+      rows.sort(([one], [other]) => (one === "") - (other === "") || order(one, other));  // empty ones last
+      table.tBodies[0].append(...rows.map(([, row]) => row));
+    });
+  });
+
+  // --- linked axes: a moment or height that is pointed at is marked in every chart and in the timeline ------------------
+
+  function linkAxes(data) {
+    const finals = (data?.lanes ?? []).map((lane) => lane.blocks).reduce((most, blocks) => (blocks.length > most.length ? blocks : most), []);
+    const links = { at: null, pointed: () => {}, chosen: () => {}, point, range };
+    const charts = [...document.querySelectorAll("svg.chart[data-axis]")].map((svg) => {
+      const [low, high, start, end, top, floor] = svg.dataset.scale.split(" ").map(Number);
+      const shown = shape(svg, "rect", "shown"), cursor = shape(svg, "line", "cursor");
+      shown.setAttribute("y", top); shown.setAttribute("height", floor - top);
+      cursor.setAttribute("y1", top); cursor.setAttribute("y2", floor);
+      return { svg, shown, cursor, low, high, start, end, isTime: svg.dataset.axis === "seconds" };
+    });
+
+    function shape(svg, name, kind) {
+      const made = document.createElementNS(svg.namespaceURI, name);
+      made.setAttribute("class", kind);
+      made.setAttribute("visibility", "hidden");
+      svg.append(made);
+      return made;
+    }
+
+    // between the two points of a rising list around a value, from one column to the other
+    function between(value, of, to) {
+      if (!finals.length || value < finals[0][of] || value > finals.at(-1)[of]) return null;
+      let low = 0, high = finals.length - 1;
+      while (high - low > 1) { const middle = (low + high) >> 1; if (finals[middle][of] <= value) low = middle; else high = middle; }
+      const [one, other] = [finals[low], finals[high]], span = other[of] - one[of];
+      return span ? one[to] + (other[to] - one[to]) * (value - one[of]) / span : one[to];
+    }
+
+    const across = (chart, ms) => {
+      const value = chart.isTime ? ms / 1000 : between(ms, 0, 1);
+      if (value === null || value < chart.low || value > chart.high) return null;
+      return chart.start + (value - chart.low) / (chart.high - chart.low) * (chart.end - chart.start);
+    };
+
+    function point(ms) {
+      if (ms === links.at) return;
+      links.at = ms;
+      for (const chart of charts) {
+        const at = ms === null ? null : across(chart, ms);
+        chart.cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
+        if (at !== null) for (const name of ["x1", "x2"]) chart.cursor.setAttribute(name, at);
+      }
+      links.pointed();
+    }
+
+    function range(from, to, isPart) {
+      const clamp = (ms) => (finals.length ? Math.max(finals[0][0], Math.min(finals.at(-1)[0], ms)) : ms);
+      for (const chart of charts) {
+        const bound = (ms) => (chart.isTime ? Math.max(chart.low * 1000, Math.min(chart.high * 1000, ms)) : clamp(ms));
+        const start = across(chart, bound(from)), end = across(chart, bound(to));
+        const isSeen = isPart && start !== null && end !== null;
+        chart.shown.setAttribute("visibility", isSeen ? "visible" : "hidden");
+        if (isSeen) { chart.shown.setAttribute("x", start); chart.shown.setAttribute("width", Math.max(1, end - start)); }
+      }
+    }
+
+    function moment(chart, event) {
+      const box = chart.svg.getBoundingClientRect();
+      const pixel = (event.clientX - box.left) / box.width * chart.svg.viewBox.baseVal.width;
+      if (pixel < chart.start || pixel > chart.end) return null;
+      const value = chart.low + (pixel - chart.start) / (chart.end - chart.start) * (chart.high - chart.low);
+      return chart.isTime ? value * 1000 : between(value, 1, 0);
+    }
+
+    for (const chart of charts) {
+      chart.svg.addEventListener("pointermove", (event) => point(moment(chart, event)));
+      chart.svg.addEventListener("pointerleave", () => point(null));
+      chart.svg.addEventListener("click", (event) => { const ms = moment(chart, event); if (ms !== null) links.chosen(ms); });
+    }
+    return links;
+  }
+
   // --- timeline -----------------------------------------------------------------------------------------------------
 
   const source = document.getElementById("timeline-data");
-  if (source) timeline(JSON.parse(source.textContent));
+  const timelineData = source && JSON.parse(source.textContent);
+  const links = linkAxes(timelineData);
+  if (timelineData) timeline(timelineData);
   applyTheme();
 
   function timeline(data) {
@@ -132,9 +227,11 @@
       data.lanes.forEach((each, place) => drawLane(pen, each, place));
       drawWindows(pen);
       const drawn = drawMessages(pen);
-      drawLabels(pen);
       if (pointed) drawPointed(pen);
+      drawCursor(pen, height);
+      drawLabels(pen);
       drawOverview();
+      links.range(from, to, from > data.begun || to < data.duration);
       Object.assign(canvas.dataset, { from: from.toFixed(2), to: to.toFixed(2), messages: drawn });
       tell(drawn);
     }
@@ -378,6 +475,12 @@
       }
     }
 
+    function drawCursor(pen, height) {
+      if (links.at === null || links.at < from || links.at > to) return;
+      pen.fillStyle = colour("ink");
+      pen.fillRect(Math.round(x(links.at)), TOP - 8, 1, height - TOP);
+    }
+
     function drawOverview() {
       const pen = prepare(overview, OVERVIEW), whole = (ms) => left + Math.max(0, ms - data.begun) / (data.duration - data.begun) * (width - left - 8);
       pen.fillStyle = colour("code");
@@ -438,6 +541,8 @@
       const box = canvas.getBoundingClientRect();
       const found = find(event.clientX - box.left, event.clientY - box.top);
       if (found?.text.join() !== pointed?.text.join()) { pointed = found; draw(); }
+      const at = time(event.clientX - box.left);
+      links.point(at >= from && at <= to ? at : null);
       return found;
     }
 
@@ -471,7 +576,12 @@
         if (found?.window) show(found.window.from, found.window.to);
       }
     });
-    canvas.addEventListener("pointerleave", () => { if (pointed && !pointers.size) { pointed = null; draw(); } });
+    canvas.addEventListener("pointerleave", () => {
+      if (pointed && !pointers.size) { pointed = null; draw(); }
+      links.point(null);
+    });
+    links.pointed = draw;
+    links.chosen = (ms) => show(ms - (to - from) / 2, ms + (to - from) / 2);
     canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
       event.preventDefault();

@@ -35,7 +35,7 @@ DIVERGING = SCENARIO.model_validate(
         "stop": {"height": 12, "timeout_s": 60},
     }
 )
-SIZES = {"desk": DESK, "phone": PHONE}
+SIZES = {"desk": DESK, "tablet": (800, 900), "phone": PHONE}
 
 pytestmark = needs_chromium
 
@@ -211,7 +211,7 @@ def test_a_stall_is_filled_where_a_fault_is_hatched(browser: Browser, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
 @pytest.mark.parametrize("table", ["faults", "validators", "classes"])
 def test_no_column_is_out_of_sight(browser: Browser, several: Path, table: str, size: str) -> None:
     browser.open(several, size=SIZES[size])
@@ -315,6 +315,46 @@ def test_kinds_of_messages_can_be_hidden(browser: Browser, simulated: Path) -> N
     assert 0 < after < before
     browser.evaluate("document.querySelector('[data-kind=notarize]').click()")
     assert shown(browser)[2] == before
+
+
+CURSORS = (
+    "[...document.querySelectorAll('svg.wide[data-axis]')].map((svg) => {"
+    " const line = svg.querySelector('.cursor'), [low, high, start, end] = svg.dataset.scale.split(' ').map(Number);"
+    " return [svg.id, svg.dataset.axis, line.getAttribute('visibility'),"
+    " low + (line.getAttribute('x1') - start) / (end - start) * (high - low)]; })"
+)
+"""The cursor of each chart: the chart and its axis, whether it is visible, and its value."""
+
+
+def test_a_moment_is_marked_in_all_charts_and_a_click_moves_the_timeline(browser: Browser, simulated: Path) -> None:
+    browser.open(simulated)
+    assert all(visibility == "hidden" for _, _, visibility, _ in browser.evaluate(CURSORS))
+    height, ms = browser.evaluate(
+        "(() => { const { lanes } = JSON.parse(document.getElementById('timeline-data').textContent);"
+        " const most = lanes.map((lane) => lane.blocks).sort((a, b) => b.length - a.length)[0];"
+        " const [ms, height] = most[Math.floor(most.length / 2)], svg = document.getElementById('latency-wide');"
+        " const [low, high, start, end] = svg.dataset.scale.split(' ').map(Number), box = svg.getBoundingClientRect();"
+        " const pixel = start + (height - low) / (high - low) * (end - start);"
+        " const at = { clientX: box.left + pixel * box.width / svg.viewBox.baseVal.width, clientY: box.top + 60 };"
+        " svg.dispatchEvent(new PointerEvent('pointermove', at)); svg.dispatchEvent(new MouseEvent('click', at));"
+        " return [height, ms]; })()"
+    )
+    cursors = browser.evaluate(CURSORS)
+    visible = {ident.removesuffix("-wide") for ident, _, visibility, _ in cursors if visibility == "visible"}
+    assert visible >= {"heights", "latency", "fires", "backlog", "basefees", "lanes"}
+    for ident, axis, visibility, value in cursors:
+        assert visibility == "hidden" or value == pytest.approx(height if axis == "height" else ms / 1_000, abs=0.02), (
+            ident
+        )
+    browser.open(simulated, "#t=1000-1400")
+    shaded = browser.evaluate(
+        "(() => { const svg = document.getElementById('heights-wide'), shown = svg.querySelector('.shown');"
+        " const [low, high, start, end] = svg.dataset.scale.split(' ').map(Number);"
+        " const value = (pixel) => low + (pixel - start) / (end - start) * (high - low), x = +shown.getAttribute('x');"
+        " return [shown.getAttribute('visibility'), value(x), value(x + +shown.getAttribute('width'))]; })()"
+    )
+    assert shaded == ["visible", pytest.approx(1.0, abs=0.01), pytest.approx(1.4, abs=0.02)]
+    assert browser.errors == []
 
 
 @pytest.mark.slow

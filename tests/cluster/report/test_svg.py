@@ -13,6 +13,7 @@ from cluster.report.svg import (
     MAX_BANDS_DRAWN,
     NARROW,
     TICK_ROW_PIXELS,
+    WIDE,
     Band,
     Chart,
     Mark,
@@ -49,6 +50,30 @@ def test_a_wide_range_is_drawn_on_a_log_scale_where_it_is_allowed() -> None:
     assert "(log scale)" in render(chart(points, may_be_logarithmic=True))
     assert "(log scale)" not in render(chart(points))
     assert "(log scale)" not in render(chart([(1.0, 10.0), (2.0, 20.0)], may_be_logarithmic=True))
+
+
+def test_a_chart_of_rows_has_a_log_scale_where_it_is_allowed_and_no_value_is_zero() -> None:
+    def drawn(*values: float, allowed: bool = True) -> str:
+        named = [(f"p{place}", value) for place, value in enumerate(values)]
+        return render(RowChart("rows", "Rows", "", "ms", [Row("one", named)], may_be_logarithmic=allowed))
+
+    assert "ms (log scale)" in drawn(10, 10_000)
+    assert all("(log scale)" not in text for text in (drawn(10, 10_000, allowed=False), drawn(10, 90), drawn(0, 9_000)))
+
+
+def test_no_line_goes_through_the_name_of_a_band() -> None:
+    """Each name has a ground that is drawn after all lines of bands, and covers the name."""
+    bands = [Band(1.0, 1.5, "1 kill validator-0"), Band(1.2, 1.9, "2 kill validator-1"), Band(1.4, 2.0, "3 cut")]
+    drawn = render(chart([(1.0, 1.0), (2.0, 2.0)], bands=bands), [WIDE])
+    lines = [found.end() for found in re.finditer('class="band-edge"', drawn)]
+    grounds = list(re.finditer(r'class="name-ground" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="13.0"', drawn))
+    names = list(re.finditer(r'class="band-name" x="([\d.]+)" y="([\d.]+)" text-anchor="start">([^<]+)<', drawn))
+    assert len(grounds) == len(names) == 3
+    for ground, name in zip(grounds, names, strict=True):
+        assert max(lines) < ground.start() < name.start()
+        x, y, width = (float(value) for value in ground.groups())
+        assert x < float(name[1]) and x + width > float(name[1]) + 6 * len(name[3])
+        assert y < float(name[2]) - 9 and y + 13 > float(name[2]) + 2
 
 
 @pytest.mark.parametrize("style", ["line", "step", "dots", "bars", "area"])

@@ -64,3 +64,25 @@ def test_the_index_can_be_filtered(browser: Browser, pages: dict[str, Path]) -> 
         " return [...document.querySelectorAll('[data-search]')].filter((row) => !row.hidden).length; })()"
     )
     assert shown == 1
+
+
+def test_the_index_can_be_sorted(browser: Browser, pages: dict[str, Path]) -> None:
+    """By numbers as numbers, largest first; by texts as texts; entries without a value are last either way."""
+    browser.open(pages["index"])
+    column = (
+        "(() => { const heads = [...document.querySelectorAll('#runs thead th')];"
+        " const place = heads.findIndex((each) => each.textContent.startsWith('NAME'));"
+        " heads[place].querySelector('button').click();"
+        " const cells = [...document.querySelectorAll('#runs tbody tr')].map((row) => row.cells[place]);"
+        " return [heads[place].getAttribute('aria-sort'),"
+        " cells.map((cell) => cell.dataset.value ?? cell.textContent.trim())]; })()"
+    )
+    for name, first in (("Heights", "descending"), ("Run", "ascending"), ("Finality", "descending")):
+        for direction in (first, "ascending" if first == "descending" else "descending"):
+            shown, values = browser.evaluate(column.replace("NAME", name))
+            filled = [value for value in values if value]
+            assert shown == direction
+            assert values == filled + [""] * (len(values) - len(filled))
+            key = str if name == "Run" else float
+            assert filled == sorted(filled, key=key, reverse=direction == "descending")
+    assert browser.errors == []
