@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -61,9 +61,9 @@ class Ending:
     """Seed, commit and what else identifies the work."""
     again: str
     """The command that repeats the work; empty if each part has its command."""
-    page: object
-    """The JSON of the result."""
-    junit: str
+    page: Callable[[], object]
+    """Function that gives the JSON of the result; called only if it is wanted, as is :attr:`junit`."""
+    junit: Callable[[], str]
     table: tuple[Sequence[str], Sequence[Sequence[str]]] = ((), ())
     """A table for the summary, as its headings and its rows; empty if there is none."""
 
@@ -88,9 +88,10 @@ class Outputs:
         """Write all files, and print the annotations if a workflow of GitHub runs. Raises :class:`BadInput`."""
         for line in annotations_of(ending) if self.annotates else ():
             print(line, flush=True)
-        write_json_for_user(self.json, ending.page)
+        if self.json is not None:
+            write_json_for_user(self.json, ending.page())
         if self.junit is not None:
-            write_for_user(self.junit, ending.junit)
+            write_for_user(self.junit, ending.junit())
         if self.summary is not None:
             _write_summary(self.summary, markdown(ending))
 

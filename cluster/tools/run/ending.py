@@ -37,6 +37,6 @@ def ending_of(judged: Judged, reproduce: str, date: datetime) -> Ending:
             "date": f"{date:%Y-%m-%d %H:%M:%S} UTC",
         },
         again=reproduce,
-        page=result_of(judged, date),
-        junit=run_xml(record, verdict, reproduce),
+        page=lambda: result_of(judged, date),
+        junit=lambda: run_xml(record, verdict, reproduce),
     )

@@ -157,7 +157,7 @@ class Sweep(SeedOptions, ChangeOptions):
         grid.claim_grid(folder, title, self.grid)
         done = grid.run_cells(cells, lambda cell: self._run_cell(folder, cell, len(cells)), self.stop_on_fail)
         ending = grid.ending_of(title, self.grid, cells, done)
-        grid.write_grid_summary(folder, ending.page)
+        grid.write_grid_summary(folder, ending.page())
         _refresh_index(folder)
         grid.print_grid(console(), ending, self.quiet)
         self.outputs.write(ending)

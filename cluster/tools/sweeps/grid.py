@@ -219,8 +219,8 @@ def ending_of(title: str, axes: Sequence[Axis], cells: Sequence[Cell], done: Seq
         figures={"cells": f"{len(done):,} of {len(cells):,}"},
         facts={"commit": checkout_commit(), "version": version()},
         again="",
-        page=grid_page(title, axes, done),
-        junit=junit_xml(suites),
+        page=lambda: grid_page(title, axes, done),
+        junit=lambda: junit_xml(suites),
         table=table_of(axes, done),
     )
 

@@ -286,8 +286,8 @@ def ending_of(task: AnyTask, summary: Summary) -> Ending:
         },
         facts={"commit": summary.commit, "version": version()},
         again="",
-        page=totals,
-        junit=junit_xml([sweep_suite(task, summary)]),
+        page=lambda: totals,
+        junit=lambda: junit_xml([sweep_suite(task, summary)]),
     )
 
 

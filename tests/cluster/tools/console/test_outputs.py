@@ -9,11 +9,13 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
+from cluster.tools.cli.main import _parser as command_parser
 from cluster.tools.console.outputs import (
     MAX_ANNOTATIONS,
     MAX_DETAIL,
     MAX_LISTED,
     Ending,
+    OutputOptions,
     Outputs,
     Part,
     annotations_of,
@@ -38,8 +40,8 @@ def ending(*parts: Part, outcome: Outcome = Outcome.FAIL, again: str = AGAIN) ->
         figures={"final heights": "40"},
         facts={"seed": "7"},
         again=again,
-        page={"verdict": outcome.value},
-        junit="<testsuites />",
+        page=lambda: {"verdict": outcome.value},
+        junit=lambda: "<testsuites />",
     )
 
 
@@ -133,3 +135,17 @@ def test_files_that_cannot_be_written_are_bad_input_before_the_work(tmp_path: Pa
         with pytest.raises(BadInput, match="cannot be written"):
             outputs.check(None)
         outputs.check(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "smoke"], ["up", "smoke"], ["attach", "runs/x"], ["drill", "reorg"], ["sweep", "smoke"], ["fuzz"]],
+    ids=lambda words: words[0],
+)
+def test_each_command_takes_the_options(words: list[str]) -> None:
+    seeds = ["--seeds", "0:2"] if words[0] in ("sweep", "fuzz") else []
+    given = [*words, *seeds, "--json", "a", "--junit", "b", "--summary", "c", "--quiet"]
+    options = command_parser().parse_args(given)
+    command = options.make(options)
+    assert isinstance(command, OutputOptions)
+    assert command.outputs == Outputs(Path("a"), Path("b"), Path("c"), quiet=True)

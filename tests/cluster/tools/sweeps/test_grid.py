@@ -91,7 +91,7 @@ def test_the_worst_cell_decides_and_a_missing_one_is_no_pass(scenario: Path) -> 
     assert failed.parts[0].again.startswith("stampede run ")
     headings, rows = failed.table
     assert rows[1][: len(headings)][2:7] == ("fail", "1", "1", "0", "3")
-    suites = ElementTree.fromstring(failed.junit.encode())
+    suites = ElementTree.fromstring(failed.junit().encode())
     assert [(suite.get("name"), suite.get("failures")) for suite in suites] == [
         ("grid validators.count=4 links.loss=0", "0"),
         ("grid validators.count=4 links.loss=0.1", "1"),
