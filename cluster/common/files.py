@@ -1,4 +1,4 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and the files that all pages share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from cluster.common.errors import BadInput
+
+STYLE_FILE: Final = Path(__file__).parent / "style" / "style.css"
+"""The style of all pages: reports, and the pages of a testnet's own endpoint."""
+THEME_FILE: Final = STYLE_FILE.with_name("theme.js")
+"""The script that switches a page between light and dark."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from cluster.checks.run import Judged
 from cluster.checks.verdict import Verdict
+from cluster.common.files import STYLE_FILE, THEME_FILE
 from cluster.common.outcome import SIGNS, Outcome
 from cluster.report.charts import charts, resource_charts
 from cluster.report.fault_labels import MAX_LISTED, marked
@@ -35,7 +36,6 @@ from cluster.report.timeline import legend, timeline_data
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SCRIPT: Final = "page.js"
-STYLE: Final = "style.css"
 OUTCOME_WORDS: Final = {Outcome.PASS: "Pass", Outcome.FAIL: "Fail", Outcome.INCONCLUSIVE: "Inconclusive"}
 
 
@@ -48,10 +48,10 @@ def render_page(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
+    script = "".join(path.read_text(encoding="utf-8") for path in (THEME_FILE, TEMPLATES / SCRIPT))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(
-        style=Markup((TEMPLATES / STYLE).read_text(encoding="utf-8")),
+        style=Markup(STYLE_FILE.read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=hashed,
         words=OUTCOME_WORDS,

@@ -1,28 +1,6 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  root.classList.add("js");
-
-  // --- theme: the system's, or the one that was chosen --------------------------------------------------------------
-
-  const themes = ["auto", "light", "dark"];
-  const listeners = [];
-  const remembered = () => { try { return localStorage.getItem("stampede-theme"); } catch { return null; } };
-  let theme = themes.includes(remembered()) ? remembered() : "auto";
-
-  function applyTheme() {
-    if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
-    const button = document.getElementById("theme");
-    if (button) button.textContent = `Theme: ${theme}`;
-    listeners.forEach((redraw) => redraw());
-  }
-
-  document.getElementById("theme")?.addEventListener("click", () => {
-    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
-    try { localStorage.setItem("stampede-theme", theme); } catch { /* a page without storage forgets it */ }
-    applyTheme();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => listeners.forEach((redraw) => redraw()));
 
   // --- copying ------------------------------------------------------------------------------------------------------
 
@@ -155,7 +133,7 @@
   const timelineData = source && JSON.parse(source.textContent);
   const links = linkAxes(timelineData);
   if (timelineData) timeline(timelineData);
-  applyTheme();
+  stampedeTheme.apply();
 
   function timeline(data) {
     const canvas = document.getElementById("timeline"), overview = document.getElementById("overview");
@@ -622,6 +600,6 @@
     overview.addEventListener("pointerdown", (event) => { overview.setPointerCapture(event.pointerId); jump(event); });
     overview.addEventListener("pointermove", (event) => { if (event.buttons) jump(event); });
     new ResizeObserver(() => draw()).observe(canvas.parentElement);
-    listeners.push(draw);
+    stampedeTheme.onChange(draw);
   }
 })();

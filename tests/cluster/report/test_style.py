@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from cluster.report.page import STYLE, TEMPLATES
+from cluster.common.files import STYLE_FILE
 
-STYLE_TEXT = (TEMPLATES / STYLE).read_text(encoding="utf-8")
+STYLE_TEXT = STYLE_FILE.read_text(encoding="utf-8")
 
 
 def luminance(colour: str) -> float:
