@@ -36,7 +36,7 @@ WATCHDOG_FILE: Final = "driver.watchdog"
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 TOKEN_FILE: Final = "token"
-"""The token of a live run's control server (:mod:`cluster.live.driver.control_server`)."""
+"""The token of a live run's control server (:mod:`cluster.live.driver.control.control_server`)."""
 FAUCET_TOKEN_FILE: Final = "faucet-token"
 """The token of a live run's faucet."""
 SWEEP_LOG_FILE: Final = "seeds.jsonl"

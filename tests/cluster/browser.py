@@ -71,8 +71,8 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
 
-    def open(self, path: Path, fragment: str = "", size: tuple[int, int] = DESK, dark: bool = False) -> None:
-        """Show a file, at a size of the screen, until it is loaded."""
+    def open(self, page: Path | str, fragment: str = "", size: tuple[int, int] = DESK, dark: bool = False) -> None:
+        """Show a file or an address, at a size of the screen, until it is loaded."""
         self.errors.clear()
         self.requests.clear()
         width, height = size
@@ -84,7 +84,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._load("about:blank")
-        self._load(path.as_uri() + fragment)
+        self._load((page if isinstance(page, str) else page.as_uri()) + fragment)
         self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def _load(self, address: str) -> None:
@@ -98,6 +98,11 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression of the page's is true."""
+        look = f"const look = () => (({condition}) ? done(true) : setTimeout(look, 20)); look();"
+        assert self.evaluate(f"new Promise((done) => {{ {look} }})")
 
     def screenshot(self, path: Path, full: bool = True) -> None:
         """Draw the page into a file, to its end or as far as the screen shows it."""

@@ -7,8 +7,9 @@ milliseconds since the run began.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.finality_log import Sightings
@@ -31,10 +32,34 @@ from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
+from consensus.messages import VoteKind
 from validator.node.events import BlockFinal
 
 HEIGHTS_REMEMBERED: Final = 4_096
 """Number of newest heights of which reported blocks are remembered. An older block counts as reported before."""
+NEWEST_BLOCKS: Final = 48
+"""Number of newest blocks that the dashboard shows."""
+
+
+class SeenBlock(NamedTuple):
+    """A final block, and when it was first seen, in milliseconds since the run began."""
+
+    at_ms: float
+    block: BlockFinal
+
+
+class Newest:
+    """The newest blocks and votes, for the dashboard."""
+
+    def __init__(self) -> None:
+        self.blocks: deque[SeenBlock] = deque(maxlen=NEWEST_BLOCKS)
+        """The final blocks that were seen last, in the order in which they were seen."""
+        self.votes: dict[int, dict[VoteKind, int]] = {}
+        """The newest view of each kind of vote, keyed by validator."""
+
+    def voted(self, validator: int, vote: VoteSent) -> None:
+        votes = self.votes.setdefault(validator, {})
+        votes[vote.kind] = max(vote.view, votes.get(vote.kind, 0))
 
 
 class ChainWatch:
@@ -46,6 +71,7 @@ class ChainWatch:
         """Writes finalizations and proposals to a file, if they must outlive this process."""
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
+        self.newest = Newest()
         self.lag, self.busyness = LagMeter(), Busyness()
         """The driver's own lag, and the machine's other work."""
         self._resources = ResourceLog(record)
@@ -66,8 +92,10 @@ class ChainWatch:
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         for seen in observations:
             match seen:
-                case VoteSent() | CertificateSeen() | NotesLost():
-                    pass  # for the faults that wait for votes, and for the audit
+                case VoteSent():
+                    self.newest.voted(validator, seen)
+                case CertificateSeen() | NotesLost():
+                    pass  # for the audit
                 case FirstSeen(height=height):
                     at_ms = self._at_ms(seen)
                     self._note_proposal(at_ms, height)
@@ -81,7 +109,7 @@ class ChainWatch:
                     at_ms = self._at_ms(seen)
                     self._record.note_reorg(validator, block.height, block.reorg_depth)
                     self._note_final(Finalization(at_ms, validator, block.height))
-                    self._count(block)
+                    self._count(at_ms, block)
 
     def _note_final(self, seen: Finalization) -> None:
         self._record.finalizations.append(seen)
@@ -146,8 +174,16 @@ class ChainWatch:
         states: Sequence[str] = (),
     ) -> Sample:
         """Add a sample of the network, and return it."""
+        sample = self.observe(at_ms, heights, views, states)
+        self._record.samples.append(sample)
+        return sample
+
+    def observe(
+        self, at_ms: float, heights: Sequence[int | None], views: Sequence[int | None], states: Sequence[str]
+    ) -> Sample:
+        """A sample of the network that is not recorded."""
         newest = self._newest
-        sample = Sample(
+        return Sample(
             at_ms=at_ms,
             heights=tuple(heights),
             fires=self._fires,
@@ -161,19 +197,18 @@ class ChainWatch:
             states=tuple(states),
             faults=self._record.faults_under_way,
         )
-        self._record.samples.append(sample)
-        return sample
 
     def _at_ms(self, seen: FirstSeen | FinalSeen | HeightSeen | ViewSeen) -> float:
         return max(0.0, seen.at_ms - self._began_epoch_ms)
 
-    def _count(self, block: BlockFinal) -> None:
+    def _count(self, at_ms: float, block: BlockFinal) -> None:
         counted_to = self.height - HEIGHTS_REMEMBERED
         if block.height in self._heights or block.height <= counted_to:
             return
         self._heights.add(block.height)
         if len(self._heights) > 2 * HEIGHTS_REMEMBERED:
             self._heights = {height for height in self._heights if height > counted_to}
+        self.newest.blocks.append(SeenBlock(at_ms, block))
         self._fires += block.fires
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:

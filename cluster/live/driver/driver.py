@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -26,7 +27,8 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
-from cluster.live.driver.control_server import AddFault, StopRun, look_over
+from cluster.live.driver.control.control_server import AddFault, SetLoad, StopRun, look_over
+from cluster.live.driver.control.live_view import LiveView, RunStage
 from cluster.live.driver.hosts import Hosts, allow_pruning
 from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
@@ -62,6 +64,7 @@ from validator.primitives.user_file import UserFileError
 
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
+NOTICES_KEPT: Final = 64
 LOOKS_AT_THE_END: Final = 2
 """Looks at the hosts once they are at rest. The first may still take an answer from before that."""
 
@@ -136,6 +139,18 @@ class _Gone:
 
     def __getattr__(self, name: str) -> Any:
         return nothing
+
+
+class Notices:
+    """Passes on what the driver says in words, and keeps the newest lines for the dashboard."""
+
+    def __init__(self, to: Callable[[str], None]) -> None:
+        self._to = to
+        self.newest: deque[str] = deque(maxlen=NOTICES_KEPT)
+
+    def __call__(self, line: str) -> None:
+        self.newest.append(line)
+        self._to(line)
 
 
 class RunEnd:
@@ -217,7 +232,7 @@ class _LiveRun:
         run_until_stopped: threading.Event | None = None,
     ) -> None:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
-        self.on_sample, self.on_notice = observer.on_sample, observer.on_notice
+        self.on_sample, self.on_notice = observer.on_sample, Notices(observer.on_notice)
         self._scenario = scenario
         """The scenario with the faults that were added, and without the end that a stop request sets."""
         self._folder = folder
@@ -418,6 +433,7 @@ class _LiveRun:
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
         self._testnet.check()
         hosts.look(self._watch.height, starts)
+        show(self, hosts, "starting")
         self._interrupts.checkpoint()
         if self._end.is_requested:
             raise TestnetError("the testnet was stopped before it was up")
@@ -443,7 +459,7 @@ class _LiveRun:
             is_end = self._end.height is not None and self._watch.height >= self._end.height
             self._testnet.watch_load(self._watch.height if is_end else None)
             if self._handover is not None:
-                mark = (stage.agenda.mark, self._end.height, hosts.actors_so_far)
+                mark = (stage.agenda.mark, self._end.height, hosts.actors_so_far, self._testnet.load_stage)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _must_stop(self, hosts: Hosts) -> bool:
@@ -497,11 +513,16 @@ class _LiveRun:
             match control.orders.get_nowait():
                 case StopRun() if self._end.height is None or self._end.height > self._watch.height:
                     self._end_here()
-                case AddFault(fields, answer) if answer.set_running_or_notify_cancel():
+                case AddFault() | SetLoad() as order if order.answer.set_running_or_notify_cancel():
                     try:
-                        answer.set_result(self._add_fault(stage, fields))
+                        if isinstance(order, AddFault):
+                            order.answer.set_result(self._add_fault(stage, order.fields))
+                        else:
+                            run_time_s = load_time_s(self._scenario, self._end.is_open)
+                            order.answer.set_result(self._testnet.set_load(order.is_on, run_time_s))
                     except BadInput as error:
-                        answer.set_exception(error)
+                        order.answer.set_exception(error)
+        show(self, hosts, "running")
         control.view = look_over(self.record, hosts, self._watch.height, self._clock.now_ms(), self._audit.page)
 
     def _end_here(self, as_planned: bool = False) -> None:
@@ -617,6 +638,7 @@ class _LiveRun:
         if self._end.height is None:
             self._note_end(self._watch.height)
         self._write_checkpoint(ENDING)
+        show(self, self._testnet.hosts, "ending")
         checkpoint = partial(check_twice, self._interrupts, self.record, self.on_notice)
         self._testnet.finish_load(checkpoint)
         if self._testnet.hosts is not None:
@@ -649,6 +671,26 @@ class _LiveRun:
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
         self._audit.reexecution.finish(checkpoint)
+
+
+def show(run: _LiveRun, hosts: Hosts | None, stage: RunStage) -> None:
+    """Publish the run's state for the dashboard, if a reader waits for it, or if the run ends."""
+    control = run._testnet.control
+    if control is None or hosts is None or not (control.dashboard.is_wanted or stage == "ending"):
+        return
+    view = LiveView(
+        run.record,
+        hosts,
+        run._watch,
+        run._clock.now_ms(),
+        stage,
+        run._testnet.load_stage,
+        run._audit.page,
+        run.on_notice.newest,
+        run._end.height,
+    )
+    is_whole = control.dashboard.is_snapshot_wanted or stage == "ending"
+    control.dashboard.publish(view.update(), view.snapshot() if is_whole else None)
 
 
 def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:

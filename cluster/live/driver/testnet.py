@@ -15,8 +15,9 @@ from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
 from cluster.faults.calls import nothing
-from cluster.live.driver.control_server import ControlServer
-from cluster.live.driver.faucet import Faucet
+from cluster.live.driver.control.control_server import ControlServer
+from cluster.live.driver.control.faucet import Faucet
+from cluster.live.driver.control.live_view import LoadStage
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import located
 from cluster.live.driver.load_nodes import LoadNodes
@@ -100,6 +101,9 @@ class Testnet:
             watchdog.wait_for_another(self.lease_s)
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
+        if self._served.tells_dashboard:
+            token = self._folder / TOKEN_FILE
+            self._notice(f"dashboard  {self.control.url}/  (its buttons need the token in {token})")
         begun_s, validators = time.monotonic(), self._record.scenario.validators.count
         self._notice(f"the genesis of chain {self._record.genesis.chain_id} has {counted(validators, 'validator')}")
         self._notice("joining the Ray cluster" if is_joining() else "starting Ray and the load generator")
@@ -202,21 +206,22 @@ class Testnet:
 
     def take_load_over(self, left: LeftLoad, run_time_s: int) -> None:
         """Go on with the load of another driver, or start it again if it has died."""
-        watchdog = self._watchdog
-        assert watchdog is not None and self.hosts is not None
         if (adopted := self._adopt_load(left)) is not None:
-            late = self._record.scenario.validators.late
-            adopted.go({each: url for each, url in self._urls_for_load().items() if each not in late})
+            adopted.go(self._urls_for_load(with_late=False))
             return
         before = self._counts_of(left)
         if left.is_over:
             self._record.load = record_of(before, 0)
             return
-        assert self._session is not None
-        nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
-        self._start_load(watchdog, run_time_s, nodes, before, left.began_epoch_ms)
+        self._start_load_again(run_time_s, before, left.began_epoch_ms)
         if self.load is not None:
             self._notice("the load had ended with its driver: it is started again")
+
+    def _start_load_again(self, run_time_s: int, before: Statistics, began_epoch_ms: int | None) -> None:
+        """Start the load once more, with the counts of the loads ``before``."""
+        assert self._session is not None and self._watchdog is not None
+        nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
+        self._start_load(self._watchdog, run_time_s, nodes, before, began_epoch_ms)
 
     def end_what_is_left(self, left: LeftTestnet) -> None:
         """End what is left on this machine of another driver's testnet that is gone or finished.
@@ -329,6 +334,39 @@ class Testnet:
             self._notice(self._record.drain_notice(end_height))
             self.load.stop()
 
+    @property
+    def load_stage(self) -> LoadStage:
+        load = self.load
+        if load is None:
+            return "none"
+        if load.ended_early:
+            return "ended"
+        if load.was_told_to_stop or load.exit_code is not None:
+            return "stopped"
+        return "running" if load.is_ready else "starting"
+
+    def set_load(self, is_on: bool, run_time_s: int) -> dict[str, Any]:
+        """Start or stop the load, by request of a client. Returns its stage, as a page. Raises :class:`BadInput`.
+
+        A load that is started again goes on counting where it stopped, and ends by itself after ``run_time_s``.
+        """
+        load = self.load
+        if load is None:
+            raise BadInput("the testnet has no load")
+        if is_on and self.load_stage in ("stopped", "ended"):
+            if not isinstance(load, LoadProcess):
+                raise BadInput("a load on several nodes cannot be started again")
+            if load.exit_code is None:
+                raise BadInput("the load has not ended yet: try again in a moment")
+            self._start_load_again(run_time_s, load.finished(nothing), load.began_epoch_ms)
+            assert self.load is not None
+            self.load.go(self._urls_for_load(with_late=False))
+            self._notice("the load is started again, as requested")
+        elif not is_on and not load.was_told_to_stop:
+            load.stop()
+            self._notice("the load stops, as requested")
+        return {"load": self.load_stage}
+
     def write_endpoints(self) -> bool:
         """Write the addresses of all validators to the endpoints file, and give them to the load.
 
@@ -359,11 +397,15 @@ class Testnet:
             self.load.go(self._urls_for_load())
         return True
 
-    def _urls_for_load(self) -> dict[int, str]:
-        """The validators to which the load may send: an external one need not take transactions."""
+    def _urls_for_load(self, with_late: bool = True) -> dict[int, str]:
+        """The validators to which the load may send: an external one need not take transactions.
+
+        A load that begins later gets none of those that joined late: it would not have sent to them.
+        """
         assert self.hosts is not None
-        external = self._record.scenario.validators.external
-        return {each.index: each.url for each in self.hosts.addresses if each.index not in external}
+        section = self._record.scenario.validators
+        left_out = section.external.keys() | (set() if with_late else section.late.keys())
+        return {each.index: each.url for each in self.hosts.addresses if each.index not in left_out}
 
     def note_leftovers(self, facts: Mapping[str, Any]) -> None:
         """Tell the cleanup watchdog what faults have changed in a Kubernetes cluster, so that it can undo that."""

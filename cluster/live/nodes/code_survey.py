@@ -17,7 +17,7 @@ from cluster.common.wording import first_few
 
 FOLDERS: Final = ("actors", "cluster", "consensus", "loadgen", "scenarios", "validator")
 """Folders that are compared and shipped."""
-SUFFIXES: Final = (".css", ".j2", ".js", ".json", ".py", ".pyi", ".yaml")
+SUFFIXES: Final = (".css", ".html", ".j2", ".js", ".json", ".py", ".pyi", ".yaml")
 """Suffixes of the compared and shipped files; other files are compiled, or the user's own."""
 PACKAGES: Final = (
     "blake3",

@@ -1,1 +1,1 @@
-"""HTTP servers of a testnet: connections, streams of events, metrics for Prometheus."""
+"""HTTP servers of a testnet: connections, streams of events, metrics for Prometheus, the live dashboard."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
@@ -22,6 +22,8 @@ class Served:
     """Address of the machine for the testnet's own endpoint, the validators' pages and their streams."""
     port: int = 0
     """Port of the testnet's own endpoint; 0 means a free one."""
+    tells_dashboard: bool = field(default=False, compare=False)
+    """Whether a notice names the address of the dashboard. The endpoint serves it in any case."""
 
     def __str__(self) -> str:
         return f"{self.bind}, {f'port {self.port}' if self.port else 'a free port'}"

@@ -38,6 +38,12 @@ class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, Output
     """What ``run`` and ``up`` have in common."""
 
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
+    port: int = option(
+        "port of the testnet's own HTTP endpoint (default: a free one)",
+        "N",
+        parse_port,
+        default=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,7 @@ class Run(BackendOption, DurationOption, RunOptions):
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
     check_determinism: bool = flag("with --backend sim: run twice, and fail at the first event that differs")
+    dashboard: bool = flag("with --backend live: print the address of the live dashboard")
     keep: bool = flag("with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C")
     lease_s: int | None = option(
         "with --backend live: if this process dies, the testnet goes on this long, for stampede attach to take it"
@@ -65,7 +72,7 @@ class Run(BackendOption, DurationOption, RunOptions):
             self.out,
             self.check_determinism,
             self.changes,
-            LiveOptions(keep=self.keep, served=Served(self.bind), lease_s=self._lease_s()),
+            LiveOptions(keep=self.keep, served=Served(self.bind, self.port, self.dashboard), lease_s=self._lease_s()),
             stop_on_fail=self.stop_on_fail,
             duration_s=self.duration_s,
             outputs=self.outputs,
@@ -96,12 +103,6 @@ class Up(RunOptions):
     HELP = "keep a live testnet running until Ctrl-C, then judge it"
 
     scenario: Path = argument("SCENARIO", "as in stampede run; its stop height is ignored", Path)
-    port: int = option(
-        "port of the testnet's own HTTP endpoint (default: a free one)",
-        "N",
-        parse_port,
-        default=0,
-    )
     faucet: bool = flag(
         "serve a faucet (POST /faucet) to clients with the token in the file faucet-token; see chain.faucet"
     )
@@ -109,7 +110,7 @@ class Up(RunOptions):
     def run(self) -> int:
         from cluster.tools.run.scenario_run import LiveOptions, run_scenario
 
-        live = LiveOptions(run_until_stopped=True, served=Served(self.bind, self.port), faucet=self.faucet)
+        live = LiveOptions(run_until_stopped=True, served=Served(self.bind, self.port, True), faucet=self.faucet)
         return run_scenario(
             self.scenario,
             "live",

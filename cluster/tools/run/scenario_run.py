@@ -105,7 +105,10 @@ def run_scenario(
     if live.lease_s is not None and backend != "live":
         raise BadInput("--attachable needs --backend live: a simulation is repeated instead")
     if live.served != ON_THE_LOOPBACK and backend != "live":
-        raise BadInput("--bind needs --backend live: the simulator does not listen")
+        option = "--bind" if live.served.bind != ON_THE_LOOPBACK.bind else "--port"
+        raise BadInput(f"{option} needs --backend live: the simulator does not listen")
+    if live.served.tells_dashboard and backend != "live":
+        raise BadInput("--dashboard needs --backend live: a simulation has none")
     if twice and backend != "sim":
         raise BadInput("--check-determinism needs --backend sim: live runs do not repeat")
     if twice and stop_on_fail:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,18 @@ class LiveRun:
     """Every process that descended from this one at a sample."""
     niceness: set[int] = field(default_factory=set)
     """Of all of them, but for what executes the chain again."""
+    shown: list[Any] = field(default_factory=list)
+    """What the dashboard showed, from its first snapshot to the end of its stream."""
+
+
+def watch_dashboard(run_folder: Path) -> list[Any]:
+    """The snapshot of a run's dashboard, its updates until the stream ends, and the text of the last event."""
+    url = json.loads((run_folder / "endpoints.json").read_text(encoding="utf-8"))["testnet"]["url"]
+    shown = [urllib3.request("GET", f"{url}/dashboard", timeout=HANGS_AFTER_S).json()]
+    stream = urllib3.request("GET", f"{url}/dashboard/updates", preload_content=False, timeout=HANGS_AFTER_S)
+    lines = [line.decode().strip() for line in stream]
+    shown += [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    return [*shown, *[line for line in lines if line.startswith("event: ")]]
 
 
 @pytest.fixture
@@ -117,8 +130,11 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
     notices: list[str] = []
     seen: set[Process] = set()
     niceness: set[int] = set()
+    watching: list[Future[list[Any]]] = []
 
     def on_sample(sample: Sample) -> None:
+        if not watching:
+            watching.append(reader.submit(watch_dashboard, run_folder))
         myself = processes.find(os.getpid())
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
@@ -127,12 +143,13 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
             with suppress(ProcessLookupError):
                 niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as reader:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
         record = run_live(
             RunRequest(scenario(faults=FAULTS), 5, "test", run_folder), RunObserver(on_sample, notices.append)
         )
-    return LiveRun(record, run_folder, temporary, notices, seen, niceness)
+        shown = watching[0].result(HANGS_AFTER_S)
+    return LiveRun(record, run_folder, temporary, notices, seen, niceness, shown)
 
 
 @dataclass
@@ -298,6 +315,22 @@ def test_the_folder_holds_data_logs_and_endpoints(live_run: LiveRun) -> None:
     assert (live_run.folder / "logs" / "locust.log").exists()
     assert any("kill of validator-1 begins" in notice for notice in live_run.notices)
     assert any("kill of validator-1 is over: down from height" in notice for notice in live_run.notices)
+
+
+def test_its_dashboard_showed_it_from_the_first_blocks_to_the_end(live_run: LiveRun) -> None:
+    snapshot, *updates, _, last = live_run.shown
+    assert last == "event: end"
+    assert [each["name"] for each in snapshot["run"]["validators"]] == [f"validator-{index}" for index in range(4)]
+    heights = [each["height"] for each in updates]
+    assert heights == sorted(heights) and heights[-1] >= 25
+    assert {"running", "ending"} <= {each["stage"] for each in updates} and updates[-1]["stage"] == "ending"
+    assert {state for each in updates for state, *_ in each["validators"]} > {"up"}, "the killed one was not"
+    assert all(votes[0] and votes[2] for _, _, _, *votes in updates[-1]["validators"]), "notarized and finalized"
+    begun = [each["faults"][0]["begun_ms"] is not None for each in updates]
+    assert begun[-1] and updates[-1]["faults"][0]["took_effect"]
+    assert updates[-1]["audit"]["compared"] > 0 and not any(updates[-1]["audit"]["violations"].values())
+    assert any("kill of validator-1 is over" in line for line in updates[-1]["notices"])
+    assert updates[-1]["load"] in ("running", "stopped")
 
 
 def test_nothing_is_left(live_run: LiveRun) -> None:

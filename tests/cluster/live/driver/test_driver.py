@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cluster.live.driver.driver import Notices
 from cluster.live.injection import LastWords
 from tests.cluster.live.driver.test_take_over import FollowedRun
 from validator.primitives.user_file import UserFileError
@@ -19,7 +20,7 @@ from validator.primitives.user_file import UserFileError
 def collecting(run: FollowedRun, signals: int) -> list[str]:
     """Collect a run whose load takes a while to end, and send signals meanwhile. Returns what was said."""
     said: list[str] = []
-    run.on_notice = said.append
+    run.on_notice = Notices(said.append)
 
     def finish(checkpoint: Callable[[], None]) -> Any:
         for _ in range(signals):

@@ -24,7 +24,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
-from cluster.live.driver.driver import _LiveRun, attached_testnet
+from cluster.live.driver.driver import Notices, _LiveRun, attached_testnet
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
@@ -131,7 +131,7 @@ class Diverged(FollowedRun):
         self._write_checkpoint(FOLLOWING)
         hosts.all[0].reports.states = {0: LoopState(diverged=True)}
         self.watchdog = self._testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
-        self.on_notice = self._is_told
+        self.on_notice = Notices(self._is_told)
         with pytest.raises(KeyboardInterrupt):
             self._must_stop(hosts)
         self.watchdog._pipe.close()

@@ -201,7 +201,17 @@ def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
     return other, found
 
 
-OF_THE_PROCESS = ("lag", "busyness", "sightings", "genesis", "scheme", "store", "finalizations", "kept_ledger")
+OF_THE_PROCESS = (
+    "lag",
+    "busyness",
+    "sightings",
+    "genesis",
+    "scheme",
+    "store",
+    "finalizations",
+    "kept_ledger",
+    "newest",
+)
 
 
 def test_a_watch_goes_on() -> None:

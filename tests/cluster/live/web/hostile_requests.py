@@ -232,6 +232,8 @@ class HostileRequests:
     """Pages that read a body, whoever asks."""
     kinds: list[Callable[[], Sent]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    not_there: tuple[str, ...] = ("/",)
+    """Paths that other servers of a testnet have."""
     """Paths that were asked for by their own method."""
 
     def __post_init__(self) -> None:
@@ -261,7 +263,18 @@ class HostileRequests:
         return Sent("wrong method", get(path, method=wrong.encode()), frozenset({405}))
 
     def _no_such_page(self) -> Sent:
-        odd = ("/", "//status", "/status/", "/Status", "/nothing", "/blocks/1/2/3", "/%00", "/é", "/a" * 999, "/.")
+        odd = (
+            *self.not_there,
+            "//status",
+            "/status/",
+            "/Status",
+            "/nothing",
+            "/blocks/1/2/3",
+            "/%00",
+            "/é",
+            "/a" * 999,
+            "/.",
+        )
         path = quote(self.random.choice(odd), safe="/%*.")
         return Sent("no such page", get(path), ABSENT)
 
@@ -460,15 +473,23 @@ class HostileToTestnet(HostileRequests):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.kinds += [*[self._page] * 2, *[self._order] * 6]
+        self.not_there = ("/blocks",)
+        self.kinds += [*[self._page] * 3, self._log, *[self._order] * 6]
+
+    def _log(self) -> Sent:
+        self.seen.add("/logs/{name}")
+        name = self.random.choice(("host-0", "locust", "token", "%00", "a" * 999, "%ff"))
+        return Sent("log", get(f"/logs/{name}"), frozenset({401}))
 
     def _page(self) -> Sent:
-        path = self.random.choice(("/status", "/targets", "/metrics"))
+        files = ("style.css", "dashboard.css", "theme.js", "connection.js", "page.js")
+        pages = ("/status", "/targets", "/metrics", "/", *(f"/dashboard/{file}" for file in files))
+        path = self.random.choice(pages)
         self.seen.add(path)
         return Sent("page", get(path, b"Authorization: Bearer " + self.random.randbytes(4).hex().encode()), OK)
 
     def _order(self) -> Sent:
-        path = self.random.choice(("/faults", "/stop", "/faucet"))
+        path = self.random.choice(("/faults", "/load", "/stop", "/faucet"))
         self.seen.add(path)
         token = (b"Bearer", b"Bearer ", b"Bearer \xff", b"Basic YTpi", b"Bearer " + b"x" * 43, b"")
         shown = self.random.choice(([], [b"Authorization: " + self.random.choice(token)]))

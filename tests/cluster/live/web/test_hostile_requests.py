@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.common.errors import BadInput
-from cluster.live.driver import control_server as control
-from cluster.live.driver.control_server import AddFault, ControlServer
+from cluster.live.driver.control import control_server as control
+from cluster.live.driver.control.control_server import AddFault, ControlServer
 from cluster.live.web import connections
 from cluster.live.web import server as web
 from cluster.live.web.server import HttpServer, Rate
@@ -87,9 +87,12 @@ def validator(pages: ChainPages) -> Iterator[Served]:
 
 
 TESTNET_PAGES = [
-    *[("GET", path) for path in ("/status", "/metrics", "/targets")],
-    *[("POST", path) for path in ("/faults", "/stop", "/faucet")],
+    *[("GET", path) for path in ("/status", "/metrics", "/targets", "/logs/{name}", "/")],
+    *[("GET", f"/dashboard/{file}") for file in ("style.css", "dashboard.css", "theme.js", "connection.js", "page.js")],
+    *[("POST", path) for path in ("/faults", "/load", "/stop", "/faucet")],
 ]
+WAITING_PAGES = {("GET", "/dashboard"), ("GET", "/dashboard/updates")}
+"""They wait for the driver's next look, which no driver takes here."""
 
 
 @contextlib.contextmanager
@@ -211,7 +214,7 @@ def test_the_fuzzer_asks_for_every_page(validator: Served, testnet: tuple[Contro
         drawn = {fuzzer.draw().kind for _ in range(800)}
         assert fuzzer.seen == {path for _, path in table}
         assert len(drawn) > 9, drawn
-    assert {(method, path) for method, path, _ in testnet[0]._table()} == set(TESTNET_PAGES)
+    assert {(method, path) for method, path, _ in testnet[0]._table()} == {*TESTNET_PAGES, *WAITING_PAGES}
 
 
 def test_the_chain_goes_on_as_if_nobody_had_asked() -> None:

@@ -1,4 +1,4 @@
-"""The testnet's own HTTP endpoint, as ``docs/http.md`` describes it: status, metrics, faults, stop and faucet.
+"""The testnet's own HTTP endpoint, as ``docs/http.md`` describes it: dashboard, status, metrics, orders and faucet.
 
 A thread of the driver serves it, by default on the loopback. It shows the driver's newest look at the testnet; requests
 wait in a short queue until the driver's next look. A request that changes something needs the run's token, a file in
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import queue
+import re
 import secrets
 import threading
 from collections import Counter
@@ -26,11 +28,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.faucet import Faucet
+from cluster.live.driver.control.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
-from cluster.live.host.host import ValidatorAddress
+from cluster.live.host.host import LOGS_FOLDER, ValidatorAddress
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.live.web.dashboard.feed import Feed
+from cluster.live.web.dashboard.pages import TESTNET, dashboard_table
 from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
@@ -49,6 +53,9 @@ ANSWER_TIMEOUT_S: Final = 5.0
 """Time that a client waits for the driver, which handles requests several times a second unless it waits for hosts."""
 SCHEME: Final = "Bearer "
 MAX_AMOUNT_DIGITS: Final = 40
+LOG_NAME: Final = re.compile(r"host-\d{1,4}|locust")
+MAX_LOG_BYTES: Final = 64 * 1024
+"""A log is served from here before its end."""
 
 
 class StopRun:
@@ -64,7 +71,15 @@ class AddFault:
     answer: Future[Page] = field(default_factory=Future)
 
 
-Order = StopRun | AddFault
+@dataclass(frozen=True, slots=True)
+class SetLoad:
+    """A request to start or to stop the load. The driver answers with the load's new stage, or :class:`BadInput`."""
+
+    is_on: bool
+    answer: Future[Page] = field(default_factory=Future)
+
+
+Order = StopRun | AddFault | SetLoad
 """A request to the driver. One that is cancelled before the driver looks at it is not performed."""
 
 
@@ -164,6 +179,7 @@ class ControlServer:
         self._tokens = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
         """Tokens, keyed by the name of the file that holds each."""
         self._loop = uvloop.new_event_loop()
+        self.dashboard = Feed(self._loop)
         self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
         self._thread.start()
         try:
@@ -189,6 +205,7 @@ class ControlServer:
         """End the server and its thread, and remove the tokens, which are no longer valid."""
         for name in (TOKEN_FILE, FAUCET_TOKEN_FILE):
             (self._folder / name).unlink(missing_ok=True)
+        self.dashboard.close()
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
         self._end_thread()
 
@@ -204,9 +221,12 @@ class ControlServer:
             ("GET", "/status", self._status),
             ("GET", "/metrics", self._metrics),
             ("GET", "/targets", self._targets),
+            ("GET", "/logs/{name}", self._log),
             ("POST", "/faults", self._add_fault),
+            ("POST", "/load", self._set_load),
             ("POST", "/stop", self._stop),
             ("POST", "/faucet", self._pay),
+            *dashboard_table(TESTNET, self.dashboard),
         ]
 
     async def _status(self, _request: Request) -> Response:
@@ -240,7 +260,29 @@ class ControlServer:
         fields = json_object(await read_body(request))
         if fields is None:
             raise HTTPException(400, 'expected a fault as a JSON object, such as {"kind": "kill", "target": "leader"}')
-        order = AddFault(fields)
+        return await self._answer(AddFault(fields))
+
+    async def _set_load(self, request: Request) -> Response:
+        self._check_token(request)
+        match json_object(await read_body(request)):
+            case {"on": bool(is_on), **others} if not others:
+                return await self._answer(SetLoad(is_on))
+        raise HTTPException(400, 'expected a JSON object: {"on": true} or {"on": false}')
+
+    async def _log(self, request: Request) -> Response:
+        """The end of a log. It needs the token: a log may hold more than the pages do."""
+        self._check_token(request)
+        name = request.path_params["name"]
+        if LOG_NAME.fullmatch(name) is None:
+            raise HTTPException(404, "no such log; expected host-N or locust")
+        try:
+            data = await asyncio.to_thread(_end_of, self._folder / LOGS_FOLDER / f"{name}.log")
+        except FileNotFoundError:
+            raise HTTPException(404, f"there is no log of {name} here: that of another node comes at the end") from None
+        return Response(data, media_type="text/plain; charset=utf-8", headers={"cache-control": "no-store"})
+
+    async def _answer(self, order: AddFault | SetLoad) -> Response:
+        """The driver's answer to an order."""
         self._tell(order)
         try:
             page = await asyncio.wait_for(asyncio.wrap_future(order.answer), ANSWER_TIMEOUT_S)
@@ -297,6 +339,15 @@ def _scrape(url: str) -> str | None:
             return client.metrics()
     except ClientError:
         return None
+
+
+def _end_of(path: Path) -> bytes:
+    """The end of a file, from the beginning of a line. Raises :class:`OSError`."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - MAX_LOG_BYTES))
+        data = file.read(MAX_LOG_BYTES)
+    return data if size <= MAX_LOG_BYTES else data.partition(b"\n")[2]
 
 
 def _write_secret(path: Path, secret: str) -> None:

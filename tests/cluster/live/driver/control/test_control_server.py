@@ -14,8 +14,8 @@ import urllib3
 
 from cluster.common.errors import BadInput
 from cluster.live.control_client import ControlClient, ControlError
-from cluster.live.driver import control_server as control
-from cluster.live.driver.control_server import AddFault, ControlServer, Overview, StopRun, look_over
+from cluster.live.driver.control import control_server as control
+from cluster.live.driver.control.control_server import AddFault, ControlServer, Overview, SetLoad, StopRun, look_over
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import ValidatorAddress
 from cluster.live.network.transport import PeerAddress
@@ -91,6 +91,73 @@ def test_only_the_runs_token_ends_it(server: ControlServer, tmp_path: Path) -> N
     assert ask(server, "POST", "/stop", token)[0] == 202
     assert isinstance(server.orders.get_nowait(), StopRun)
     assert ask(server, "GET", "/stop", token)[0] == 405
+
+
+STEERING = {"/stop": b"", "/faults": b'{"kind": "kill"}', "/load": b'{"on": false}'}
+
+
+@pytest.mark.parametrize("path", STEERING)
+def test_no_order_reaches_the_driver_without_the_runs_token(server: ControlServer, tmp_path: Path, path: str) -> None:
+    token = token_of(tmp_path)
+    headers = [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": token},
+        {"Authorization": f"Bearer {token[:-1]}"},
+        {"Authorization": f"bearer {token}"},
+        {"Cookie": f"token={token}"},
+    ]
+    for each in headers:
+        answer = urllib3.request(
+            "POST", server.url + path, body=STEERING[path], headers=each, retries=False, timeout=HANGS_AFTER_S
+        )
+        assert answer.status == 401
+    in_address = urllib3.request("POST", f"{server.url}{path}?token={token}", body=STEERING[path], retries=False)
+    assert in_address.status == 401
+    assert server.orders.empty()
+
+
+def test_the_load_is_set_by_the_driver(server: ControlServer, tmp_path: Path) -> None:
+    def order(body: bytes) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token_of(tmp_path)}"}
+        answer = urllib3.request("POST", f"{server.url}/load", body=body, headers=headers, retries=False)
+        return answer.status, json.loads(answer.data)
+
+    def drive() -> None:
+        for is_on, answer in ((False, {"load": "stopped"}), (True, BadInput("the testnet has no load"))):
+            order = server.orders.get(timeout=HANGS_AFTER_S)
+            assert isinstance(order, SetLoad) and order.is_on is is_on
+            if isinstance(answer, BadInput):
+                order.answer.set_exception(answer)
+            else:
+                order.answer.set_result(answer)
+
+    for wrong in (b"", b"[]", b'{"on": 1}', b'{"on": true, "off": false}'):
+        assert order(wrong)[0] == 400
+    assert server.orders.empty()
+    with ThreadPoolExecutor(1) as driver:
+        driving = driver.submit(drive)
+        assert order(b'{"on": false}') == (202, {"load": "stopped"})
+        assert order(b'{"on": true}') == (400, {"error": "the testnet has no load"})
+        driving.result(HANGS_AFTER_S)
+
+
+def test_the_end_of_a_log_needs_the_token(
+    server: ControlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_LOG_BYTES", 20)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "host-1.log").write_text("the first line\nanother\nthe last é\n")
+    token = token_of(tmp_path)
+    assert ask(server, "GET", "/logs/host-1")[0] == 401
+    assert ask(server, "GET", "/logs/host-1", token) == (200, "the last é\n")
+    (tmp_path / "logs" / "host-1.log").write_text("short\n")
+    assert ask(server, "GET", "/logs/host-1", token) == (200, "short\n")
+    for name in ("host-2", "locust"):
+        assert ask(server, "GET", f"/logs/{name}", token)[0] == 404
+    for name in ("token", "..%2Ftoken", "host-1.log", "host-", "host-1%00"):
+        assert ask(server, "GET", f"/logs/{name}", token)[0] == 404
+    assert (tmp_path / "token").exists()
 
 
 def test_what_it_is_told_is_bounded(server: ControlServer, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 
 from cluster.common.errors import BadInput
 from cluster.live.control_client import ControlClient
-from cluster.live.driver.control_server import ControlServer, Overview
-from cluster.live.driver.faucet import Faucet
+from cluster.live.driver.control.control_server import ControlServer, Overview
+from cluster.live.driver.control.faucet import Faucet
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FaucetSection
 from cluster.tools.cli.main import main

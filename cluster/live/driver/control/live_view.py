@@ -1,0 +1,155 @@
+"""The state of a run that goes on, as the dashboard shows it (``docs/http.md``).
+
+It holds nothing itself: every field is read from what the driver already keeps. Prices are JSON numbers of any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from cluster.live.driver.chain_watch import ChainWatch
+from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.supervised_host import Host
+from cluster.live.web.server import Page
+from cluster.record.run import FaultRecord, RunRecord, Sample
+from cluster.scenario import Scenario
+from consensus.messages import VoteKind
+
+RunStage = Literal["starting", "running", "ending"]
+LoadStage = Literal["none", "starting", "running", "stopped", "ended"]
+"""``stopped`` by a request, at the run's end or by the load's own plan; ``ended`` if it ended by itself too early."""
+STAGES: Final = get_args(RunStage)
+TARGET: Final = "TARGET"
+FAULT_FORMS: Final[tuple[Page, ...]] = (
+    {"kind": "kill", "target": TARGET, "down_ms": 3_000},
+    {"kind": "pause", "target": TARGET, "for_ms": 3_000},
+    {"kind": "cut", "from": [TARGET], "for_ms": 5_000},
+    {"kind": "degrade", "from": [TARGET], "loss": 0.2, "latency_ms": 200, "for_ms": 10_000},
+    {"kind": "slow_disk", "target": TARGET, "sync_ms": 200, "for_ms": 10_000},
+    {"kind": "slow_execution", "target": TARGET, "job_ms": 200, "for_ms": 10_000},
+    {"kind": "wipe", "target": TARGET, "down_ms": 3_000},
+)
+"""Faults that the page offers, to be edited there. :data:`TARGET` is the place of a validator's name."""
+MAX_HISTORY: Final = 480
+"""Number of samples in a snapshot: the newest four minutes."""
+VOTES: Final = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.FINALIZE)
+MAX_FAULTS: Final = 64
+"""Number of faults in an update: the newest. The status page has all."""
+MAX_LINES: Final = 32
+"""Number of the newest notices, problems and violations in an update, each."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """A look at a run, from which an update or a snapshot is made. It is valid only until the driver goes on."""
+
+    record: RunRecord
+    hosts: Hosts
+    watch: ChainWatch
+    at_ms: float
+    stage: RunStage = "running"
+    load: LoadStage = "none"
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """The audit's page (:attr:`cluster.live.audit.live_audit.LiveAudit.page`)."""
+    notices: Sequence[str] = ()
+    end_height: int | None = None
+
+    def update(self) -> Page:
+        """The part of the state that changes."""
+        by_validator, record = self.hosts.by_validator, self.record
+        now = self.watch.observe(
+            self.at_ms, by_validator(Host.height), by_validator(Host.view), by_validator(Host.describe)
+        )
+        states = [(state.view, state.leader) for host in self.hosts.all for state in host.reports.states.values()]
+        view, leader = max(states, default=(0, 0))
+        return {
+            "stage": self.stage,
+            "load": self.load,
+            "end_height": self.end_height,
+            "height": self.watch.height,
+            "view": view,
+            "leader": leader if view else None,
+            **_figures(now),
+            "tiers": self.audit.get("tiers"),
+            "validators": [self._validator(index, now) for index in range(len(now.heights))],
+            "blocks": [
+                [each.height, each.view, round(at_ms, 1), each.transactions, each.fires, each.lane_cycles]
+                for at_ms, each in self.watch.newest.blocks
+            ],
+            "faults": [_fault(fault) for fault in record.faults[-MAX_FAULTS:]],
+            "audit": {**self.audit, "told": list(self.audit.get("told", ()))[-MAX_LINES:]},
+            "problems": record.problems[-MAX_LINES:],
+            "notices": list(self.notices)[-MAX_LINES:],
+        }
+
+    def snapshot(self) -> Page:
+        """The update, with what does not change and the newest samples."""
+        record, scenario = self.record, self.record.scenario
+        samples = list(record.samples)[-MAX_HISTORY:]
+        region_of = {name: region for region, members in scenario.regions.items() for name in members}
+        section = scenario.validators
+        return {
+            "run": {
+                "scenario": scenario.name,
+                "seed": record.seed,
+                "commit": record.commit,
+                "chain_id": record.genesis.chain_id,
+                "lane_cycles": record.genesis.parameters.lane_timer_cycles,
+                "regions": _regions(scenario),
+                "fault_forms": FAULT_FORMS,
+                "validators": [
+                    {
+                        "name": name,
+                        "region": region_of.get(name),
+                        "host": self.hosts.host_of(index).number,
+                        "byzantine": list(section.node(index).byzantine),
+                        "external": index in section.external,
+                    }
+                    for index, name in enumerate(section.names)
+                ],
+            },
+            "now": self.update(),
+            "history": [_figures(sample) for sample in samples],
+        }
+
+    def _validator(self, index: int, now: Sample) -> list[Any]:
+        """State, height and view of a validator, and the newest views that it voted to notarize, nullify, finalize."""
+        votes = self.watch.newest.votes.get(index, {})
+        voted = [votes.get(kind, 0) for kind in VOTES]
+        return [now.states[index], now.heights[index], now.views[index], *voted]
+
+
+def _figures(sample: Sample) -> Page:
+    return {
+        "at_ms": round(sample.at_ms),
+        "top": max((height for height in sample.heights if height is not None), default=0),
+        "fires": sample.fires,
+        "transactions": sample.transactions,
+        "pending_timers": sample.pending_timers,
+        "backlog": sample.backlog,
+        "basefee_cycle": sample.basefee_cycle,
+        "basefee_lane_timer": sample.basefee_lane_timer,
+        "lane_share": round(sample.lane_share, 4),
+    }
+
+
+def _fault(fault: FaultRecord) -> Page:
+    return {
+        "kind": fault.kind,
+        "target": ", ".join(fault.targets) or fault.target,
+        "at_height": fault.at_height,
+        "at_ms": fault.at_ms,
+        "begun_ms": None if fault.begun_ms is None else round(fault.begun_ms),
+        "ended_ms": None if fault.ended_ms is None else round(fault.ended_ms),
+        "took_effect": fault.took_effect,
+        "evidence": fault.evidence,
+    }
+
+
+def _regions(scenario: Scenario) -> Page:
+    """The names of the regions, and the latency in ms from each to each."""
+    names = list(scenario.regions)
+    latency_ms = scenario.links.region_latency_ms
+    return {"names": names, "latency_ms": [[latency_ms(one, other) for other in names] for one in names]}

@@ -1,0 +1,4 @@
+"""The live dashboard: a page of a run that goes on, and the feed of its state.
+
+The pages are static files. They load nothing from elsewhere, and their content security policy allows nothing else.
+"""

@@ -1,0 +1,138 @@
+"""The feed of a dashboard: the newest state, sent to every reader as server-sent events.
+
+Each update holds the whole current state, so only the newest one matters. A reader that is slower than the updates
+misses those in between: nothing is queued for it, and whoever publishes never waits. A publisher need not build an
+update while :attr:`Feed.is_wanted` is false. At most :data:`MAX_READERS` read at a time; no client (by address) has
+more of them than its share (:mod:`cluster.live.web.shares`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from cluster.live.web.server import Page
+from cluster.live.web.shares import NoShare, fits_share
+
+MAX_READERS: Final = 32
+HEARTBEAT_S: Final = 10.0
+"""A stream without updates gets a comment this often, which detects dead connections."""
+SNAPSHOT_TIMEOUT_S: Final = 2.0
+"""How long a request for a snapshot waits for the publisher. Then it gets the newest state, however old."""
+LAST_MESSAGE: Final = b"event: end\ndata: {}\n\n"
+
+
+class Feed:
+    """The newest state of a run. :meth:`publish` and :meth:`close` may be called by any thread, all else by the loop's.
+
+    A *snapshot* is all that a page needs to begin; an *update* is the part of it that changes.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._readers: Counter[str] = Counter()
+        """Number of streams, keyed by client."""
+        self._waiting = 0
+        """Number of requests for a snapshot that wait for the publisher."""
+        self._update: tuple[int, bytes] = (0, b"")
+        """The newest update, with its number; 0 before there is one."""
+        self._snapshot = b"{}"
+        self._news = asyncio.Event()
+        """Set, and replaced, at each change."""
+        self._is_closed = False
+
+    # --- publisher ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a client waits for an update or for a snapshot."""
+        return bool(self._waiting or self._readers)
+
+    @property
+    def is_snapshot_wanted(self) -> bool:
+        return bool(self._waiting)
+
+    def publish(self, update: Page, snapshot: Page | None = None) -> None:
+        """Publish a state. ``snapshot`` is needed only if :attr:`is_snapshot_wanted`."""
+        self._update = (self._update[0] + 1, b"data: " + msgspec.json.encode(update) + b"\n\n")
+        if snapshot is not None:
+            self._snapshot = msgspec.json.encode(snapshot)
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def close(self) -> None:
+        """End every stream, also those that begin later, after a last message."""
+        self._is_closed = True
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    # --- readers ------------------------------------------------------------------------------------------------------
+
+    async def snapshot(self) -> bytes:
+        """The next snapshot as JSON; the last one, or ``{}``, if there is none in time."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting -= 1
+        return self._snapshot
+
+    def stream(self, client: str) -> StreamingResponse:
+        """A response with the updates from now on, for a client's address. Raises :class:`NoShare`."""
+        held, own = self._readers.total(), self._readers[client]
+        if held >= MAX_READERS or (own and not fits_share(MAX_READERS, held, own, 1)):
+            raise NoShare("too many streams of updates")
+        return _Stream(self, client)
+
+    def enter(self, client: str) -> None:
+        self._readers[client] += 1
+
+    def leave(self, client: str) -> None:
+        self._readers[client] -= 1
+        if not self._readers[client]:
+            del self._readers[client]
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """The messages of one reader's stream: whenever it can take one, the newest update that it does not have."""
+        sent = self._update[0]
+        yield b": updates\n\n"
+        while True:
+            news, (number, message) = self._news, self._update
+            if number > sent:
+                sent = number
+                yield message
+            elif self._is_closed:
+                yield LAST_MESSAGE
+                return
+            else:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await news.wait()
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+
+
+class _Stream(StreamingResponse):
+    """The response of a stream, which counts as a reader while it lasts."""
+
+    def __init__(self, feed: Feed, client: str) -> None:
+        super().__init__(feed.messages(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._feed, self._client = feed, client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._feed.enter(self._client)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._client)

@@ -1,0 +1,229 @@
+"""The dashboard in headless Chromium: live, light and dark, desk and phone; it steers only with the run's token."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.common.errors import BadInput
+from cluster.live.driver.control.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
+from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
+from tests.cluster.live.web.dashboard.states import snapshot, update
+
+SIZES = {"desk": DESK, "phone": PHONE}
+WAIT_S = 0.02
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+class Driver:
+    """Publishes the states of a testnet as a driver does, and performs what it is told."""
+
+    def __init__(self, server: ControlServer, count: int, regions: int) -> None:
+        self.server = server
+        self.performed: list[Order] = []
+        self.changes: dict[str, Any] = {}
+        self.number = 1
+        self._count, self._regions = count, regions
+        self._is_done = threading.Event()
+
+    def drive(self) -> None:
+        feed = self.server.dashboard
+        while not self._is_done.wait(WAIT_S):
+            while not self.server.orders.empty():
+                self._perform(self.server.orders.get_nowait())
+            if feed.is_wanted:
+                self.number += 1
+                now, changes = (self.number, self._count), self.changes
+                page = snapshot(*now, self._regions, **changes) if feed.is_snapshot_wanted else None
+                feed.publish(update(*now, **changes), page)
+
+    def end(self) -> None:
+        self._is_done.set()
+
+    def _perform(self, order: Order) -> None:
+        self.performed.append(order)
+        match order:
+            case AddFault(fields, answer) if "target" in fields:
+                answer.set_result({**fields, "at_ms": 1_500})
+            case AddFault(_, answer):
+                answer.set_exception(BadInput("target: expected a validator"))
+            case SetLoad(is_on, answer):
+                self.changes = {**self.changes, "load": "running" if is_on else "stopped"}
+                answer.set_result({"load": self.changes["load"]})
+
+
+@contextmanager
+def driven(folder: Path, count: int = 4, regions: int = 0) -> Iterator[Driver]:
+    server = ControlServer(folder)
+    driver = Driver(server, count, regions)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(driver.drive)
+        try:
+            yield driver
+        finally:
+            driver.end()
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def driver(folder: Path) -> Iterator[Driver]:
+    with driven(folder) as running:
+        yield running
+
+
+def text(browser: Browser, ident: str) -> str:
+    return str(browser.evaluate(f"document.getElementById({json.dumps(ident)}).textContent"))
+
+
+def show(browser: Browser, driver: Driver, size: str = "desk", dark: bool = False, token: str = "") -> None:
+    browser.open(driver.server.url + "/", f"#token={token}" if token else "", SIZES[size], dark)
+    browser.until("document.querySelectorAll('#validators tr').length && document.querySelector('#tiles dd')")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_it_lives_and_fits_without_complaint(browser: Browser, driver: Driver, size: str, dark: bool) -> None:
+    show(browser, driver, size, dark)
+    first = driver.number
+    browser.until(f"Number(document.querySelector('#tiles dd').textContent.replaceAll(',', '')) > {2 * first + 5}")
+    width = SIZES[size][0]
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert text(browser, "connection") == "Connected" and text(browser, "title") == "a-scenario"
+    assert (
+        browser.evaluate("document.querySelectorAll('#graph .node.up.finalize, #graph .node.up.notarize').length") == 4
+    )
+    assert browser.evaluate("document.querySelectorAll('#checks .pass').length") == 7
+    assert browser.evaluate("document.querySelectorAll('#blocks .block').length") > 3
+    assert "kill of validator-1" in text(browser, "faults")
+    assert {each.removeprefix(driver.server.url).split("/")[1] for each in browser.requests if "://" in each} <= {
+        "", "dashboard",
+    }  # fmt: skip
+    assert browser.errors == []
+
+
+def test_regions_are_drawn_with_their_latencies(browser: Browser, tmp_path: Path) -> None:
+    with driven(tmp_path, 64, 4) as driver:
+        show(browser, driver)
+        shown = browser.evaluate("[...document.querySelectorAll('#graph .region')].map((each) => each.textContent)")
+        assert shown == ["east", "west", "north", "south"]
+        assert browser.evaluate("document.querySelectorAll('#graph .node').length") == 64
+        assert "40 ms" in text(browser, "graph")
+        boxes = browser.evaluate(
+            "[...document.querySelectorAll('#graph .body')].map((each) => each.getBoundingClientRect())"
+            ".map((box) => [box.x, box.y, box.width])"
+        )
+    for place, (x, y, width) in enumerate(boxes):
+        for other_x, other_y, _ in boxes[place + 1 :]:
+            assert (x - other_x) ** 2 + (y - other_y) ** 2 >= width**2, "validators are not drawn upon each other"
+
+
+def test_violations_problems_and_what_validators_do_is_shown(browser: Browser, driver: Driver) -> None:
+    violated = update(1)["audit"] | {"violations": {"timers": 2}, "told": ["timers: <b>a timer</b> fired twice"]}
+    states = [
+        ["down", None, None, 3, 3, 3],
+        ["up", 1, 1, 1, 0, 0],
+        ["up", 900, 901, 3, 901, 3],
+        ["joining", None, 0, 0, 0, 0],
+    ]
+    driver.changes = {"audit": violated, "problems": ["host 1 was lost"], "validators": states, "height": 900}
+    try:
+        show(browser, driver)
+        assert text(browser, "violations") == "timers: <b>a timer</b> fired twice", "texts are never markup"
+        assert "2 violations" in text(browser, "checks") and text(browser, "problems") == "host 1 was lost"
+        classes = browser.evaluate(
+            "[...document.querySelectorAll('#graph .node')].map((e) => e.getAttribute('class').trim())"
+        )
+        assert classes == ["node down finalize", "node up notarize", "node up nullify", "node joining"]
+        assert "−899" in text(browser, "graph"), "one that is behind says how far"
+    finally:
+        driver.changes = {}
+
+
+def steer(browser: Browser, press: str) -> str:
+    """The answer to a press of a button."""
+    browser.evaluate("document.getElementById('answer').textContent = ''")
+    browser.evaluate(press)
+    browser.until("!['', '…'].includes(document.getElementById('answer').textContent)")
+    return text(browser, "answer")
+
+
+def test_without_the_token_every_button_is_refused_and_nothing_is_performed(browser: Browser, driver: Driver) -> None:
+    show(browser, driver, token="wrong")
+    before = list(driver.performed)
+    presses = [
+        "document.getElementById('load-off').click()",
+        "document.getElementById('fault-form').requestSubmit()",
+        "document.getElementById('stop').click(), document.getElementById('stop').click()",
+    ]
+    for press in presses:
+        assert "needs the run's token" in steer(browser, press)
+    browser.evaluate("document.getElementById('log-show').click()")
+    browser.until("document.getElementById('log-note').textContent.includes('needs the run')")
+    assert driver.performed == before
+
+
+def test_with_the_token_the_testnet_is_steered(browser: Browser, driver: Driver, folder: Path) -> None:
+    token = (folder / "token").read_text(encoding="utf-8").strip()
+    (folder / "logs").mkdir()
+    (folder / "logs" / "host-1.log").write_text("one line\n<b>another</b>\n", encoding="utf-8")
+    show(browser, driver, token=token)
+    assert browser.evaluate("location.href") == driver.server.url + "/", "the token is not left in the address"
+    assert not any(token in each for each in browser.requests), "nor is it in an address that is asked for"
+    driver.performed.clear()
+    assert steer(browser, "document.getElementById('load-off').click()") == "The load stops."
+    browser.until("!document.getElementById('load-on').disabled")
+    assert steer(browser, "document.getElementById('load-on').click()") == "The load starts."
+    choose = "const k = document.getElementById('fault-kind'); k.value = '1'; k.dispatchEvent(new Event('change'));"
+    browser.evaluate(f"{{ {choose} }}")
+    inject = "document.getElementById('fault-form').requestSubmit()"
+    assert steer(browser, inject) == "Added: pause at 1.5 s."
+    browser.evaluate("document.getElementById('fault-fields').value = '{\"kind\": \"kill\"}'")
+    assert steer(browser, inject) == "target: expected a validator"
+    browser.evaluate("document.getElementById('fault-fields').value = 'kill'")
+    assert steer(browser, inject).startswith("No JSON")
+    browser.evaluate("document.querySelectorAll('#validators button')[1].click()")
+    browser.until("!document.getElementById('log').hidden")
+    assert text(browser, "log") == "one line\n<b>another</b>\n"
+    browser.evaluate("document.getElementById('stop').click()")
+    assert text(browser, "stop") == "End the run now?", "it asks first"
+    assert steer(browser, "document.getElementById('stop').click()").startswith("The run ends")
+    performed: list[Any] = [type(order) for order in driver.performed]
+    assert performed == [SetLoad, SetLoad, AddFault, AddFault, StopRun]
+    fault = driver.performed[2]
+    assert isinstance(fault, AddFault) and fault.fields == {"kind": "pause", "target": "leader", "for_ms": 3_000}
+    assert [each for each in browser.errors if "400 (Bad Request)" not in each] == []
+
+
+def test_a_page_that_outlives_its_testnet_says_so(browser: Browser, tmp_path: Path) -> None:
+    with driven(tmp_path) as driver:
+        show(browser, driver)
+    browser.until("document.getElementById('connection').textContent.startsWith('Over')")
+    assert browser.evaluate("document.body.classList.contains('over')")
+
+
+def test_a_page_of_a_testnet_that_shows_nothing_yet_waits(browser: Browser, tmp_path: Path) -> None:
+    server = ControlServer(tmp_path)
+    try:
+        browser.open(server.url + "/")
+        browser.until("document.getElementById('connection').textContent.startsWith('Connected: nothing')")
+    finally:
+        server.close()
