@@ -22,6 +22,8 @@ RESULT_FILE: Final = "result.json"
 JUNIT_FILE: Final = "junit.xml"
 SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
+TRACEBACK_FILE: Final = "traceback.txt"
+"""The traceback of a seed that crashed, in its folder."""
 SCENARIO_FILE: Final = "scenario.yaml"
 STORE_FILE: Final = "blocks.part"
 """The file to which a live run appends its blocks. At the end it becomes the archive of blocks."""
@@ -156,6 +158,11 @@ def read_result(folder: Path) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise BadInput(f"{path}: expected an object")
     return result
+
+
+def seed_folder(number: int) -> str:
+    """The name of the folder in which a seed's run is kept."""
+    return f"seed-{number}"
 
 
 def seed_of(result: Mapping[str, Any]) -> int:

@@ -37,6 +37,7 @@ from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
 from cluster.record.rules import LedgerRule, Mechanism
+from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
@@ -159,6 +160,27 @@ class TimerRegister:
     def backlog(self) -> int:
         """The number of pending timers whose trigger height has passed."""
         return self._turns.due
+
+    def by_tier(self, height: int, parameters: Parameters) -> dict[str, int]:
+        """The number of pending timers after block ``height``, by the tier of the calendar that holds them (SPEC §5).
+
+        ``due`` is the backlog, which the ring holds. A timer that watches a key counts as ``ring``. Each call looks at
+        every pending timer; another thread may enter blocks meanwhile.
+        """
+        current = height // parameters.epoch_length
+        found = dict.fromkeys(("due", "ring", "epoch", "overflow"), 0)
+        for life in list(self.pending.values()):
+            epoch = life.trigger_height // parameters.epoch_length
+            is_direct = life.trigger_height < life.scheduled_at + parameters.ring_buffer_size
+            if life.is_watching:
+                found["ring"] += 1
+            elif life.trigger_height <= height:
+                found["due"] += 1
+            elif is_direct or epoch <= current or life.trigger_height == height + 1:
+                found["ring"] += 1
+            else:
+                found["epoch" if epoch <= current + parameters.epoch_horizon else "overflow"] += 1
+        return found
 
     def has_ended(self, timer_id: bytes) -> bool:
         """Whether a timer with this id fired, or ended otherwise."""

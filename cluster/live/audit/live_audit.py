@@ -147,6 +147,8 @@ class _Findings:
         self._record = record
         self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
         self.words: list[str] = []
+        self.seen_in_ledger = self.seen_roots = 0
+        """How many of the ledger's violations, and of the wrong roots, were told."""
         self._taken = 0
 
     def tell(self, check: str, what: str) -> None:
@@ -182,8 +184,10 @@ class LiveAudit:
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
-        self._seen_in_ledger = 0
-        self._seen_roots = 0
+        self.wants_tiers = False
+        """Whether a client of the dashboard waits for :attr:`tiers`, which cost a look at every pending timer."""
+        self.tiers: dict[str, int] | None = None
+        """Pending timers by tier, at the ledger's height; ``None`` if they are not wanted."""
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
@@ -314,6 +318,8 @@ class LiveAudit:
         self._watch_safety()
         self._look_at_reexecution()
         self._advance(answering)
+        ledger, parameters = self.kept.ledger, self._record.genesis.parameters
+        self.tiers = ledger.timers.by_tier(ledger.height, parameters) if self.wants_tiers else None
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
         served, store = found.blocks, self._record.store
@@ -368,8 +374,8 @@ class LiveAudit:
     def _audit_roots(self) -> None:
         """Report each new block in the store whose header does not have the root that was computed for it."""
         wrong = self.kept.reader.stored(self._record.store).wrong_roots
-        for height in wrong[self._seen_roots :]:
-            self._seen_roots += 1
+        for height in wrong[self._findings.seen_roots :]:
+            self._findings.seen_roots += 1
             self._tell_root("whoever served it first", height)
 
     def _watch_safety(self) -> None:
@@ -398,8 +404,8 @@ class LiveAudit:
         common = min((self.known[index].tip for index in answering if not self.known[index].byzantine), default=0)
         chain.extend_as_stored(min(max(common, stored - LEDGER_LAG), ledger.height + LEDGER_STEP))
         self.kept.advance()
-        for violation in ledger.log.violations[self._seen_in_ledger :]:
-            self._seen_in_ledger += 1
+        for violation in ledger.log.violations[self._findings.seen_in_ledger :]:
+            self._findings.seen_in_ledger += 1
             self._tell(violation.check, f"height {violation.height}: {violation.what}")
 
     def _tell(self, check: str, what: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
 from cluster.tools.console.command import argument, flag, option
-from cluster.tools.console.options import ChangeOptions, whole_number
+from cluster.tools.console.options import ChangeOptions, parse_port, whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
 
@@ -73,13 +73,15 @@ class SeedOptions(OutputOptions):
         "N",
         whole_number("number of seeds", 1, MAX_SEEDS),
     )
+    dashboard: bool = flag("serve a page on this machine that shows the seeds while they run")
+    port: int = option("port of the dashboard (default: a free one)", "N", parse_port, default=0)
     out: Path | None = option("the sweep's folder; an interrupted sweep continues in its folder", "DIR", Path)
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
         from cluster.tools.sweeps.runner import check_task, ending_of, print_quiet_summary
 
-        self.check_min_passed()
+        self.check_numbers()
         check_task(task, self.seeds[0])
         self.outputs.check(self.out)
         folder = self.new_folder(name)
@@ -90,7 +92,9 @@ class SeedOptions(OutputOptions):
         self.outputs.write(ending_of(task, summary))
         return summary.exit_code
 
-    def check_min_passed(self) -> None:
+    def check_numbers(self) -> None:
+        if self.port and not self.dashboard:
+            raise BadInput("--port needs --dashboard: nothing else is served")
         if self.min_passed is not None and self.min_passed > len(self.seeds):
             most = len(self.seeds)
             raise BadInput(f"--min-passed {self.min_passed}: expected at most as many as there are --seeds, {most}")
@@ -102,12 +106,14 @@ class SeedOptions(OutputOptions):
 
     def run_in(self, folder: Path, task: AnyTask) -> Summary:
         """Run the seeds of a task that its folder lacks."""
+        from cluster.live.web.addresses import Served
         from cluster.tools.sweeps.runner import sweep
         from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
         wanted = len(self.seeds) if self.min_passed is None else self.min_passed
         memory, output = self.memory or WORKER_MEMORY_MIB, console(quiet=self.quiet)
-        return sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory)
+        served = Served(port=self.port) if self.dashboard else None
+        return sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory, served)
 
 
 def _refresh_index(folder: Path) -> None:
@@ -148,7 +154,7 @@ class Sweep(SeedOptions, ChangeOptions):
         from cluster.tools.sweeps import grid
         from cluster.tools.sweeps.runner import check_task
 
-        self.check_min_passed()
+        self.check_numbers()
         cells = grid.cells_of(self._task, self.grid, len(self.seeds), MAX_SEEDS)
         for cell in cells:
             check_task(cell.task, self.seeds[0])

@@ -22,9 +22,10 @@ from cluster.common.errors import HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
 from cluster.live.nodes.seed_pods import SeedPods
+from cluster.record.folder import seed_folder
 from cluster.tools.sweeps.nodes.folders import Arriving
 from cluster.tools.sweeps.nodes.seed_nodes import SeedNode, SeedNodes
-from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch, seed_folder
+from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch
 
 POLL_S: Final = 0.2
 MAX_BATCH: Final = 8

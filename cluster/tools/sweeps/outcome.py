@@ -1,17 +1,21 @@
-"""The outcome of one seed of a sweep: its verdict, the reason, and how much happened in its run."""
+"""The outcome of one seed of a sweep: its verdict, the reason, and how much happened in its run; and those so far."""
 
 from __future__ import annotations
 
+import threading
+import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
+from cluster.record.rules import Mechanism
 from cluster.record.run import RunRecord
 
 HEIGHTS_TO_COUNT: Final = 30
@@ -20,6 +24,11 @@ FAULTS_TO_COUNT: Final = 2
 """Number of faults that must take effect for a pass to count; with fewer, a passing seed is inconclusive. If the
 scenario has fewer faults, all must take effect."""
 BEYOND_MEMORY: Final = "it needs more than --memory"
+WORDS: Final = ("passed", "failed", "undecided")
+MAX_SHOWN: Final = 100
+"""Number of seeds that did not pass that the dashboard lists."""
+MAX_HISTORY: Final = 480
+HISTORY_EVERY_MS: Final = 1_000
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
 """Checks that may be inconclusive in a seed that passes. :attr:`SeedOutcome.counts` decides instead whether enough
 faults took effect."""
@@ -67,6 +76,10 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.verdict == Outcome.FAIL
 
     @property
+    def word(self) -> str:
+        return "failed" if self.failed else "passed" if self.passed else "undecided"
+
+    @property
     def why(self) -> str:
         """The reason why the seed did not pass, in one line."""
         if self.reason or self.counts:
@@ -75,6 +88,78 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
             f"too little happened: {self.heights} heights of {HEIGHTS_TO_COUNT}, {self.fires} fires of"
             f" {FIRES_TO_COUNT}, {sum(self.faults.values())} faults of {self.faults_needed}"
         )
+
+
+class SeedTally:
+    """The outcomes of a sweep so far, as its dashboard shows them. It is read by another thread."""
+
+    def __init__(
+        self,
+        title: str,
+        commit: str,
+        total: int,
+        command: Callable[[int], str],
+        before: Sequence[SeedOutcome] = (),
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``command`` gives the command that runs a seed again. ``before`` are outcomes of an interrupted sweep."""
+        self._about = {"title": title, "commit": commit, "total": total}
+        self._command = command
+        self._now_s = now_s
+        self._began_s = now_s()
+        self._lock = threading.Lock()
+        self._words: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        self._reached: Counter[str] = Counter()
+        self._heights = self._fires = self._added = 0
+        self._kept: deque[dict[str, Any]] = deque(maxlen=MAX_SHOWN)
+        """The newest seeds that did not pass."""
+        self._history: deque[dict[str, Any]] = deque(maxlen=MAX_HISTORY)
+        for outcome in before:
+            self._count(outcome)
+
+    def add(self, outcome: SeedOutcome) -> None:
+        with self._lock:
+            self._count(outcome)
+            self._added += 1
+            now = self._figures()
+            if not self._history or now["at_ms"] - self._history[-1]["at_ms"] >= HISTORY_EVERY_MS:
+                self._history.append(now)
+
+    def _count(self, outcome: SeedOutcome) -> None:
+        self._words[outcome.word] += 1
+        self._faults.update(outcome.faults)
+        self._reached.update(outcome.reached)
+        self._heights += outcome.heights
+        self._fires += outcome.fires
+        if not outcome.passed:
+            command = self._command(outcome.seed)
+            self._kept.append(
+                {"seed": outcome.seed, "word": outcome.word, "why": outcome.why, "again": command,
+                 "has_report": outcome.failed}
+            )  # fmt: skip
+
+    def _figures(self) -> dict[str, Any]:
+        counts = {word: self._words[word] for word in WORDS}
+        return {"at_ms": round(1_000 * (self._now_s() - self._began_s)), "done": self._words.total(), **counts}
+
+    def update(self) -> dict[str, Any]:
+        """The part of the state that changes: ``added`` are the seeds that this process ran."""
+        with self._lock:
+            return {
+                **self._figures(),
+                "added": self._added,
+                "heights": self._heights,
+                "fires": self._fires,
+                "faults": dict(sorted(self._faults.items())),
+                "reached": {mechanism.value: self._reached[mechanism.value] for mechanism in Mechanism},
+                "kept": list(self._kept),
+            }
+
+    def snapshot(self) -> dict[str, Any]:
+        now = self.update()
+        with self._lock:
+            return {"run": self._about, "now": now, "history": list(self._history)}
 
 
 def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:

@@ -10,8 +10,8 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,9 @@ from cluster.common.files import write_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
-from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
+from cluster.live.web.addresses import Served
+from cluster.live.web.dashboard.seeds_server import SeedsServer
+from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE, TRACEBACK_FILE, seed_folder
 from cluster.record.rules import Mechanism
 from cluster.report.junit import Case, Suite, junit_xml
 from cluster.report.results import finish_run
@@ -37,12 +39,10 @@ from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
-from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, crashed, judge
+from cluster.tools.sweeps.outcome import SeedOutcome, SeedTally, broken_off, crashed, judge
 from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, shares_executions
-from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
+from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
-TRACEBACK_FILE: Final = "traceback.txt"
-"""Name of the file with the traceback, in the folder of a seed that crashed."""
 SEEDS_TO_REACH_ALL: Final = 200
 """A fuzz of at least this many seeds is inconclusive if a mechanism was never reached."""
 SHOWN: Final = 10
@@ -186,11 +186,13 @@ def sweep(
     console: Console,
     min_passed: int | None = None,
     memory_mib: int = WORKER_MEMORY_MIB,
+    served: Served | None = None,
 ) -> Summary:
     """Run all seeds that the log in ``folder`` does not contain yet.
 
     ``workers`` is the number of seeds that run at a time (``None``: one for each processor of this machine or of the
-    cluster); each worker has ``memory_mib`` of memory. Raises :class:`~cluster.common.errors.HarnessError`.
+    cluster); each worker has ``memory_mib`` of memory. With ``served`` a dashboard is served there
+    meanwhile. Raises :class:`~cluster.common.errors.HarnessError`.
     """
     commit = checkout_commit()
     interrupted = False
@@ -213,13 +215,16 @@ def sweep(
             before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
             lines = PlainProgress(console, task.title, before, len(seeds), fan_out.progress)
             lines.begin(workers)
+            tally = SeedTally(task.title, commit, len(seeds), task.command, before)
 
             def show(outcome: SeedOutcome) -> None:
                 _show(progress, bar, task, outcome, commit)
                 lines.add(outcome)
+                tally.add(outcome)
 
             try:
-                _run_all(fan_out, left, stop_on_fail, log, show)
+                with _dashboard(tally, folder, served, progress.console):
+                    _run_all(fan_out, left, stop_on_fail, log, show)
             except KeyboardInterrupt:
                 interrupted = True
             for line in fan_out.progress():
@@ -230,6 +235,23 @@ def sweep(
     (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
     print_summary(console, task, summary)
     return summary
+
+
+@contextmanager
+def _dashboard(tally: SeedTally, folder: Path, served: Served | None, console: Console) -> Iterator[None]:
+    """Serve the sweep's dashboard inside the block, if it is wanted. Raises :class:`BadInput`."""
+    if served is None:
+        yield
+        return
+    try:
+        server = SeedsServer(tally, folder, served)
+    except OSError as error:
+        raise BadInput(f"the dashboard cannot be served on {served}: {error.strerror}") from None
+    print_line(console, f"dashboard  {server.url}/")
+    try:
+        yield
+    finally:
+        server.close()
 
 
 def _run_all(
@@ -314,7 +336,7 @@ class PlainProgress:
         self._title = title
         self._nodes = nodes
         self._total = total
-        self._counts = Counter(map(_word, ended))
+        self._counts = Counter(outcome.word for outcome in ended)
         self._said = self._tenths
         self._started = time.monotonic()
 
@@ -328,7 +350,7 @@ class PlainProgress:
         self._print(f"{self._title}: {self._total:,} seeds{before}; {at_a_time}")
 
     def add(self, outcome: SeedOutcome) -> None:
-        self._counts[_word(outcome)] += 1
+        self._counts[outcome.word] += 1
         if self._tenths > self._said and self._counts.total() < self._total:
             self._said = self._tenths
             counts = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
@@ -347,14 +369,10 @@ class PlainProgress:
             print_line(self._console, line)
 
 
-def _word(outcome: SeedOutcome) -> str:
-    return "failed" if outcome.failed else "passed" if outcome.passed else "undecided"
-
-
 def _show(progress: Progress, bar: Any, task: AnyTask, outcome: SeedOutcome, commit: str) -> None:
     progress.advance(bar)
     if not outcome.passed:
-        print_line(progress.console, f"seed {outcome.seed} {_word(outcome)}: {outcome.why}")
+        print_line(progress.console, f"seed {outcome.seed} {outcome.word}: {outcome.why}")
         print_line(progress.console, f"  again  {_again(task, outcome, commit)}")
 
 

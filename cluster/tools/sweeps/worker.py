@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import psutil
 
 from cluster import set_heap_apart
+from cluster.record.folder import seed_folder
 from cluster.tools.sweeps.nodes.folders import packed
 
 WORKER_MEMORY_MIB: Final = 2_048
@@ -70,11 +71,6 @@ def _remove(folder: Path) -> None:
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def seed_folder(number: int) -> str:
-    """The name of the folder in which a seed's run is kept."""
-    return f"seed-{number}"
 
 
 def free_memory() -> None:

@@ -331,6 +331,7 @@ def test_its_dashboard_showed_it_from_the_first_blocks_to_the_end(live_run: Live
     assert updates[-1]["audit"]["compared"] > 0 and not any(updates[-1]["audit"]["violations"].values())
     assert any("kill of validator-1 is over" in line for line in updates[-1]["notices"])
     assert updates[-1]["load"] in ("running", "stopped")
+    assert max(sum((each["tiers"] or {}).values()) for each in updates) > 0, "the books have pending timers"
 
 
 def test_nothing_is_left(live_run: LiveRun) -> None:

@@ -14,7 +14,6 @@ import os
 import queue
 import re
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -22,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import uvloop
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,8 +33,9 @@ from cluster.live.host.host import LOGS_FOLDER, ValidatorAddress
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.dashboard.feed import Feed
 from cluster.live.web.dashboard.pages import TESTNET, dashboard_table
+from cluster.live.web.loop_thread import LoopThread
 from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
-from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
+from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord
 from loadgen.client import ClientError, ValidatorClient, json_object
@@ -48,7 +47,6 @@ MAX_WAITING: Final = 16
 """Maximum number of requests that wait for the driver."""
 SCRAPE_TIMEOUT_S: Final = 2.0
 """A validator whose metrics take longer counts as one that does not answer."""
-START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """Time that a client waits for the driver, which handles requests several times a second unless it waits for hosts."""
 SCHEME: Final = "Bearer "
@@ -178,18 +176,9 @@ class ControlServer:
         names = [TOKEN_FILE] if faucet is None else [TOKEN_FILE, FAUCET_TOKEN_FILE]
         self._tokens = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
         """Tokens, keyed by the name of the file that holds each."""
-        self._loop = uvloop.new_event_loop()
-        self.dashboard = Feed(self._loop)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
-        self._thread.start()
-        try:
-            self._server = asyncio.run_coroutine_threadsafe(
-                serve(build_application(self._table(), Counter(), CLIENT_RATE), served.bind, served.port),
-                self._loop,
-            ).result(START_TIMEOUT_S)
-        except BaseException:
-            self._end_thread()
-            raise
+        self._thread = LoopThread("control")
+        self.dashboard = Feed(self._thread.loop)
+        self._server = self._thread.serve(build_application(self._table(), Counter(), CLIENT_RATE), served)
         try:
             for name, token in self._tokens.items():
                 _write_secret(folder / name, token)
@@ -206,13 +195,7 @@ class ControlServer:
         for name in (TOKEN_FILE, FAUCET_TOKEN_FILE):
             (self._folder / name).unlink(missing_ok=True)
         self.dashboard.close()
-        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
-        self._end_thread()
-
-    def _end_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close(self._server)
 
     # --- pages --------------------------------------------------------------------------------------------------------
 

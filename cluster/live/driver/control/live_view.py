@@ -53,6 +53,8 @@ class LiveView:
     load: LoadStage = "none"
     audit: Mapping[str, Any] = field(default_factory=dict)
     """The audit's page (:attr:`cluster.live.audit.live_audit.LiveAudit.page`)."""
+    tiers: Mapping[str, int] | None = None
+    """Pending timers by tier, by the books; ``None`` if they are not known yet."""
     notices: Sequence[str] = ()
     end_height: int | None = None
 
@@ -72,7 +74,7 @@ class LiveView:
             "view": view,
             "leader": leader if view else None,
             **_figures(now),
-            "tiers": self.audit.get("tiers"),
+            "tiers": None if self.tiers is None else dict(self.tiers),
             "validators": [self._validator(index, now) for index in range(len(now.heights))],
             "blocks": [
                 [each.height, each.view, round(at_ms, 1), each.transactions, each.fires, each.lane_cycles]

@@ -22,7 +22,7 @@ const dashboard = (() => {
   const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
   const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
   function number(value) { return value === null || value === undefined ? "–" : whole.format(value); }
-  function compact(value) { return Math.abs(value) >= 10000 ? short.format(value) : Number.isInteger(value) ? whole.format(value) : fine.format(value); }
+  function compact(value) { return Math.abs(value) >= 1e15 ? value.toExponential(2) : Math.abs(value) >= 10000 ? short.format(value) : Number.isInteger(value) ? whole.format(value) : fine.format(value); }
   function duration(ms) {
     if (ms === null || ms === undefined) return "–";
     const seconds = ms / 1000;

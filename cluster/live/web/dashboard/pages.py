@@ -23,7 +23,8 @@ from cluster.live.web.shares import NoShare
 
 FILES: Final = Path(__file__).parent
 TESTNET: Final = "testnet"
-"""The page of a testnet, by the name of its files."""
+SEEDS: Final = "seeds"
+"""The pages, by the names of their files: that of a testnet, and that of a sweep or a fuzz."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,7 +41,7 @@ HTML, CSS, SCRIPT = "text/html; charset=utf-8", "text/css; charset=utf-8", "text
 def dashboard_table(page: str, feed: Feed) -> list[tuple[str, str, Endpoint]]:
     """The endpoints of a dashboard, for :func:`cluster.live.web.server.build_application`.
 
-    ``page`` names the files of the page.
+    ``page`` is :data:`TESTNET` or :data:`SEEDS`.
     """
 
     async def snapshot(_request: Request) -> Response:

@@ -98,6 +98,8 @@
     showBlocks(state.blocks);
     showFaults(state.faults);
     showRows(state.validators);
+    const tiers = state.tiers;
+    setText(byId("tiers"), tiers ? `Pending timers by tier: ${number(tiers.due)} due (the backlog), ${number(tiers.ring)} in the ring, ${number(tiers.epoch)} in the epoch queue, ${number(tiers.overflow)} in the overflow tree.` : "");
     showLines(byId("problems"), state.problems, "p", "alert");
     showLines(byId("notices"), state.notices, "li");
     setText(byId("load-stage"), state.load === "none" ? "no load" : `load: ${state.load}`);
@@ -220,7 +222,7 @@
     const centre = [width / 2, height / 2], isOne = filled.length === 1, margin = isNarrow ? 26 : 40;
     const outer = [width / 2 - margin, height / 2 - margin];
     const biggest = Math.max(...filled.map(([, members]) => members.length));
-    const spread = isOne ? 0 : Math.min(Math.min(...outer) * 0.62, Math.max(26, biggest * 3.6));
+    const spread = isOne ? 0 : Math.min(Math.min(...outer) * 0.62, Math.max(26, biggest * 4.4));
     const regionAngle = (place) => (2 * Math.PI * place) / filled.length - Math.PI / 2 - (filled.length === 2 ? Math.PI / 2 : 0);
     place = { centres: new Map(), at: [], radius: 0 };
     filled.forEach(([name, members], position) => {

@@ -127,6 +127,18 @@ def test_each_block_is_fetched_once_and_compared_with_all(network: Network) -> N
     assert sum((each.asked for each in network.served), Counter()) == {"blocks": 12, "digests": 36}
 
 
+def test_pending_timers_are_counted_by_tier_if_they_are_wanted(network: Network) -> None:
+    network.look()
+    assert network.audit.tiers is None
+    network.audit.wants_tiers = True
+    network.look()
+    tiers, timers = network.audit.tiers, network.audit.kept.ledger.timers
+    assert tiers is not None and sum(tiers.values()) == len(timers.pending) and tiers["due"] == timers.backlog
+    network.audit.wants_tiers = False
+    network.look()
+    assert network.audit.tiers is None
+
+
 def test_another_block_is_told_and_kept(network: Network) -> None:
     network.served[3].blocks[8:] = other_branch(9).blocks[8:]
     told = network.look()

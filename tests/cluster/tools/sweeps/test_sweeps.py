@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+import urllib3
 import yaml
 from rich.console import Console
 
@@ -23,16 +25,18 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
+from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.record.rules import Mechanism
 from cluster.scenario.overrides import parse_removal, parse_setting
 from cluster.simulation import driver
 from cluster.tools.cli import main as cli
 from cluster.tools.compare.scenario_diff import differences
+from cluster.tools.sweeps import runner
 from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import SweepLog
-from cluster.tools.sweeps.outcome import SeedOutcome, judge
+from cluster.tools.sweeps.outcome import MAX_HISTORY, MAX_SHOWN, SeedOutcome, SeedTally, judge
 from cluster.tools.sweeps.runner import (
     SEEDS_TO_REACH_ALL,
     PlainProgress,
@@ -44,6 +48,7 @@ from cluster.tools.sweeps.runner import (
 )
 from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask, scenario_name
 from tests.cluster.records import make_chain, make_record, with_kill
+from tests.hangs import HANGS_AFTER_S
 
 GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
 BAD = SeedOutcome(8, "fail", "agreement: different blocks", [], 40, 30, {"kill": 2}, 2, "d2", 1.0)
@@ -274,6 +279,66 @@ def test_a_changed_scenario_is_another_task_and_its_command_says_so(tmp_path: Pa
     assert words[:7] == ["stampede", "run", str(path), "--backend", "sim", "--seed", "9"]
     assert words[7::2] == ["--set", "--unset"] and words[10] == "success.fires"
     assert ScenarioTask.load(path, [parse_setting(words[8]), parse_removal(words[10])]) == changed
+
+
+def test_a_tally_counts_what_a_summary_counts() -> None:
+    now_s = [5.0]
+    undecided = msgspec.structs.replace(GOOD, seed=9, fires=0, reached=["backlog"])
+    tally = SeedTally("a title", "0123", 7, lambda seed: f"again {seed}", [GOOD], lambda: now_s[0])
+    for seconds, outcome in enumerate((BAD, undecided, GOOD)):
+        now_s[0] = 5.0 + seconds
+        tally.add(outcome)
+    page, summary = tally.snapshot(), Summary((GOOD, BAD, undecided, GOOD), 7, False)
+    now = page["now"]
+    assert page["run"] == {"title": "a title", "commit": "0123", "total": 7}
+    assert [now[each] for each in ("done", "added", "passed", "failed", "undecided")] == [4, 3, 2, 1, 1]
+    assert (now["heights"], now["fires"], now["at_ms"]) == (160, 90, 2_000)
+    assert now["faults"] == summary.page()["faults"] and now["reached"] == summary.seen
+    assert [(each["seed"], each["word"], each["has_report"]) for each in now["kept"]] == [
+        (8, "failed", True),
+        (9, "undecided", False),
+    ]
+    assert now["kept"][0]["why"] == BAD.reason and now["kept"][0]["again"] == "again 8"
+    assert [each["done"] for each in page["history"]] == [2, 3, 4]
+
+
+def test_a_tally_is_bounded() -> None:
+    now_s = [0.0]
+    tally = SeedTally("a title", "0123", 9_999, str, (), lambda: now_s[0])
+    for seed in range(3 * MAX_HISTORY):
+        now_s[0] += 0.5
+        tally.add(msgspec.structs.replace(BAD, seed=seed))
+    page = tally.snapshot()
+    assert len(page["now"]["kept"]) == MAX_SHOWN and page["now"]["kept"][-1]["seed"] == 3 * MAX_HISTORY - 1
+    assert len(page["history"]) == MAX_HISTORY
+    assert {b["at_ms"] - a["at_ms"] for a, b in pairwise(page["history"])} == {1_000}
+
+
+def test_a_sweep_shows_itself_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    out, shown = io.StringIO(), []
+
+    def run_all(_fan_out: Any, _seeds: Any, _stops: Any, log: SweepLog, show: Any) -> None:
+        (url,) = re.findall(r"dashboard {2}(http://\S+)", out.getvalue())
+        for outcome in (GOOD, BAD):
+            log.add(outcome)
+            show(outcome)
+            shown.append(urllib3.request("GET", f"{url}dashboard", retries=False, timeout=HANGS_AFTER_S).json())
+
+    monkeypatch.setattr(runner, "_run_all", run_all)
+    sweep(ScenarioTask.load(path, []), (7, 8), tmp_path / "out", 1, False, Console(file=out), served=ON_THE_LOOPBACK)
+    assert [each["now"]["done"] for each in shown] == [1, 2] and shown[1]["run"]["total"] == 2
+    assert "--seed 8" in shown[1]["now"]["kept"][0]["again"]
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        urllib3.request("GET", re.findall(r"http://\S+", out.getvalue())[0], retries=False)
+
+
+def test_a_port_without_a_dashboard_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(SCENARIO))
+    assert cli.main(["sweep", str(path), "--seeds", "1:2", "--port", "9464"]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().err == "stampede: --port needs --dashboard: nothing else is served\n"
 
 
 def test_a_sweep_leaves_its_scenario_by_which_settings_are_compared(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def view(record: RunRecord) -> LiveView:
     states = [LoopState(height=2, ready=True, view=4, leader=0), LoopState(height=1, ready=True, view=5, leader=3)]
     hosts = make_hosts({0: states[0], 1: states[1], 2: None, 3: LoopState()})
     audit = {"blocks": 2, "compared": 1, "ledger": 1, "reexecuted": 0, "violations": {}, "told": []}
-    return LiveView(record, hosts, watch, 250.0, audit=audit)
+    return LiveView(record, hosts, watch, 250.0, audit=audit, tiers={"due": 1, "ring": 0, "epoch": 0, "overflow": 0})
 
 
 def test_it_shows_heights_views_votes_and_the_newest_leader(view: LiveView) -> None:

@@ -42,7 +42,7 @@ def update(number: int, count: int = 4, per_update: int = 2, **changes: Any) -> 
         "view": height + 1,
         "leader": height % count,
         **at,
-        "tiers": None,
+        "tiers": {"due": number % 7, "ring": 900, "epoch": 90, "overflow": 10},
         "validators": [["up", height - each % 2, height + 1, height, 3, height - 1] for each in range(count)],
         "blocks": [[each, each, 10.0 * each, each % 10, each % 40, 500_000] for each in range(first, height + 1)],
         "faults": [

@@ -14,6 +14,8 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.live.driver.control.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
+from cluster.live.web.addresses import ON_THE_LOOPBACK
+from cluster.live.web.dashboard.seeds_server import SeedsServer
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.live.web.dashboard.states import snapshot, update
 
@@ -113,7 +115,7 @@ def test_it_lives_and_fits_without_complaint(browser: Browser, driver: Driver, s
     )
     assert browser.evaluate("document.querySelectorAll('#checks .pass').length") == 7
     assert browser.evaluate("document.querySelectorAll('#blocks .block').length") > 3
-    assert "kill of validator-1" in text(browser, "faults")
+    assert "kill of validator-1" in text(browser, "faults") and "900 in the ring" in text(browser, "tiers")
     assert {each.removeprefix(driver.server.url).split("/")[1] for each in browser.requests if "://" in each} <= {
         "", "dashboard",
     }  # fmt: skip
@@ -211,6 +213,47 @@ def test_with_the_token_the_testnet_is_steered(browser: Browser, driver: Driver,
     fault = driver.performed[2]
     assert isinstance(fault, AddFault) and fault.fields == {"kind": "pause", "target": "leader", "for_ms": 3_000}
     assert [each for each in browser.errors if "400 (Bad Request)" not in each] == []
+
+
+class Sweep:
+    """A sweep with one failed seed, whose text looks like markup."""
+
+    def update(self) -> dict[str, Any]:
+        kept = [
+            {"seed": 7, "word": "failed", "why": "timers: <b>late</b>", "again": "x", "has_report": True},
+            {"seed": 9, "word": "undecided", "why": "too little happened", "again": "y", "has_report": False},
+        ]  # fmt: skip
+        return {
+            "at_ms": 5_000, "done": 9, "passed": 7, "failed": 1, "undecided": 1, "added": 9, "heights": 400,
+            "fires": 99, "faults": {"kill": 3, "one_way_partition": 1}, "reached": {"backlog": 4, "messages": 0},
+            "kept": kept,
+        }  # fmt: skip
+
+    def snapshot(self) -> dict[str, Any]:
+        about = {"title": "fuzz of a-scenario-with-a-long-name", "commit": "0123456789abcdef", "total": 20}
+        return {"run": about, "now": self.update(), "history": []}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_sweep_is_shown_and_fits(browser: Browser, tmp_path: Path, size: str, dark: bool) -> None:
+    server = SeedsServer(Sweep(), tmp_path, ON_THE_LOOPBACK)
+    try:
+        browser.open(server.url + "/", "", SIZES[size], dark)
+        browser.until("document.querySelectorAll('#kept tr').length == 2 && connection.textContent == 'Connected'")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
+        assert text(browser, "stage-word") == "1 failed"
+        assert "timers: <b>late</b>" in text(browser, "kept") and "too little happened" in text(browser, "kept")
+        links = browser.evaluate("[...document.querySelectorAll('#kept a')].map((each) => each.getAttribute('href'))")
+        assert links == ["seeds/7"], "only a failed seed left a report"
+        assert text(browser, "reached-count") == "1 of 2 reached"
+        assert text(browser, "reached").startswith("messages none yet")
+        assert "one way partition 1" in text(browser, "faults")
+        widths = browser.evaluate("[...document.querySelectorAll('#progress i')].map((each) => each.style.width)")
+        assert widths == ["35%", "5%", "5%"]
+        assert browser.errors == []
+    finally:
+        server.close()
 
 
 def test_a_page_that_outlives_its_testnet_says_so(browser: Browser, tmp_path: Path) -> None:
