@@ -639,9 +639,9 @@ def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., 
     assert "interrupted" in {check["detail"] for check in result["checks"]}
 
 
-def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
+def ask(url: str, method: str = "GET", token: str = "", body: str = "") -> tuple[int, bytes]:
     answer = urllib3.request(
-        method, url, headers={"Authorization": f"Bearer {token}"}, retries=False, timeout=HANGS_AFTER_S
+        method, url, headers={"Authorization": f"Bearer {token}"}, body=body, retries=False, timeout=HANGS_AFTER_S
     )
     return answer.status, answer.data
 
@@ -661,13 +661,22 @@ def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[...
     assert all("127.0.0.2:" in address for address in told), "it listens where it was asked to"
     _, metrics = ask(f"{testnet}/metrics")
     assert metrics.count(b"\nstampede_height{") == PAIR["validators"]
-    assert ask(f"{testnet}/stop", "POST")[0] == 401
+    assert f"dashboard  {testnet}/".encode() in command.said
+    for order, body in (("stop", ""), ("load", '{"on": false}'), ("faults", '{"kind": "kill", "target": "leader"}')):
+        assert ask(f"{testnet}/{order}", "POST", "wrong", body)[0] == 401
     token = (command.folder / endpoints["testnet"]["token_file"]).read_text(encoding="utf-8").strip()
+    assert b"validator-0: start 1" in ask(f"{testnet}/logs/host-0", token=token)[1]
+    assert ask(f"{testnet}/load", "POST", token, '{"on": false}') == (202, b'{"load":"stopped"}')
+    while (answer := ask(f"{testnet}/load", "POST", token, '{"on": true}'))[0] == 400:
+        assert b"has not ended yet" in answer[1] and command.read()  # it says something every two seconds
+    assert answer[0] == 202
+    command.wait_for(b"the load is started again")
     assert ask(f"{testnet}/stop", "POST", token)[0] == 202
     command.read_to_the_end()
     result = command.check_nothing_is_left(errors.ExitCode.PASS)
     assert result["verdict"] == "pass"
     assert min(tip["height"] for tip in result["validators"]) >= 8 + 5, "it drained"
+    assert command.said.count(b"wrong") == 0 and b"added" not in command.said, "what was refused did nothing"
 
 
 @pytest.mark.slow
