@@ -5,7 +5,7 @@
   const STAGES = { starting: ["…", "Starting", "inconclusive"], running: ["▶", "Running", "pass"], ending: ["■", "Ending", "inconclusive"] };
   const CHECKS = {
     agreement: ["Agreement", (audit) => `compared to height ${number(audit.compared)}`, "compared"],
-    state_roots: ["State roots", (audit) => `compared to height ${number(audit.compared)}, executed again to ${number(audit.reexecuted)}`, "compared"],
+    state_roots: ["State roots", (audit) => `compared to height ${number(audit.compared)}${audit.reexecuted ? `, executed again to ${number(audit.reexecuted)}` : ""}`, "compared"],
     chain: ["Chain", (audit) => `books at height ${number(audit.ledger)}`, "ledger"],
     timers: ["Timers", (audit) => `books at height ${number(audit.ledger)}`, "ledger"],
     conservation: ["Conservation", (audit) => `books at height ${number(audit.ledger)}`, "ledger"],

@@ -15,12 +15,20 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.live.driver.control.control_server import AddFault, ControlServer, Order, SetLoad, StopRun
 from cluster.live.web.addresses import ON_THE_LOOPBACK
+from cluster.live.web.dashboard import feed as feeds
 from cluster.live.web.dashboard.seeds_server import SeedsServer
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.live.web.dashboard.states import snapshot, update
+from tests.hangs import HANGS_AFTER_S
 
 SIZES = {"desk": DESK, "phone": PHONE}
 WAIT_S = 0.02
+HEIGHT = "Number(document.querySelector('#tiles dd').textContent.replaceAll(',', ''))"
+"""The height that the page shows."""
+BLOCKS_PER_SECOND = 50
+UPDATES_MEASURED = 20
+MAX_UPDATE_MS = 50.0
+"""Processor time of the page's thread for an update, drawing included: a frame that takes longer is a stutter."""
 
 pytestmark = needs_chromium
 
@@ -34,24 +42,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 class Driver:
     """Publishes the states of a testnet as a driver does, and performs what it is told."""
 
-    def __init__(self, server: ControlServer, count: int, regions: int) -> None:
+    def __init__(self, server: ControlServer, count: int, regions: int, wait_s: float) -> None:
         self.server = server
         self.performed: list[Order] = []
         self.changes: dict[str, Any] = {}
         self.number = 1
-        self._count, self._regions = count, regions
+        self.is_stopped = threading.Event()
+        self._count, self._regions, self._wait_s = count, regions, wait_s
         self._is_done = threading.Event()
 
     def drive(self) -> None:
         feed = self.server.dashboard
-        while not self._is_done.wait(WAIT_S):
+        while not self._is_done.wait(self._wait_s):
             while not self.server.orders.empty():
                 self._perform(self.server.orders.get_nowait())
             if feed.is_wanted:
                 self.number += 1
-                now, changes = (self.number, self._count), self.changes
-                page = snapshot(*now, self._regions, **changes) if feed.is_snapshot_wanted else None
-                feed.publish(update(*now, **changes), page)
+                now, blocks = (self.number, self._count), max(2, round(BLOCKS_PER_SECOND * self._wait_s))
+                page = snapshot(*now, self._regions, blocks, **self.changes) if feed.is_snapshot_wanted else None
+                feed.publish(update(*now, blocks, **self.changes), page)
 
     def end(self) -> None:
         self._is_done.set()
@@ -66,12 +75,14 @@ class Driver:
             case SetLoad(is_on, answer):
                 self.changes = {**self.changes, "load": "running" if is_on else "stopped"}
                 answer.set_result({"load": self.changes["load"]})
+            case StopRun():
+                self.is_stopped.set()
 
 
 @contextmanager
-def driven(folder: Path, count: int = 4, regions: int = 0) -> Iterator[Driver]:
+def driven(folder: Path, count: int = 4, regions: int = 0, wait_s: float = WAIT_S) -> Iterator[Driver]:
     server = ControlServer(folder)
-    driver = Driver(server, count, regions)
+    driver = Driver(server, count, regions, wait_s)
     with ThreadPoolExecutor(1) as thread:
         thread.submit(driver.drive)
         try:
@@ -106,7 +117,7 @@ def show(browser: Browser, driver: Driver, size: str = "desk", dark: bool = Fals
 def test_it_lives_and_fits_without_complaint(browser: Browser, driver: Driver, size: str, dark: bool) -> None:
     show(browser, driver, size, dark)
     first = driver.number
-    browser.until(f"Number(document.querySelector('#tiles dd').textContent.replaceAll(',', '')) > {2 * first + 5}")
+    browser.until(f"{HEIGHT} > {2 * first + 5}")
     width = SIZES[size][0]
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert text(browser, "connection") == "Connected" and text(browser, "title") == "a-scenario"
@@ -136,6 +147,35 @@ def test_regions_are_drawn_with_their_latencies(browser: Browser, tmp_path: Path
     for place, (x, y, width) in enumerate(boxes):
         for other_x, other_y, _ in boxes[place + 1 :]:
             assert (x - other_x) ** 2 + (y - other_y) ** 2 >= width**2, "validators are not drawn upon each other"
+
+
+def update_ms(browser: Browser) -> float:
+    """The processor time that the page's thread spends on an update, in milliseconds."""
+
+    def spent_s() -> float:
+        metrics = browser.call("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+    seen = "new MutationObserver(() => window.drawn++).observe(document.querySelector('#tiles dd'), {childList: true})"
+    browser.evaluate(f"'drawn' in window || {seen}; window.drawn = 0")
+    before_s = spent_s()
+    browser.until(f"window.drawn >= {UPDATES_MEASURED}")
+    return 1_000 * (spent_s() - before_s) / float(browser.evaluate("window.drawn"))
+
+
+@pytest.mark.slow
+def test_64_validators_at_50_blocks_a_second_leave_the_page_time(browser: Browser, tmp_path: Path) -> None:
+    browser.call("Performance.enable", timeDomain="threadTicks")
+    try:
+        with driven(tmp_path, 64, 4, wait_s=0.1) as driver:
+            show(browser, driver)
+            assert update_ms(browser) < MAX_UPDATE_MS
+            busy = "let sum = 0; for (let step = 0; step < 2e8; step++) sum += step;"
+            slow = f"requestAnimationFrame = (draw) => frame(() => {{ {busy} draw(); }});"
+            browser.evaluate(f"(() => {{ const frame = requestAnimationFrame; {slow} }})()")
+            assert update_ms(browser) > MAX_UPDATE_MS, "a page that is busy would be found"
+    finally:
+        browser.call("Performance.disable")
 
 
 def test_violations_problems_and_what_validators_do_is_shown(browser: Browser, driver: Driver) -> None:
@@ -208,6 +248,7 @@ def test_with_the_token_the_testnet_is_steered(browser: Browser, driver: Driver,
     browser.evaluate("document.getElementById('stop').click()")
     assert text(browser, "stop") == "End the run now?", "it asks first"
     assert steer(browser, "document.getElementById('stop').click()").startswith("The run ends")
+    assert driver.is_stopped.wait(HANGS_AFTER_S)
     performed: list[Any] = [type(order) for order in driver.performed]
     assert performed == [SetLoad, SetLoad, AddFault, AddFault, StopRun]
     fault = driver.performed[2]
@@ -263,7 +304,10 @@ def test_a_page_that_outlives_its_testnet_says_so(browser: Browser, tmp_path: Pa
     assert browser.evaluate("document.body.classList.contains('over')")
 
 
-def test_a_page_of_a_testnet_that_shows_nothing_yet_waits(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_of_a_testnet_that_shows_nothing_yet_waits(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "SNAPSHOT_TIMEOUT_S", 0.05)
     server = ControlServer(tmp_path)
     try:
         browser.open(server.url + "/")
