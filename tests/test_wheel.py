@@ -57,6 +57,9 @@ def files_in(folder: Path, pattern: str) -> set[str]:
 def test_it_ships_programs_scenarios_and_their_schema(installed: Path) -> None:
     assert files_in(installed / "actors", "*") == files_in(ROOT / "actors", "*.py*") != set()
     assert files_in(installed / "scenarios", "**/*.yaml") == files_in(ROOT / "scenarios", "**/*.yaml") != set()
+    for folder in ("cluster/common/style", "cluster/live/web/dashboard", "cluster/report/templates"):
+        for kind in ("css", "js", "html*"):
+            assert files_in(installed / folder, f"*.{kind}") == files_in(ROOT / folder, f"*.{kind}"), folder
     assert (installed / "scenarios" / "schema.json").read_bytes() == (ROOT / "scenarios" / "schema.json").read_bytes()
 
 
