@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const { byId, setText, make, number, compact, duration, tiles, connect, chart, svg } = dashboard;
-  const MAX_POINTS = 480, POINT_EVERY_MS = 400, RATE_OVER_MS = 3000, BEHIND = 5, CONFIRM_MS = 5000, FOLLOW_MS = 2000;
+  const MAX_POINTS = 480, POINT_EVERY_MS = 400, RATE_OVER_MS = 3000, BEHIND = 5, CONFIRM_MS = 5000, FOLLOW_MS = 2000, BETWEEN_REGIONS = 22, MIN_SPREAD = 10, LABEL_WIDTH = 56;
   const STAGES = { starting: ["…", "Starting", "inconclusive"], running: ["▶", "Running", "pass"], ending: ["■", "Ending", "inconclusive"] };
   const CHECKS = {
     agreement: ["Agreement", (audit) => `compared to height ${number(audit.compared)}`, "compared"],
@@ -218,17 +218,24 @@
       if (!groups.has(name)) groups.set(name, []);
       groups.get(name).push(index);
     });
-    const filled = [...groups].filter(([, members]) => members.length), height = Math.round(Math.min(width * (isNarrow ? 1.1 : 0.66), 480));
+    const filled = [...groups].filter(([, members]) => members.length), height = Math.round(Math.min(width * (isNarrow ? 1.25 : 0.66), 480));
     const centre = [width / 2, height / 2], isOne = filled.length === 1, margin = isNarrow ? 26 : 40;
     const outer = [width / 2 - margin, height / 2 - margin];
     const biggest = Math.max(...filled.map(([, members]) => members.length));
-    const spread = isOne ? 0 : Math.min(Math.min(...outer) * 0.62, Math.max(26, biggest * 4.4));
     const regionAngle = (place) => (2 * Math.PI * place) / filled.length - Math.PI / 2 - (filled.length === 2 ? Math.PI / 2 : 0);
+    const centreOf = (position, spread) => [
+      centre[0] + (outer[0] - spread) * Math.cos(regionAngle(position)), centre[1] + (outer[1] - spread - 8) * Math.sin(regionAngle(position)) + 6,
+    ];
+    /** Whether the circles of two neighbouring regions do not touch. */
+    const isApart = (spread) => filled.every((_, position) => {
+      const [one, other] = [centreOf(position, spread), centreOf((position + 1) % filled.length, spread)];
+      return Math.hypot(one[0] - other[0], one[1] - other[1]) >= 2 * spread + BETWEEN_REGIONS;
+    });
+    let spread = Math.min(Math.min(...outer) * 0.62, Math.max(26, biggest * 4.4));
+    while (!isOne && spread > MIN_SPREAD && !isApart(spread)) spread -= 2;
     place = { centres: new Map(), at: [], radius: 0 };
     filled.forEach(([name, members], position) => {
-      const [x, y] = isOne ? centre : [
-        centre[0] + (outer[0] - spread) * Math.cos(regionAngle(position)), centre[1] + (outer[1] - spread - 8) * Math.sin(regionAngle(position)) + 6,
-      ];
+      const [x, y] = isOne ? centre : centreOf(position, spread);
       const reach = isOne ? outer : members.length > 1 ? [spread, spread] : [0, 0];
       place.centres.set(name, [x, y, reach[1]]);
       members.forEach((index, turn) => {
@@ -250,20 +257,23 @@
       const [[first, a], [second, b]] = [named[one], named[other]];
       svg("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], class: "between" }, drawing);
       const latency = run.regions.latency_ms[run.regions.names.indexOf(first)][run.regions.names.indexOf(second)];
-      if (named.length <= 6) svg("text", { x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2 - 3, class: "latency", "text-anchor": "middle" }, drawing).textContent = `${compact(latency)} ms`;
+      const room = Math.hypot(a[0] - b[0], a[1] - b[1]) - a[2] - b[2];
+      if (named.length <= 6 && room > LABEL_WIDTH) svg("text", { x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2 - 3, class: "latency", "text-anchor": "middle" }, drawing).textContent = `${compact(latency)} ms`;
     }
     for (const [name, [x, y, reach]] of named) svg("text", { x, y: reach > 30 ? y + 4 : y - reach - place.radius - 6, class: "region", "text-anchor": "middle" }, drawing).textContent = name;
     place.spokes = svg("path", { class: "spokes" }, drawing);
     place.leader = svg("circle", { r: place.radius + 6, class: "leads", cx: -99, cy: -99 }, drawing);
+    const notes = svg("g");  // drawn above all validators
     nodes = run.validators.map((validator, index) => {
       const [x, y] = place.at[index], group = svg("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, class: "node" }, drawing);
       const title = svg("title", {}, group);
       svg("circle", { r: place.radius, class: "body" }, group);
       svg("circle", { r: place.radius + 2.5, class: "vote" }, group);
       if (place.radius >= 9) svg("text", { "text-anchor": "middle", y: 4, class: "number" }, group).textContent = index;
-      const note = svg("text", { "text-anchor": "middle", y: place.radius + 15, class: "note" }, group);
+      const note = svg("text", { "text-anchor": "middle", x: x.toFixed(1), y: (y + place.radius + 15).toFixed(1), class: "note" }, notes);
       return { group, title, note, key: "" };
     });
+    drawing.append(notes);
     box.replaceChildren(drawing);
     place.shownLeader = undefined;
     if (newest) showGraph(newest);
