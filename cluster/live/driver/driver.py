@@ -677,7 +677,7 @@ def show(run: _LiveRun, hosts: Hosts | None, stage: RunStage) -> None:
     """Publish the run's state for the dashboard, if a reader waits for it, or if the run ends."""
     control = run._testnet.control
     run._audit.wants_tiers = control is not None and control.dashboard.is_wanted
-    if control is None or hosts is None or not (control.dashboard.is_wanted or stage == "ending"):
+    if control is None or hosts is None or not hosts.all or not (control.dashboard.is_wanted or stage == "ending"):
         return
     view = LiveView(
         run.record,

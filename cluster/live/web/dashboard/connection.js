@@ -61,18 +61,18 @@ const dashboard = (() => {
     }
 
     async function start() {
+      let snapshot = null;
       try {
         const answer = await fetch("dashboard", { cache: "no-store" });
-        if (!answer.ok) throw new Error(answer.statusText);
-        const snapshot = await answer.json();
-        if (!snapshot.now) { tell("Connected: nothing to show yet"); setTimeout(start, RETRY_MS); return; }
-        begin(snapshot);
-        listen();
-      } catch (error) {
-        if (!(error instanceof TypeError || error instanceof SyntaxError || error.message)) throw error;
-        tell("Not connected: trying again");
+        if (answer.ok) snapshot = await answer.json();
+      } catch { /* the server is gone, or went away in the middle */ }
+      if (!snapshot?.now) {
+        tell(snapshot ? "Connected: nothing to show yet" : "Not connected: trying again");
         setTimeout(start, RETRY_MS);
+        return;
       }
+      begin(snapshot);
+      listen();
     }
 
     function listen() {
