@@ -9,6 +9,7 @@ chain, so the dashboard shows the median of their values: a validator that catch
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,9 @@ PER_SECOND: Final = "suffix:/s"
 BYTES: Final = "bytes"
 NUMBER: Final = "short"
 SECONDS: Final = "s"
+TESTNET_LABEL: Final = "job"
+VALIDATOR_LABEL: Final = "validator"
+"""Labels of what Prometheus scrapes from the endpoints of testnets: one job for each."""
 EACH_VALIDATOR: Final = ""
 """Value of :attr:`Query.legend` for a query that has a line for each validator."""
 
@@ -82,8 +86,8 @@ NUMBERS: Final = (
     Panel("Validators that answer", (Query("count(stampede_height{})"),)),
     Panel("Blocks a second", (Query(_per_second_of_chain("stampede_height")),), PER_SECOND),
     Panel("Fires a second", (Query(_median_rate("stampede_fires_total")),), PER_SECOND),
-    Panel("Heights between first and last", (Query("max(stampede_height{}) - min(stampede_height{})"),)),
     Panel("Peer faults", (Query("sum(increase(stampede_peer_faults_total{}[$__range]))"),)),
+    Panel("Validators that diverged", (Query("sum(stampede_diverged{})"),)),
 )
 """Panels with one number each."""
 
@@ -205,6 +209,12 @@ SERIES: Final = (
     Panel("Event streams", (Query("stampede_event_streams{}"),)),
 )
 """Panels with lines over time."""
+
+
+def dashboard_text() -> str:
+    """The dashboard of the testnets that Prometheus scrapes by their own endpoints, as JSON."""
+    page = dashboard("Stampede", [Variable("testnet", TESTNET_LABEL)], f"{{{{{VALIDATOR_LABEL}}}}}")
+    return json.dumps(page, indent=1) + "\n"
 
 
 def dashboard(title: str, variables: Sequence[Variable], validator: str) -> dict[str, Any]:

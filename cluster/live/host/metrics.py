@@ -85,6 +85,11 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
         ("stampede_pending_timers", "Live timers.", tally.pending_timers),
         ("stampede_backlog", "Live timers whose trigger height has passed.", tally.backlog),
         ("stampede_mempool_transactions", "Transactions that wait for a block.", len(node.mempool)),
+        (
+            "stampede_diverged",
+            "1 if the validator's execution gave another state root.",
+            int(node.diverged is not None),
+        ),
         ("stampede_peers", "Peers connected in both directions.", len(transport.connected)),
         ("stampede_event_streams", "Clients that events are streamed to.", streams),
     ]

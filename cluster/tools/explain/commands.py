@@ -1,4 +1,4 @@
-"""``stampede validate``, ``explain`` and ``schema``: commands for scenario files, which run nothing."""
+"""``stampede validate``, ``explain``, ``scenarios``, ``schema`` and ``grafana``: commands that run nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
-from cluster.tools.console.command import SEVERAL, Command, argument, option
+from cluster.tools.console.command import SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console, plain_table
 
@@ -137,4 +137,28 @@ class Schema(Command):
         return ExitCode.PASS
 
 
-COMMANDS: Final = {"validate": Validate, "explain": Explain, "scenarios": Scenarios, "schema": Schema}
+@dataclass(frozen=True, kw_only=True)
+class Grafana(Command):
+    HELP = "print a dashboard for Grafana, or with --rules the rules for Prometheus"
+    DESCRIPTION = (
+        "Print a dashboard for Grafana, which shows the testnets that a Prometheus scrapes by their own endpoints;"
+        " or with --rules a rule file for that Prometheus: recorded series and alerts."
+    )
+
+    rules: bool = flag("print recorded series and alerts as a rule file for Prometheus instead")
+
+    def run(self) -> int:
+        from cluster.report.alerts import rules_text
+        from cluster.report.dashboard import dashboard_text
+
+        sys.stdout.write(rules_text() if self.rules else dashboard_text())
+        return ExitCode.PASS
+
+
+COMMANDS: Final = {
+    "validate": Validate,
+    "explain": Explain,
+    "scenarios": Scenarios,
+    "schema": Schema,
+    "grafana": Grafana,
+}

@@ -17,6 +17,8 @@ from cluster.live.kubernetes.names import (
     component_labels,
     dashboard_config_map,
 )
+from cluster.report.alerts import INTERVAL, Alert
+from cluster.report.alerts import alerts as testnet_alerts
 from cluster.report.dashboard import Variable, dashboard
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import amount_of
@@ -28,7 +30,6 @@ FIRST_PORT: Final = 26_600
 """First port of a host's validators. It is below the ports that systems and Ray's workers take."""
 PORTS_PER_VALIDATOR: Final = 2
 DISK_SHARE: Final = 0.8
-BEHIND_HEIGHTS: Final = 50
 _API: Final = "monitoring.coreos.com/v1"
 _INSTANCE: Final = "app_kubernetes_io_instance"
 """Name of the instance label in Prometheus."""
@@ -77,8 +78,8 @@ def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
             "podMetricsEndpoints": endpoints,
         },
     )
-    rules = [_rule(*each) for each in alerts(scenario, deployment)]
-    spec = {"groups": [{"name": deployment.name, "interval": "15s", "rules": rules}]}
+    rules = [each.rule for each in alerts(scenario, deployment)]
+    spec = {"groups": [{"name": deployment.name, "interval": INTERVAL, "rules": rules}]}
     yield make(_API, "PrometheusRule", deployment.name, deployment, spec=spec)
     page = {f"stampede-{deployment.name}.json": dashboard_text(deployment)}
     config = make("v1", "ConfigMap", dashboard_config_map(deployment.name), deployment, data=page)
@@ -96,8 +97,8 @@ def dashboard_text(deployment: Deployment) -> str:
     return json.dumps(dashboard(f"Stampede {place}", variables, _VALIDATOR), indent=1) + "\n"
 
 
-def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[tuple[str, str, str, str, str]]:
-    """The alerts: for each its name, expression, the duration for which the expression must hold, severity and summary.
+def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[Alert]:
+    """The alerts of a deployment.
 
     Expressions select the namespace if it is known, since another namespace may have a deployment of the same name.
     """
@@ -105,56 +106,26 @@ def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[tuple[str, st
     of = f'{{{_INSTANCE}="{deployment.name}"{where}}}'
     needed = quorum(scenario.validators.count)
     disk = int(amount_of(scenario.kubernetes.validators.disk) * round(100 * DISK_SHARE) / 100)
-    yield (
-        "StampedeStalled",
-        f"max(stampede_height{of}) == max(stampede_height{of} offset 2m)",
-        "1m",
-        "critical",
-        "No validator has finalised a block for three minutes.",
-    )
-    yield (
+    yield from testnet_alerts(of, [], "pod")
+    yield Alert(
         "StampedeNoQuorum",
         f"(count(stampede_height{of}) or vector(0)) < {needed}",
         "1m",
         "critical",
         f"Fewer than {needed} of {scenario.validators.count} validators serve their metrics.",
     )
-    yield (
-        "StampedeValidatorBehind",
-        f"scalar(max(stampede_height{of})) - stampede_height{of} > {BEHIND_HEIGHTS}",
-        "2m",
-        "warning",
-        f"A validator is more than {BEHIND_HEIGHTS} heights behind.",
-    )
     if needed > 1:
-        yield (
+        yield Alert(
             "StampedeFewPeers",
             f"stampede_peers{of} < {needed - 1}",
             "2m",
             "warning",
             "A validator is connected to fewer peers than a quorum needs.",
         )
-    yield (
-        "StampedePeerFaults",
-        f"sum by (pod, reason) (increase(stampede_peer_faults_total{of}[5m])) > 0",
-        "0s",
-        "warning",
-        "A validator received what no honest peer sends.",
-    )
-    yield (
+    yield Alert(
         "StampedeDiskFills",
         f"sum by (pod) (stampede_disk_bytes{of}) > {disk}",
         "5m",
         "warning",
         f"The validators of a host use more than {DISK_SHARE:.0%} of its volume.",
     )
-
-
-def _rule(name: str, expression: str, lasting: str, severity: str, summary: str) -> Manifest:
-    return {
-        "alert": name,
-        "expr": expression,
-        "for": lasting,
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary},
-    }
