@@ -7,7 +7,8 @@
 
 A scenario is a path, a mapping of its fields or a :class:`Scenario`. :func:`simulate` runs it in this process in
 virtual time, :func:`run` on the live testnet, with a run folder; both return a :class:`RunOutcome`. :func:`up` keeps a
-live testnet up during a ``with`` block. See ``docs/python.md``.
+live testnet up during a ``with`` block. :class:`Chain` is a chain in this process, for tests of actors. See
+``docs/python.md``.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
+from cluster.tools.actors.chain import Chain
 from cluster.tools.run.scenario_run import finish
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
@@ -48,6 +50,7 @@ AnyScenario = Scenario | Mapping[str, Any] | os.PathLike[str] | str
 
 __all__ = [
     "BadInput",
+    "Chain",
     "Check",
     "HarnessError",
     "LiveTestnet",

@@ -1,14 +1,13 @@
 """A chain in one process: the real transition, its fees and its timer phase.
 
-A block of a :class:`LocalChain` has at most one transaction, and all transactions are from one developer. A
-:class:`PlayedBlock` lists the *executions* of a block in order: the transaction, bids, fires, callbacks, messages. Each
+A :class:`PlayedBlock` lists the *executions* of a block in order: transactions, bids, fires, callbacks, messages. Each
 has data from its receipt and a record of the program that ran.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cluster.disks.installed_kernels import use_installed_kernels
@@ -28,8 +27,7 @@ from validator.chain.records import (
     decode_record,
     long_storage_entry,
 )
-from validator.chain.transactions import Action, Call, Deploy, Transaction, unsigned_hash
-from validator.primitives.params import Parameters
+from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
 from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
@@ -52,7 +50,7 @@ class Execution(NamedTuple):
     """One execution in a block, with data from its receipt: of a transaction, bid, fire, callback or message."""
 
     kind: str
-    """``deploy``, ``call``, ``bid``, ``fire``, ``callback`` or ``message``."""
+    """``deploy``, ``call``, ``transfer``, ``bid``, ``fire``, ``callback`` or ``message``."""
     actor: Address
     handler: str
     """Name of the handler; empty for a deployment."""
@@ -134,12 +132,14 @@ class BareChain:
 
 
 class LocalChain(BareChain):
-    """A chain in memory with one developer, who has large funds. It records the runs of programs."""
+    """A chain in memory whose genesis has one validator, and large funds for a developer. It records the runs of
+    programs."""
 
-    def __init__(self, vm: Vm) -> None:
+    def __init__(self, vm: Vm, genesis: Genesis | None = None) -> None:
         self._watching = WatchingVm(vm)
-        genesis = Genesis(CHAIN_ID, (bytes(32),), parameters=Parameters(), accounts={DEVELOPER: FUNDS})
-        super().__init__(genesis, self._watching)
+        super().__init__(
+            Genesis(CHAIN_ID, (bytes(32),), accounts={DEVELOPER: FUNDS}) if genesis is None else genesis, self._watching
+        )
 
     @property
     def world(self) -> World:
@@ -147,12 +147,19 @@ class LocalChain(BareChain):
         return World(self.view)
 
     def transaction(
-        self, action: Action, gas_limit: int, cells_limit: int, value: int = 0, timer_allowance: int = 0
+        self,
+        action: Action,
+        gas_limit: int,
+        cells_limit: int,
+        value: int = 0,
+        timer_allowance: int = 0,
+        sender: Address = DEVELOPER,
+        before: int = 0,
     ) -> Transaction:
-        """The developer's next transaction, at the current basefees."""
+        """The next transaction of a sender who has ``before`` others in the block, at the current basefees."""
         return Transaction(
-            sender=DEVELOPER,
-            nonce=self.world.account(DEVELOPER).nonce,
+            sender=sender,
+            nonce=self.world.account(sender).nonce + before,
             gas_limit=gas_limit,
             cells_limit=cells_limit,
             max_fee_per_cycle=PRICE_LIMIT - 1,
@@ -163,15 +170,15 @@ class LocalChain(BareChain):
             timer_allowance=timer_allowance,
         )
 
-    def block(self, transaction: Transaction | None = None) -> PlayedBlock:
-        """Process the next block, with at most one transaction.
+    def block(self, *transactions: Transaction) -> PlayedBlock:
+        """Process the next block, with these transactions in this order.
 
-        Raises :class:`~validator.transition.transition.NotAdmitted`.
+        Raises :class:`~validator.transition.transition.NotAdmitted`; then there is no block.
         """
-        prepared = [] if transaction is None else [PreparedTransaction(unsigned_hash(transaction), b"", transaction)]
+        prepared = [PreparedTransaction(unsigned_hash(each), b"", each) for each in transactions]
         outcome = self.begin(PROPOSER).apply(prepared)
         self.commit(outcome)
-        return _played(outcome, transaction, self._watching.take())
+        return _played(outcome, transactions, self._watching.take())
 
     def storage(self, actor: Address) -> dict[str, bytes]:
         """An actor's stored values (encoded), keyed by name, in the order of the names' bytes."""
@@ -185,14 +192,14 @@ class LocalChain(BareChain):
 # --- from receipts to executions --------------------------------------------------------------------------------------
 
 
-def _played(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> PlayedBlock:
-    executions = list(_executions(outcome, transaction, runs))
+def _played(outcome: Outcome, transactions: Sequence[Transaction], runs: list[ProgramRun]) -> PlayedBlock:
+    executions = list(_executions(outcome, transactions, runs))
     of_programs = {id(event) for execution in executions for event in execution.effects.events}
     events = [event for event in outcome.events if id(event) not in of_programs]
     return PlayedBlock(outcome.receipts.height, executions, events, Counter(outcome.carried.values()))
 
 
-def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> Iterator[Execution]:
+def _executions(outcome: Outcome, transactions: Sequence[Transaction], runs: list[ProgramRun]) -> Iterator[Execution]:
     """The executions of a block: each receipt with the record of its program's run.
 
     Programs run phase by phase, so the records are split by phase to find those of a receipt.
@@ -201,9 +208,9 @@ def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[Pr
     called = deque(run for run in runs if run.in_transaction)
     asked = deque(run for run in runs if run.handler == GAS_BID)
     others = deque(run for run in runs if not run.in_transaction and run.handler != GAS_BID)
-    for receipt in receipts.transactions:
-        assert transaction is not None, "who has a receipt was sent"
-        yield _of_transaction(transaction, receipt, called.popleft() if called else None)
+    for transaction, receipt in zip(transactions, receipts.transactions, strict=True):
+        is_run = bool(called) and _is_run_of(called[0], transaction.action)
+        yield _of_transaction(transaction, receipt, called.popleft() if is_run else None)
     for query in receipts.queries:
         yield _of_query(query, None if query.outcome == "unpaid" else asked.popleft())
     for fire in receipts.fires:
@@ -217,6 +224,10 @@ def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[Pr
         yield Execution("message", run.actor, run.handler, message.error, *use, 0, message.effects, run)
 
 
+def _is_run_of(run: ProgramRun, action: Action) -> bool:
+    return isinstance(action, Call) and (run.actor, run.handler) == (action.to, action.handler)
+
+
 def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: ProgramRun | None) -> Execution:
     fee = int.from_bytes(receipt.burned) + int.from_bytes(receipt.tip)
     used = (receipt.error, receipt.cycles, receipt.cells, fee, receipt.effects, run)
@@ -225,6 +236,8 @@ def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: 
             return Execution("call", Address(to), handler, *used)
         case Deploy():
             return Execution("deploy", Address(receipt.created), "", *used)
+        case Transfer(to=to):
+            return Execution("transfer", Address(to), "", *used)
     raise AssertionError("no other kind of transaction is sent")
 
 

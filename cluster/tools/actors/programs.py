@@ -69,12 +69,16 @@ def problem_line(path: Path, problem: Problem) -> str:
 
 def read_program(path: Path) -> ProgramFile:
     """Read and parse a program that is to run. If it is invalid, raises :class:`BadInput` with its first problem."""
-    source = read_source(path)
+    return checked_program(path, read_source(path))
+
+
+def checked_program(path: Path, source: str) -> ProgramFile:
+    """Parse a program's text as that of a file. If it is invalid, raises :class:`BadInput` with its first problem."""
     try:
         return ProgramFile(path, source, parse(source, _meant))
     except ProgramError as error:
         more = len(error.problems) - 1
-        rest = f" ({more} more: stampede actor check {path})" if more else ""
+        rest = f" ({more} more: stampede actor check {path})" if more and path.exists() else ""
         raise BadInput(problem_line(path, error.problems[0]) + rest) from None
 
 
