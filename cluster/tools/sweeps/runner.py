@@ -383,7 +383,7 @@ def _again(task: AnyTask, outcome: SeedOutcome, commit: str) -> str:
 def print_quiet_summary(console: Console, task: AnyTask, summary: Summary) -> None:
     """Print only the seeds that did not pass, and a line with the verdict."""
     for outcome in [*summary.failed, *summary.undecided][:SHOWN]:
-        print_line(console, f"seed {outcome.seed} {_word(outcome)}: {outcome.why}")
+        print_line(console, f"seed {outcome.seed} {outcome.word}: {outcome.why}")
         print_line(console, f"  again  {_again(task, outcome, summary.commit)}")
     counts = ", ".join(f"{len(found):,} {word}" for word, found in summary.by_word.items())
     print_line(console, f"{task.title}: {EXIT_OUTCOMES[summary.exit_code]}: {counts} of {summary.wanted:,} seeds")
