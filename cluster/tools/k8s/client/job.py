@@ -27,7 +27,8 @@ from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches
 
 SLICE_S: Final = 0.1
 LOG_GRACE_S = 15.0
-"""Time to wait for the rest of the log of a job that has ended."""
+"""Time to wait for the rest of the log of a job that has ended, and for the end of an interrupted one whose log has
+ended: the log and the job's state come over connections of their own, in any order."""
 END_GRACE_S = 120.0
 """Time for the job to end after the driver's log has ended."""
 STOP_TIMEOUT_S = 90.0
@@ -170,7 +171,9 @@ class Job:
             self._has_driver_run = False
             return
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while not self._has_ended() and self._log_ended_s is None and time.monotonic() < deadline:
+        while not self._has_ended() and time.monotonic() < deadline:
+            if self._log_ended_s is not None:
+                deadline = min(deadline, self._log_ended_s + LOG_GRACE_S)
             self._look()
         self._follow_end()
 

@@ -283,12 +283,16 @@ class ApiServer:
 
     def end(self, name: str, status: str = "SUCCEEDED", **more: str) -> None:
         """End a job's log and the job."""
+        self.end_log(name)
+        self.job_status(name, jobStatus=status, jobDeploymentStatus="Complete", **more)
+
+    def end_log(self, name: str) -> None:
+        """End a job's log, as the end of its submitter does."""
         with self.changed:
             self.logs.setdefault(f"{name}-submitter", Log()).has_ended = True
             self.changed.notify_all()
         terminated = [{"name": "ray-job-submitter", "state": {"terminated": {"exitCode": 0}}}]
         self.pods_are(name, "submitter", phase="Succeeded", containerStatuses=terminated)
-        self.job_status(name, jobStatus=status, jobDeploymentStatus="Complete", **more)
 
 
 def running(container: str) -> Object:

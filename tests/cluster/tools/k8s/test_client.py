@@ -858,6 +858,28 @@ def test_a_job_that_is_lost_while_it_is_stopped_loses_no_folder(
     assert server.objects == {}
 
 
+@pytest.mark.usefixtures("_own_handlers")
+def test_the_loss_of_a_job_is_seen_after_the_end_of_its_log(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def course(server: ApiServer, name: str) -> None:
+        starting(server, name)
+        server.volume |= files(name)
+        assert server.wait(lambda: server.count("get", "pods/log") > 0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def take(self: job.Job, seen: watching.Seen) -> None:
+        taken(self, seen)
+        if isinstance(seen, watching.LogEnd):
+            server.remove("rayjobs", "tiny")
+
+    taken = job.Job._take
+    monkeypatch.setattr(job.Job, "_take", take)
+    server.course, server.on_interrupt = course, lambda: server.end_log("tiny")
+    assert run("--out", "mine") == 3
+    assert "tiny: the job was deleted by another client" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_own_handlers")
 @pytest.mark.parametrize("part", range(4))
