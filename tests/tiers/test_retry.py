@@ -116,13 +116,23 @@ def test_a_target_that_fails_by_something_else_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "code"), [("true", 0), ("sleep 0.25h >/dev/null 2>&1 &", 1)], ids=["nothing", "process"]
+    ("left", "said"),
+    [
+        ("true", ""),
+        ("sleep 0.25h >/dev/null 2>&1 &", "make ci: still runs: sleep 0.25h \n"),
+        ("mkdir {testnets}left", "make ci: still there: {testnets}left\n"),
+    ],
+    ids=["nothing", "process", "folder"],
 )
-def test_make_ci_fails_if_a_process_is_left_and_ends_it(tmp_path: Path, left: str, code: int) -> None:
+def test_make_ci_fails_if_something_is_left_and_ends_it(tmp_path: Path, left: str, said: str) -> None:
+    testnets = tmp_path / "st-"
+    script = (ROOT / ".ci" / "clone").read_text(encoding="utf-8")
+    assert "/tmp/st-*" in script  # where those of live tests that run meanwhile come and go
     project = tmp_path / "project"
     (project / ".ci").mkdir(parents=True)
-    (project / ".ci" / "clone").write_bytes((ROOT / ".ci" / "clone").read_bytes())
-    (project / ".ci" / "run").write_text(f'cd "$(dirname "$0")"\npwd\n{left}\n', encoding="utf-8")
+    (project / ".ci" / "clone").write_text(script.replace("/tmp/st-", str(testnets)), encoding="utf-8")
+    run_text = f'cd "$(dirname "$0")"\npwd\n{left.format(testnets=testnets)}\n'
+    (project / ".ci" / "run").write_text(run_text, encoding="utf-8")
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "All"]):
         subprocess.run(["git", *command], cwd=project, check=True)
@@ -130,7 +140,7 @@ def test_make_ci_fails_if_a_process_is_left_and_ends_it(tmp_path: Path, left: st
         ["bash", ".ci/clone"], cwd=project, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
     )
     place = Path(done.stdout.strip())
-    assert done.returncode == code, done.stderr
-    assert done.stderr == ("" if code == 0 else "make ci: still runs: sleep 0.25h \n")
+    assert done.returncode == int(bool(said)), done.stderr
+    assert done.stderr == said.format(testnets=testnets)
     assert place.name == ".ci" and not place.parents[1].exists()
     assert not processes.with_argument("0.25h")
