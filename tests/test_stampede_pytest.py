@@ -189,6 +189,6 @@ def test_it_is_the_same_one(stampede_up):
     code, output = session(suite, text)
     assert code == 1 and "2 passed, 1 error" in output, output
     assert "a live testnet did not pass:" in output
-    assert output.count("mine, seed 1, live: inconclusive: ") == 1
-    (report,) = re.findall(r"^.*report   (.*)$", output, re.MULTILINE)
+    assert "mine, seed 1, live: inconclusive: " in output
+    (report,) = set(re.findall(r"report   (.*)$", output, re.MULTILINE))  # in CI, pytest's summary has it again
     assert Path(report).is_file()
