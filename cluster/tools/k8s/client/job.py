@@ -28,7 +28,7 @@ from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches
 SLICE_S: Final = 0.1
 LOG_GRACE_S = 15.0
 """Time to wait for the rest of the log of a job that has ended, and for the end of an interrupted one whose log has
-ended: the log and the job's state come over connections of their own, in any order."""
+ended: the log and the job's state come over two connections, in any order."""
 END_GRACE_S = 120.0
 """Time for the job to end after the driver's log has ended."""
 STOP_TIMEOUT_S = 90.0
