@@ -121,9 +121,9 @@ SERIES: Final = (
         "Executor's jobs",
         (
             Query(
-                "sum by (job) (rate(stampede_executor_job_seconds_sum{}[$__rate_interval]))"
-                " / sum by (job) (rate(stampede_executor_job_seconds_count{}[$__rate_interval]))",
-                "{{job}}",
+                "sum by (kind) (rate(stampede_executor_job_seconds_sum{}[$__rate_interval]))"
+                " / sum by (kind) (rate(stampede_executor_job_seconds_count{}[$__rate_interval]))",
+                "{{kind}}",
             ),
         ),
         SECONDS,

@@ -72,7 +72,7 @@ class Timings:
         )
         pages = [render_histograms(name, text, "", {"": histogram}) for name, text, histogram in alone]
         told = "Duration of the executor's jobs: of a final block, its commit to the disk."
-        return "".join([*pages, render_histograms("stampede_executor_job_seconds", told, "job", self._jobs)])
+        return "".join([*pages, render_histograms("stampede_executor_job_seconds", told, "kind", self._jobs)])
 
 
 def render_metrics(validator: Validator, tally: Tally, transport: Transport, streams: int) -> str:

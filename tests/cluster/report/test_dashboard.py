@@ -22,6 +22,8 @@ VARIABLES = (Variable("instance", "app_instance", "mine"), Variable("namespace",
 PAGES = ("cluster/live/host/metrics.py", "cluster/live/host/http.py", "cluster/live/web/prometheus_text.py")
 """They write the metrics of a validator."""
 SELECTOR = '{app_instance="$instance", namespace="$namespace"}'
+TARGET_LABELS = {"instance", "job"}
+"""A label of this name in a page of metrics is renamed when it is scraped."""
 METRIC = re.compile(r"stampede_[a-z_]+")
 HISTOGRAM = re.compile(r"(stampede_[a-z_]+_(?:seconds|blocks))_(?:bucket|sum|count)")
 """A name of a histogram's samples, with the histogram's."""
@@ -69,6 +71,7 @@ def problems(page: dict[str, Any]) -> list[str]:
                 found += [] if is_rate == grows else [f"{expression}: {name} is no such metric"]
             grouped = re.findall(r"(?:by|without) \((\w+)\)", expression)
             found += [f"no label {label}" for label in grouped if label not in known]
+            found += [f"Prometheus gives {label} to targets" for label in grouped if label in TARGET_LABELS]
             shown = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
             kept = re.findall(r" by \((\w+)\)", expression) or ["validator"]
             found += [f"{expression} has no label {label} to show" for label in shown if label not in kept]
@@ -123,6 +126,7 @@ def place(**values: int) -> Callable[[dict[str, Any]], None]:
         (rewrite("rate(stampede_fires_total", "max(stampede_fires_total"), "stampede_fires_total is no such metric"),
         (rewrite("stampede_event_streams{", "sum(increase(stampede_event_streams{"), "event_streams is no such metric"),
         (rewrite("by (reason)", "by (cause)"), "no label cause"),
+        (rewrite("by (kind)", "by (job)"), "Prometheus gives job to targets"),
         (
             rewrite("interval_seconds_bucket", "interval_second_bucket"),
             "no metric stampede_block_interval_second_bucket",

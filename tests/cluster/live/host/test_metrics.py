@@ -61,9 +61,9 @@ def test_jobs_and_delays_are_counted(timings: Timings) -> None:
         "block_interval_seconds": (0, 0),
         "finality_latency_seconds": (0, 0),
         "fire_delay_blocks": (2_003, 3),
-        'executor_job_seconds{job="build"}': (0, 0),
-        'executor_job_seconds{job="execute"}': (0.5, 1),
-        'executor_job_seconds{job="finalize"}': (0.25, 1),
+        'executor_job_seconds{kind="build"}': (0, 0),
+        'executor_job_seconds{kind="execute"}': (0.5, 1),
+        'executor_job_seconds{kind="finalize"}': (0.25, 1),
     }
     assert 'stampede_fire_delay_blocks_bucket{le="5"} 2\n' in timings.render()
 

@@ -466,7 +466,7 @@ def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
             documented = (Path(__file__).parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
             assert names
             assert [name for name in names if f"`{name}" not in documented] == []
-            for name in ("block_interval_seconds", "finality_latency_seconds", 'executor_job_seconds{job="finalize"}'):
+            for name in ("block_interval_seconds", "finality_latency_seconds", 'executor_job_seconds{kind="finalize"}'):
                 metric, brace, labels = name.partition("{")
                 (value,) = re.findall(rf"^stampede_{metric}_count{re.escape(brace + labels)} (\d+)$", text, re.M)
                 assert int(value) >= 1, name
