@@ -11,17 +11,19 @@ asks for it. ``docs/python.md`` describes the fixtures, the mark, the settings a
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from stampede import LiveTestnet, RunOutcome, Scenario
+    from stampede import AnyScenario, LiveTestnet, RunOutcome
 
 FIXTURE: Final = "stampede"
 MARK: Final = "stampede"
@@ -32,14 +34,9 @@ SCENARIOS_SETTING: Final = "stampede_scenarios"
 SEEDS_SETTING: Final = "stampede_seeds"
 OUT_OPTION: Final = "--stampede-out"
 YAML_SUFFIXES: Final = (".yaml", ".yml")
-SEED_RANGE: Final = re.compile(r"(\d{1,20}):(\d{1,20})")
 NO_FILE_NAME: Final = re.compile(r"[^\w.-]+")
-MAX_SEEDS: Final = 100_000
 MAX_NAME: Final = 100
 """Characters of a run's folder that name its test."""
-
-if TYPE_CHECKING:
-    AnyScenario = Scenario | Mapping[str, Any] | Path | str
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -127,7 +124,7 @@ class Runs:
 
         found, all_settings = _found(self.base, scenario), self._settings(settings)
         seed = self.seed if seed is None else seed
-        outcome = stampede.run(found, seed, _fresh_folder(self.out(), "live"), all_settings)
+        outcome = stampede.run(found, seed, _run_folder(self.out(), "live"), all_settings)
         return self._noted(outcome, found, all_settings)
 
     def describe_runs(self) -> list[str]:
@@ -150,15 +147,17 @@ class _Run:
     """The scenario's file, if it was run without settings."""
 
     def describe(self, out: Callable[[], Path]) -> str:
+        from cluster.common.errors import HarnessError
+        from cluster.record.folder import REPORT_FILE
+        from cluster.report.results import reproduce_command
+
         outcome, record = self.outcome, self.outcome.record
         try:
-            folder = outcome.folder or outcome.write(_fresh_folder(out(), f"{record.scenario.name}-{record.seed}"))
-        except OSError as error:
+            folder = outcome.folder or outcome.write(_run_folder(out(), f"{record.scenario.name}-{record.seed}"))
+        except (OSError, HarnessError) as error:
             report, again = f"none: {error}", ""
         else:
-            from cluster.report.results import reproduce_command
-
-            report, again = str(folder / "report.html"), reproduce_command(record, folder, self.path)
+            report, again = str(folder / REPORT_FILE), reproduce_command(record, folder, self.path)
         lines = [f"{record.scenario.name}, seed {record.seed}, {record.backend}: {outcome.verdict}"]
         lines += outcome.explain().splitlines()
         lines += [f"report   {report}", *([f"again    {again}"] if again else [])]
@@ -192,7 +191,7 @@ class _Testnets:
             self.end()
             from stampede import up
 
-            context = up(_found(self.base, scenario), seed, _fresh_folder(self.out(), "live"), settings)
+            context = up(_found(self.base, scenario), seed, _run_folder(self.out(), "live"), settings)
             self._running, self._context, self._key = context.__enter__(), context, key
         return self._running
 
@@ -243,13 +242,11 @@ def _out(config: pytest.Config, name: str) -> Callable[[], Path]:
     return create
 
 
-def _fresh_folder(parent: Path, name: str) -> Path:
-    """A path that no run has yet: what an earlier session left below ``--stampede-out`` stays."""
-    stem = _file_name(name)
-    number = 1
-    while (folder := parent / (stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return folder
+def _run_folder(parent: Path, name: str) -> Path:
+    """A new folder for a run: what an earlier session left below ``--stampede-out`` stays."""
+    from cluster.record.folder import new_run_folder
+
+    return new_run_folder(name, datetime.now(UTC), parent)
 
 
 def _file_name(name: str) -> str:
@@ -334,11 +331,9 @@ def _seeds_of(text: str) -> Sequence[int] | None:
     """The seeds of a setting ``A:B``, A to B - 1; ``None`` if it is empty. Raises :class:`pytest.UsageError`."""
     if not text:
         return None
-    found = SEED_RANGE.fullmatch(text.strip())
-    seeds = range(int(found[1]), int(found[2])) if found else range(0)
-    if not seeds or len(seeds) > MAX_SEEDS or _seed_problem(seeds[-1]) is not None:
-        raise pytest.UsageError(
-            f"{SEEDS_SETTING}: {text!r} are no seeds: expected A:B for the seeds A to B - 1, such as 0:5, at most"
-            f" {MAX_SEEDS:,}"
-        )
-    return seeds
+    from cluster.tools.sweeps.commands import seed_range
+
+    try:
+        return seed_range(text.strip())
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"{SEEDS_SETTING}: {error}") from None

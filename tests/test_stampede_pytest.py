@@ -95,6 +95,15 @@ def test_fails(stampede):
 
 
 @pytest.mark.slow
+def test_a_report_that_cannot_be_written_is_said_in_its_place(suite: Path) -> None:
+    (suite.parent / "kept").touch()
+    text = "def test_fails(stampede):\n    assert stampede.simulate('mine.yaml', seed=7) is None\n"
+    code, output = session(suite, text, "--stampede-out=kept")
+    assert code == 1 and "1 failed" in output and "INTERNALERROR" not in output
+    assert "\nmine, seed 7, sim: pass\nreport   none: " in output and "\nagain " not in output
+
+
+@pytest.mark.slow
 def test_seeds_are_the_same_tests_in_any_number_of_processes(suite: Path) -> None:
     text = """
 import pytest
@@ -166,11 +175,19 @@ def test_scenario_files_are_tests(suite: Path) -> None:
     assert "only the live testnet answers (--backend live)" in output
 
 
-@pytest.mark.parametrize("seeds", ["3", "2:2", "0:1000000000000", "a:b"])
-def test_wrong_seeds_of_files_are_one_line(suite: Path, seeds: str) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "problem"),
+    [
+        ("3", "is no range of seeds: expected A:B"),
+        ("2:2", "is no range of seeds: expected A:B"),
+        ("0:1000000000000", "are 1,000,000,000,000 seeds: expected at most 1,000,000"),
+        ("a:b", "is no range of seeds: expected A:B"),
+    ],
+)
+def test_wrong_seeds_of_files_are_one_line(suite: Path, seeds: str, problem: str) -> None:
     (suite / "pytest.ini").write_text(documented(("scenarios/*.yaml", "*.yaml"), ("0:10", seeds)), encoding="utf-8")
     code, output = session(suite)
-    assert code != 0 and f"stampede_seeds: '{seeds}' are no seeds: expected A:B" in output
+    assert code != 0 and f"stampede_seeds: '{seeds}' {problem}" in output
 
 
 # --- testnets ---------------------------------------------------------------------------------------------------------
