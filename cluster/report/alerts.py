@@ -11,10 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from cluster.report.dashboard import TESTNET_LABEL, VALIDATOR_LABEL
+from cluster.report.dashboard import STEP, TESTNET_LABEL, VALIDATOR_LABEL
 
-INTERVAL: Final = "15s"
-"""The interval at which rules are evaluated."""
 GROUP: Final = "stampede"
 BEHIND_HEIGHTS: Final = 50
 LARGE_BACKLOG: Final = 100
@@ -74,7 +72,7 @@ def alerts(selector: str, testnet: Sequence[str], validator: str) -> Iterator[Al
     )
     yield Alert(
         "StampedeBacklogGrows",
-        f"deriv({backlog}[10m:{INTERVAL}]) > 0 and {backlog} > {LARGE_BACKLOG}",
+        f"deriv({backlog}[10m:{STEP}]) > 0 and {backlog} > {LARGE_BACKLOG}",
         "10m",
         "warning",
         f"More than {LARGE_BACKLOG} timers are late, and for ten minutes there have been ever more.",
@@ -105,13 +103,13 @@ def rules() -> dict[str, Any]:
         "At most two thirds of the validators serve their metrics.",
     )
     found = [*_recorded(testnet), *(each.rule for each in (*alerts("", [testnet], VALIDATOR_LABEL), no_quorum))]
-    return {"groups": [{"name": GROUP, "interval": INTERVAL, "rules": found}]}
+    return {"groups": [{"name": GROUP, "interval": STEP, "rules": found}]}
 
 
 def _recorded(testnet: str) -> Iterator[dict[str, str]]:
     """Series that are shown often, or over long times."""
     by = f"by ({testnet})"
-    height = f"deriv(max {by} (stampede_height)[1m:{INTERVAL}])"
+    height = f"deriv(max {by} (stampede_height)[1m:{STEP}])"
     latency = f"sum by ({testnet}, le) (rate(stampede_finality_latency_seconds_bucket[1m]))"
     delay = f"sum by ({testnet}, le) (rate(stampede_fire_delay_blocks_bucket[1m]))"
     for name, expression in (

@@ -21,7 +21,7 @@ STAT_SIZE: Final = (4, 4)
 """Size of a panel with one number: width in columns, height in units of Grafana's grid."""
 SERIES_SIZE: Final = (8, 8)
 STEP: Final = "15s"
-"""The interval at which metrics are scraped."""
+"""The interval at which metrics are scraped, and rules about them evaluated."""
 PER_SECOND: Final = "suffix:/s"
 BYTES: Final = "bytes"
 NUMBER: Final = "short"

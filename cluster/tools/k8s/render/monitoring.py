@@ -17,9 +17,9 @@ from cluster.live.kubernetes.names import (
     component_labels,
     dashboard_config_map,
 )
-from cluster.report.alerts import INTERVAL, Alert
+from cluster.report.alerts import Alert
 from cluster.report.alerts import alerts as testnet_alerts
-from cluster.report.dashboard import Variable, dashboard
+from cluster.report.dashboard import STEP, Variable, dashboard
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import amount_of
 from cluster.tools.k8s.render.deployment import Deployment
@@ -64,7 +64,7 @@ def http_port_name(position: int) -> str:
 def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     """The PodMonitor of the validators, the alerts, and the dashboard."""
     endpoints = [
-        {"port": http_port_name(each), "path": "/metrics", "interval": "15s"}
+        {"port": http_port_name(each), "path": "/metrics", "interval": STEP}
         for each in range(len(http_ports(scenario)))
     ]
     yield make(
@@ -79,7 +79,7 @@ def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
         },
     )
     rules = [each.rule for each in alerts(scenario, deployment)]
-    spec = {"groups": [{"name": deployment.name, "interval": INTERVAL, "rules": rules}]}
+    spec = {"groups": [{"name": deployment.name, "interval": STEP, "rules": rules}]}
     yield make(_API, "PrometheusRule", deployment.name, deployment, spec=spec)
     page = {f"stampede-{deployment.name}.json": dashboard_text(deployment)}
     config = make("v1", "ConfigMap", dashboard_config_map(deployment.name), deployment, data=page)
