@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,10 +109,11 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
 
 
 def unjudged_result(
-    scenario_name: str, backend: str, seed: int, commit: str, why: str, seen_violations: Mapping[str, list[str]] = {}
+    about: Mapping[str, Any], why: str, seen_violations: Mapping[str, list[str]] = {}
 ) -> dict[str, Any]:
-    """The content of ``result.json`` for a run whose driver wrote none.
+    """The content of ``result.json`` for a run whose driver wrote none, but for the date (:func:`complete_folder`).
 
+    ``about`` identifies the run, by the names of these fields: scenario, backend, seed, commit, version, scenario_hash.
     The verdict is *inconclusive* for the reason ``why``, or *fail* if violations were reported
     (:attr:`~cluster.record.run.RunRecord.seen_violations`).
     """
@@ -120,10 +121,7 @@ def unjudged_result(
     outcomes += [(check, Outcome.FAIL, "; ".join(words)) for check, words in seen_violations.items()]
     verdict = worst(outcome for _, outcome, _ in outcomes)
     return {
-        "scenario": scenario_name,
-        "backend": backend,
-        "seed": seed,
-        "commit": commit,
+        **about,
         "verdict": verdict.value,
         "checks": [
             {"name": name, "verdict": outcome.value, "detail": detail, "applies": True}
@@ -135,10 +133,11 @@ def unjudged_result(
 
 
 def complete_folder(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write ``result.json`` unless the driver wrote it. Raises :class:`OSError`."""
+    """Write ``result.json``, dated now, unless the driver wrote it. Raises :class:`OSError`."""
     target = folder / RESULT_FILE
     if not target.exists():
-        write_atomically(target, json.dumps(result, indent=2) + "\n")
+        dated = {**result, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        write_atomically(target, json.dumps(dated, indent=2) + "\n")
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

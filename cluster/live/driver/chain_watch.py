@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.finality_log import Sightings
-from cluster.live.handover.left_record import LeftWatch
+from cluster.live.handover.left_record import LeftWatch, SeenBlock
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import (
@@ -41,18 +41,11 @@ NEWEST_BLOCKS: Final = 48
 """Number of newest blocks that the dashboard shows."""
 
 
-class SeenBlock(NamedTuple):
-    """A final block, and when it was first seen, in milliseconds since the run began."""
-
-    at_ms: float
-    block: BlockFinal
-
-
 class Newest:
     """The newest blocks and votes, for the dashboard."""
 
-    def __init__(self) -> None:
-        self.blocks: deque[SeenBlock] = deque(maxlen=NEWEST_BLOCKS)
+    def __init__(self, blocks: Iterable[SeenBlock] = ()) -> None:
+        self.blocks = deque(blocks, NEWEST_BLOCKS)
         """The final blocks that were seen last, in the order in which they were seen."""
         self.votes: dict[int, dict[VoteKind, int]] = {}
         """The newest view of each kind of vote, keyed by validator."""
@@ -133,7 +126,13 @@ class ChainWatch:
     def state(self) -> LeftWatch:
         """The state for another driver that takes the run over. It shares the watch's collections: do not change it."""
         return LeftWatch(
-            self.trace.state, self._resources.state, self._heights, self._newest, self._fires, self._transactions
+            self.trace.state,
+            self._resources.state,
+            self._heights,
+            self._newest,
+            self._fires,
+            self._transactions,
+            list(self.newest.blocks),
         )
 
     def take_over(self, left: LeftWatch) -> None:
@@ -143,6 +142,7 @@ class ChainWatch:
         self._lags = LagLog(self._record)
         self._heights, self._newest = left.heights, left.newest
         self._fires, self._transactions = left.fires, left.transactions
+        self.newest = Newest(left.blocks)
         external = self._record.scenario.validators.external
         for seen in self._record.finalizations:
             if seen.validator in external:
@@ -208,7 +208,9 @@ class ChainWatch:
         self._heights.add(block.height)
         if len(self._heights) > 2 * HEIGHTS_REMEMBERED:
             self._heights = {height for height in self._heights if height > counted_to}
-        self.newest.blocks.append(SeenBlock(at_ms, block))
+        self.newest.blocks.append(
+            SeenBlock(at_ms, block.height, block.view, block.transactions, block.fires, block.lane_cycles)
+        )
         self._fires += block.fires
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cluster.common.checkout import version
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
@@ -42,6 +43,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import LoadRecord, RunRecord
 from cluster.scenario import Scenario
+from cluster.scenario.files import scenario_hash
 from cluster.scenario.sections.faults import UpgradeFault
 from loadgen.runplan import Statistics
 
@@ -458,5 +460,12 @@ def _load_layout() -> list[str]:
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
     """The content of ``result.json`` if the driver could not write it."""
-    about = (record.scenario.name, record.backend, record.seed, record.commit)
-    return unjudged_result(*about, "the driver was killed", record.seen_violations)
+    about = {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "version": version(),
+        "scenario_hash": scenario_hash(record.scenario),
+    }
+    return unjudged_result(about, "the driver was killed", record.seen_violations)

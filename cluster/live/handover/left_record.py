@@ -146,6 +146,17 @@ ELSEWHERE: Final = frozenset(
 """Fields of a record that a :class:`LeftRecord` does not have."""
 
 
+class SeenBlock(NamedTuple):
+    """A final block as the dashboard shows it, and when it was first seen, in milliseconds since the run began."""
+
+    at_ms: float
+    height: int
+    view: int
+    transactions: int
+    fires: int
+    lane_cycles: int
+
+
 class LeftWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Observations of the chain (:class:`~cluster.live.driver.chain_watch.ChainWatch`)."""
 
@@ -155,6 +166,8 @@ class LeftWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     newest: BlockFinal | None
     fires: int
     transactions: int
+    blocks: list[SeenBlock]
+    """The newest final blocks, in the order in which they were seen."""
 
 
 class LeftSafety(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 
-VERSION: Final[Literal[5]] = 5
+VERSION: Final[Literal[6]] = 6
 
 RunPhase = Literal["following", "ending", "collected"]
 """Phase of a run, as named in :mod:`cluster.live.handover.handover`."""
@@ -84,7 +84,7 @@ class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run that outlives its driver: all that another driver needs to continue it."""
 
-    version: Literal[5]
+    version: Literal[6]
     """Version of the fields: :data:`VERSION`."""
     commit: str
     phase: RunPhase

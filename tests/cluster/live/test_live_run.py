@@ -455,6 +455,7 @@ def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, 
     assert list(temporary.iterdir()) == []
     result = result_of(folder)
     assert (result["verdict"], result["checks"][0]["detail"]) == ("inconclusive", "the driver was killed")
+    assert {"commit", "version", "scenario_hash", "date"} <= result.keys()
 
 
 @pytest.mark.slow

@@ -77,8 +77,8 @@ class LiveView:
             "tiers": None if self.tiers is None else dict(self.tiers),
             "validators": [self._validator(index, now) for index in range(len(now.heights))],
             "blocks": [
-                [each.height, each.view, round(at_ms, 1), each.transactions, each.fires, each.lane_cycles]
-                for at_ms, each in self.watch.newest.blocks
+                [each.height, each.view, round(each.at_ms, 1), each.transactions, each.fires, each.lane_cycles]
+                for each in self.watch.newest.blocks
             ],
             "faults": [_fault(fault) for fault in record.faults[-MAX_FAULTS:]],
             "audit": {**self.audit, "told": list(self.audit.get("told", ()))[-MAX_LINES:]},

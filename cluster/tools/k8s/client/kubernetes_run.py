@@ -28,7 +28,7 @@ from cluster.record.folder import (
 )
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario
-from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario.files import find_scenario, scenario_hash, scenario_text
 from cluster.scenario.overrides import Change
 from cluster.tools.k8s.client.archive import BadArchive
 from cluster.tools.k8s.client.cluster import ClusterError, Object, connect
@@ -131,7 +131,15 @@ class _Run:
         if job.exit_code == ExitCode.BAD_INPUT:
             return ExitCode.BAD_INPUT  # the driver has printed the reason
         seed = self._scenario.seed if self._asked.seed is None else self._asked.seed
-        result = unjudged_result(self._scenario.name, "live", seed, UNKNOWN_COMMIT, self._why_unjudged())
+        about = {
+            "scenario": self._scenario.name,
+            "backend": "live",
+            "seed": seed,
+            "commit": UNKNOWN_COMMIT,
+            "version": None,  # that of the image, which nothing has told
+            "scenario_hash": scenario_hash(self._scenario),
+        }
+        result = unjudged_result(about, self._why_unjudged())
         try:
             complete_folder(folder, result)
             point_latest(folder)

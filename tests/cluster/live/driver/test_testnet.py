@@ -1,20 +1,24 @@
-"""The load of a testnet is stopped and started again by request, and goes on counting."""
+"""A testnet's load is stopped and started again by request, and goes on counting; a killed driver leaves a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cluster.checks.run import judge_run
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.load_nodes import LoadNodes
 from cluster.live.driver.load_process import LoadProcess
-from cluster.live.driver.testnet import Testnet
+from cluster.live.driver.testnet import Testnet, _result_of_a_killed_driver
 from cluster.live.web.addresses import ON_THE_LOOPBACK
+from cluster.record.folder import complete_folder, read_result
+from cluster.report.results import result_of
 from loadgen.runplan import Statistics
 from tests.cluster.records import make_record
 
@@ -114,3 +118,12 @@ def test_what_cannot_be_done_is_refused(testnet: Testnet, started: list[Any]) ->
         with pytest.raises(BadInput, match="no load"):
             testnet.set_load(is_on, 60)
     assert started == []
+
+
+def test_the_result_of_a_killed_driver_says_what_ran_and_when(tmp_path: Path) -> None:
+    record, now = make_record(backend="live"), datetime.now(UTC).replace(microsecond=0)
+    complete_folder(tmp_path, _result_of_a_killed_driver(record))
+    found, judged = read_result(tmp_path), result_of(judge_run(record), now)
+    names = ("scenario", "backend", "seed", "commit", "version", "scenario_hash")
+    assert {name: found[name] for name in names} == {name: judged[name] for name in names}
+    assert datetime.fromisoformat(found["date"]) >= now and found["verdict"] == "inconclusive"

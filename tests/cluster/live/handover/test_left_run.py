@@ -210,7 +210,7 @@ OF_THE_PROCESS = (
     "store",
     "finalizations",
     "kept_ledger",
-    "newest",
+    "votes",
 )
 
 
@@ -247,6 +247,7 @@ def test_few_heights_are_remembered_by_the_next_driver_too() -> None:
         (ChainWatch, "_heights"),
         (ChainWatch, "_transactions"),
         (ChainWatch, "_newest"),
+        (ChainWatch, "newest"),
         (LiveTrace, "_received"),
         (LiveTrace, "_count"),
         (Windows, "_begun"),

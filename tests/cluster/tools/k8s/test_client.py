@@ -587,6 +587,7 @@ def test_a_lost_head_is_inconclusive_and_its_folder_says_so(
     assert run("--out", "mine") == 3
     result = json.loads(Path("mine/result.json").read_text())
     assert (result["verdict"], result["scenario"]) == ("inconclusive", "tiny")
+    assert result["scenario_hash"] and result["date"] and result["version"] is None
     assert "the driver's pod was lost" in result["checks"][0]["detail"]
     assert "the head is gone" in result["checks"][0]["detail"]
     assert "verdict  inconclusive: the driver's pod was lost" in capsys.readouterr().out
