@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -23,6 +24,7 @@ from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
+from consensus.messages import VoteKind
 from loadgen.workloads.measures import LoadTimeline, Sends
 from validator.chain.genesis import Genesis
 
@@ -168,6 +170,40 @@ class RunRequest:
     """Seconds for which the live testnet survives without its driver, so that another driver can take the run over."""
 
 
+class StepKind(StrEnum):
+    """The kind of a :class:`Step`."""
+
+    TAKEN = "taken"
+    """It took a transaction from a client. Only the live testnet reports every one."""
+    ENTERED = "entered"
+    """It entered a view."""
+    BEGAN = "began"
+    """It began to build, or to execute, a block of a height."""
+    NOTARIZED = "notarized"
+    """It sent its vote to notarize a view's block."""
+    FINALIZED = "finalized"
+    """It sent its vote to finalize a view's block."""
+    FINAL = "final"
+    """It made the block of a height final."""
+
+
+VOTE_STEPS: Final = {VoteKind.NOTARIZE: StepKind.NOTARIZED, VoteKind.FINALIZE: StepKind.FINALIZED}
+"""The steps that are votes."""
+
+
+class Step(NamedTuple):
+    """A step of a validator towards a final block."""
+
+    kind: StepKind
+    at_ms: float
+    """Milliseconds since the run began, by the clock of the validator's machine."""
+    validator: int
+    number: int = 0
+    """The height or the view that the step is about; 0 if it is about a transaction."""
+    transaction: bytes = b""
+    """The hash of the transaction that the step is about; empty if it is about a block or view."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunObserver:
     """Callbacks during a run."""
@@ -175,6 +211,10 @@ class RunObserver:
     on_sample: Callable[[Sample], None] = ignore
     on_notice: Callable[[str], None] = ignore
     """Called with each notice, a line."""
+    on_step: Callable[[Step], None] | None = None
+    """Called with each step of a validator. ``None`` if nothing needs them: then drivers do not collect them."""
+    on_look: Callable[[RunRecord], None] = ignore
+    """Called by the live testnet's driver with the record so far, about twice a second."""
 
 
 UNOBSERVED: Final = RunObserver()

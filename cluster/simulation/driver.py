@@ -23,7 +23,15 @@ from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.finalizations import Finalization
-from cluster.record.run import CATCH_UP_SLACK_HEIGHTS, JoinRecord, RunRecord, Sample
+from cluster.record.run import (
+    CATCH_UP_SLACK_HEIGHTS,
+    VOTE_STEPS,
+    JoinRecord,
+    RunRecord,
+    Sample,
+    Step,
+    StepKind,
+)
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
@@ -35,6 +43,7 @@ from cluster.simulation.shared_executions import SharedExecutions
 from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
+from validator.chain.transactions import transaction_hash
 from validator.node.assembly import Validator, open_validator
 from validator.node.events import (
     Append,
@@ -48,6 +57,7 @@ from validator.node.events import (
     Reply,
     Run,
     SetTimer,
+    Submit,
     TransactionDropped,
 )
 from validator.node.executor.jobs import Build, Execute
@@ -66,6 +76,8 @@ class Simulation:
     """One simulated run. ``run`` returns its record."""
 
     machine_class: type[Machine] = Machine
+    on_step: Callable[[Step], None] | None = None
+    """Called with each validator's steps towards a final block."""
 
     def __init__(
         self,
@@ -332,8 +344,11 @@ class Simulation:
         recipients = range(len(self.machines)) if recipient is None else (recipient,)
         content, machine = self._reader.read(payload), self.machines[sender]
         self.watches.sends(machine, recipient, content, self.scenario.consensus)
-        if self.faults.is_listening and (vote := vote_of(content)) is not None:
-            self.faults.on_vote(sender, vote.view, vote.kind)
+        if (self.faults.is_listening or self.on_step is not None) and (vote := vote_of(content)) is not None:
+            if self.faults.is_listening:
+                self.faults.on_vote(sender, vote.view, vote.kind)
+            if vote.kind in VOTE_STEPS:
+                self._step(VOTE_STEPS[vote.kind], sender, vote.view)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
         later_us = self.stage.leader_delay_us(sender)
         if later_us:
@@ -365,6 +380,7 @@ class Simulation:
                 self.stage.durable_sizes.on_final(machine)
                 self.faults.on_progress()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
+                self._step(StepKind.FINAL, index, height)
                 if height > self._best_height:
                     self._best_height = height
                     self._on_new_height()
@@ -391,10 +407,18 @@ class Simulation:
             case _:
                 pass
 
+    def _step(self, kind: StepKind, index: int, number: int = 0, transaction: bytes = b"") -> None:
+        if self.on_step is not None:
+            self.on_step(Step(kind, self.clock.now_ms, index, number, transaction))
+
     def _handled(self, index: int, event: Event, effects: list[Effect]) -> None:
+        if self.on_step is not None and isinstance(event, Submit):
+            for wire in event.transactions:
+                self._step(StepKind.TAKEN, index, transaction=transaction_hash(wire))
         self.watches.handles(self.machines[index], event, effects, self._reader.read, self.scenario)
 
     def _note_view(self, index: int, view: int) -> None:
+        self._step(StepKind.ENTERED, index, view)
         self._recorder.trace.windows.entered(self.clock.now_ms, index, view)
         self.watches.enters(self.machines[index], view, self.scenario, len(self.machines))
 
@@ -410,6 +434,7 @@ class Simulation:
                 return  # it was overtaken
             height = parent_height + 1
         self.record.proposals.setdefault(height, self.clock.now_ms)
+        self._step(StepKind.BEGAN, index, height)
 
     # --- heights and joins --------------------------------------------------------------------------------------------
 
@@ -508,19 +533,20 @@ def simulate(
     checkpoint: Callable[[], None] | None = None,
     stop_on_fail: bool = False,
     shares_executions: bool = False,
+    on_step: Callable[[Step], None] | None = None,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``shares_executions`` changes neither. ``checkpoint`` is called between events and may raise
-    :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first violation of a rule seen during
-    the run ends it.
+    ``shares_executions`` changes neither. ``on_step`` is called with each validator's steps. ``checkpoint`` is called
+    between events and may raise :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first
+    violation of a rule seen during the run ends it.
 
     Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
     run = Simulation(
         scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions
     )
-    run.stops_on_fail = stop_on_fail
+    run.stops_on_fail, run.on_step = stop_on_fail, on_step
     try:
         return run.run()
     except PolicyError as error:

@@ -93,6 +93,7 @@ FOREIGN = {
     "locust": ("loadgen", "tests"),
     "gevent": ("loadgen", "tests"),
     "geventhttpclient": ("loadgen", "tests"),
+    "opentelemetry": ("cluster/tools/run/tracing/otlp.py", "tests/cluster/tools/run/tracing"),
 }
 """Libraries that only some folders may import."""
 
@@ -189,7 +190,8 @@ def the_auditor_shares_a_stated_list(path: str, source: str) -> Iterator[Finding
 
 
 def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
-    """Ray under ``cluster/live``, Locust and gevent in what of ``loadgen`` nobody else imports."""
+    """Ray under ``cluster/live``, OpenTelemetry in one module, Locust and gevent in what of ``loadgen`` nobody else
+    imports."""
     for line, module in imports(path, source):
         for library, folders in FOREIGN.items():
             if belongs_to(module, library) and (not is_in(path, *folders) or is_in(path, *OF_LOAD_BUT_PLAIN)):
@@ -305,11 +307,14 @@ RULES = (
             ("loadgen/workloads/a.py", "import gevent.pool"),
             ("loadgen/client.py", "from geventhttpclient import HTTPClient"),
             ("loadgen/runplan.py", "import locust"),
+            ("validator/a.py", "from opentelemetry import trace"),
+            ("cluster/tools/run/tracing/a.py", "import opentelemetry.sdk.trace"),
         ),
         fine=(
             ("cluster/live/a.py", "import ray\nfrom ray.util import state"),
             ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
             ("cluster/a.py", "import rayleigh"),
+            ("cluster/tools/run/tracing/otlp.py", "from opentelemetry.sdk.trace import ReadableSpan"),
         ),
     ),
     Rule(

@@ -34,6 +34,7 @@ from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
+from cluster.live.driver.steps import steps_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
@@ -232,7 +233,7 @@ class _LiveRun:
         run_until_stopped: threading.Event | None = None,
     ) -> None:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
-        self.on_sample, self.on_notice = observer.on_sample, Notices(observer.on_notice)
+        self._observer, self.on_notice = observer, Notices(observer.on_notice)
         self._scenario = scenario
         """The scenario with the faults that were added, and without the end that a stop request sets."""
         self._folder = folder
@@ -428,7 +429,9 @@ class _LiveRun:
         problem = self.record.problems.append
         is_deployed = INSTANCE_VARIABLE in os.environ
         nodes = NodeWatch(session, self._node_was_lost, self.on_notice, self._interrupts.wait, is_deployed)
-        return Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, nodes)
+        hosts = Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, nodes)
+        hosts.wants_taken = self._observer.on_step is not None
+        return hosts
 
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
         self._testnet.check()
@@ -566,7 +569,8 @@ class _LiveRun:
             permit_pruning(self._scenario, hosts, self._audit)
             self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
-            self.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
+            self._observer.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
+            self._observer.on_look(self.record)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -620,6 +624,9 @@ class _LiveRun:
             self._stage.note_lost_node(hosts, node, reason)
 
     def _take_view(self, view: ValidatorView) -> None:
+        if self._observer.on_step is not None:
+            for step in steps_of(view, self._clock.began_epoch_ms):
+                self._observer.on_step(step)
         self._watch.take(view.index, view.observations)
         self._audit.safety.take(view.index, view.observations)
         self._watch.trace.take(view.index, view.stamps)

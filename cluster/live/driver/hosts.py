@@ -35,7 +35,7 @@ from cluster.live.processes import resumption
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KEYWORDS, BitRotFault, DownFault, Release
+from cluster.scenario.sections.faults import FIRST_VERSION, KEYWORDS, BitRotFault, DownFault, Release
 
 T = TypeVar("T")
 
@@ -151,6 +151,8 @@ class Hosts:
         self._height = 0
         self.wants_stamps = True
         """Whether looks ask hosts for the last messages of their validators."""
+        self.wants_taken = False
+        """Whether looks ask hosts for the transactions that their validators take from clients."""
         self._injection = Injection()
         self._orders = Orders(session.ray, self._take_view)
         self._compiled: set[tuple[Place, str]] = set()
@@ -419,6 +421,8 @@ class Hosts:
             return getattr(host.actor, method).remote(*arguments)
         if starts and host.is_running and not host.is_started(self._height):
             return host.actor.start.remote(self._height, self._injection)
+        if self.wants_taken and host.processes.version in ("", FIRST_VERSION):  # other code may not know the word
+            return host.actor.observe.remote(self.wants_stamps, True)
         return host.actor.observe.remote(self.wants_stamps)
 
     def _take_answer(self, host: Host, question: Any) -> None:

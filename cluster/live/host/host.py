@@ -40,7 +40,7 @@ from cluster.live.host.external import ExternalWatch
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
-from cluster.live.host.observations import CertificateTap, Observation
+from cluster.live.host.observations import CertificateTap, Observation, Taken
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
@@ -133,6 +133,8 @@ class ValidatorView:
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
     """Effects of link faults on messages, keyed by the fault."""
     old_file_sizes: dict[str, int] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    """Transactions that the validator took from clients since the last such report, if requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +293,15 @@ class ValidatorHost:
         log.info("%s: a bit of %s flipped", name, rot)
         return None
 
-    def observe(self, with_stamps: bool = False) -> HostView:
-        """The host's report. Each observation is reported once; messages only ``with_stamps``."""
+    def observe(self, with_stamps: bool = False, with_taken: bool = False) -> HostView:
+        """The host's report. Each observation is reported once.
+
+        Messages are reported only ``with_stamps``, and transactions from clients only ``with_taken``, from its first
+        use on.
+        """
         is_late = threading.Event()
         try:
-            return self._call(self._observe(with_stamps, is_late))
+            return self._call(self._observe(with_stamps, is_late, with_taken))
         except TimeoutError:
             is_late.set()
             raise
@@ -466,13 +472,15 @@ class ValidatorHost:
             running.inject(self._injection)
         return await self._observe()
 
-    async def _observe(self, with_stamps: bool = False, is_late: threading.Event | None = None) -> HostView:
+    async def _observe(
+        self, with_stamps: bool = False, is_late: threading.Event | None = None, with_taken: bool = False
+    ) -> HostView:
         if is_late is not None and is_late.is_set():
             raise TimeoutError  # no caller gets this report: the next one has the observations
         myself, use = processes.own(), self._measure()
         return HostView(
             pid=myself.pid,
-            validators=[running.view(with_stamps, use) for running in self._validators],
+            validators=[running.view(use, with_stamps, with_taken) for running in self._validators],
             started=myself.started,
             namespace=myself.namespace,
             last_words=self._last_words,
@@ -524,7 +532,7 @@ class _RunningValidator:
                 self.traps_laid.add(number)
                 disk.lay_trap(trap)
 
-    def view(self, with_stamps: bool, use: processes.Use | None) -> ValidatorView:
+    def view(self, use: processes.Use | None, with_stamps: bool, with_taken: bool) -> ValidatorView:
         loop, disk = self.validator, self.disk
         return ValidatorView(
             index=self.address.index,
@@ -538,6 +546,7 @@ class _RunningValidator:
             ),
             link_counts=_together(links.faults.counts() for links in loop.setup.all_links),
             old_file_sizes=loop.executor.old_file_sizes(),
+            taken=loop.observations.drain_taken() if with_taken else [],
         )
 
     async def freeze(self) -> None:
@@ -569,7 +578,7 @@ class _ExternalValidator:
     def inject(self, injection: Injection) -> None:
         """Do nothing: the others apply faults of links to what they send and receive."""
 
-    def view(self, with_stamps: bool, use: processes.Use | None) -> ValidatorView:
+    def view(self, use: processes.Use | None, with_stamps: bool, with_taken: bool) -> ValidatorView:
         return ValidatorView(self.address.index, self.watch.state, self.watch.drain())
 
     async def freeze(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
@@ -15,6 +16,7 @@ from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
+from validator.chain.transactions import transaction_hash
 from validator.node.events import BlockFinal
 
 MAX_OBSERVATIONS: Final = 100_000
@@ -25,6 +27,8 @@ last views of a hundred validators.
 """
 MAX_VOTES_REMEMBERED: Final = 256
 """Number of sent votes that are remembered, to recognize repetitions while a view is not decided."""
+MAX_TAKEN: Final = 8_192
+"""Limit of transactions taken from clients that wait for the driver; the oldest are dropped first."""
 MARKED_BYTES: Final = 256
 """The checksum of this many bytes, and the length, identify a message well enough for a diagram."""
 
@@ -71,6 +75,15 @@ class VoteSent(NamedTuple):
     kind: VoteKind
     parent_view: View = NOT_TOLD
     digest: bytes = b""
+    at_ms: float = 0.0
+    """When it was sent; 0 if a host whose code does not report that."""
+
+
+class Taken(NamedTuple):
+    """A validator took a transaction from a client."""
+
+    at_ms: float
+    transaction_hash: bytes
 
 
 class CertificateSeen(NamedTuple):
@@ -109,6 +122,8 @@ class Observations:
         self._lost: NotesLost | None = None
         """Highest view of the notes that were dropped since the last call of :meth:`drain`."""
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        self._takes: deque[Taken] | None = None
+        """The transactions that were taken since the driver last asked; ``None`` if it never did."""
         self._votes: dict[VoteSent, None] = {}
         """The votes that were noted last."""
         self._view = 0
@@ -150,7 +165,19 @@ class Observations:
             self._votes[said] = None
             if len(self._votes) > MAX_VOTES_REMEMBERED:
                 del self._votes[next(iter(self._votes))]
-            self._note(said)
+            self._note(said._replace(at_ms=CLOCK.epoch_ms()))
+
+    def took(self, transactions: Iterable[bytes]) -> None:
+        """Note transactions that the validator took from a client, if the driver asked for that."""
+        if self._takes is not None:
+            at_ms = CLOCK.epoch_ms()
+            self._takes.extend(Taken(at_ms, transaction_hash(wire)) for wire in transactions)
+
+    def drain_taken(self) -> list[Taken]:
+        """The last :data:`MAX_TAKEN` transactions taken since the last call; none at the first one."""
+        taken = list(self._takes or ())
+        self._takes = deque(maxlen=MAX_TAKEN)
+        return taken
 
     def certified(self, seen: CertificateSeen) -> None:
         self._note(seen)

@@ -57,6 +57,7 @@ from validator.node.events import (
     Send,
     SetTimer,
     Started,
+    Submit,
     Synced,
     Timeout,
 )
@@ -172,7 +173,7 @@ class ValidatorLoop:
         self.observations = Observations()
         about = (setup.name, setup.index, setup.genesis)
         self.pages = Pages(
-            *about, self.tally, self.observations.timings, self.transport, self.executor, self.join, self._deliver
+            *about, self.tally, self.observations.timings, self.transport, self.executor, self.join, self._take
         )
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -293,6 +294,12 @@ class ValidatorLoop:
             self.observations.built(result.view, result.block.header.height)
         self._deliver(Completed(result))
         self._note_rest()
+
+    def _take(self, event: Event) -> None:
+        """Pass a client's event to the node."""
+        if isinstance(event, Submit):
+            self.observations.took(event.transactions)
+        self._deliver(event)
 
     def _deliver(self, event: Event) -> None:
         """Pass an event to the node, and perform its effects in order."""

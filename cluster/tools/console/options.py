@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
 from cluster.live.web.addresses import LOOPBACK, MAX_PORT, listening_address
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
+FROM_ENVIRONMENT: Final = "env"
+COLLECTOR_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""OpenTelemetry's variables with the address of a collector. The first one is complete, the second one is a base."""
+TRACES_PATH: Final = "/v1/traces"
 SHOWN_CHARACTERS: Final = 40
 """Maximum number of characters of a wrong value that an error shows."""
 
@@ -98,6 +104,33 @@ class BindOption(Command):
         parse_address,
         default=LOOPBACK,
     )
+
+
+def parse_collector(text: str) -> str:
+    """Parse the URL of a collector of OpenTelemetry. Returns the address to which spans are posted.
+
+    A URL is a base to which the path of traces is appended, as in ``OTEL_EXPORTER_OTLP_ENDPOINT``, unless it has that
+    path. The word ``env`` is the address in OpenTelemetry's variables.
+    """
+    where, base = "", text
+    if text == FROM_ENVIRONMENT:
+        where = next((name for name in COLLECTOR_VARIABLES if os.environ.get(name)), "")
+        if not where:
+            raise argparse.ArgumentTypeError(f"env: neither {' nor '.join(COLLECTOR_VARIABLES)} is set")
+        base = os.environ[where]
+    try:
+        parts = urlsplit(base)
+        is_fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port, or no address
+        is_fine = False
+    if not is_fine or any(not "!" <= character <= "~" for character in base):
+        said = f"{where}: " if where else ""
+        raise argparse.ArgumentTypeError(
+            f"{said}{base[:SHOWN_CHARACTERS]!r} is no URL of a collector: expected one such as http://localhost:4318"
+        )
+    if where == COLLECTOR_VARIABLES[0] or parts.path.endswith(TRACES_PATH):
+        return base
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + TRACES_PATH))
 
 
 @dataclass(frozen=True, kw_only=True)

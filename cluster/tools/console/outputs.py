@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from cluster.common.files import check_target, write_for_user, write_json_for_us
 from cluster.common.outcome import SIGNS, Outcome
 from cluster.common.wording import counted
 from cluster.tools.console.command import Command, flag, option
+from cluster.tools.console.options import parse_collector
 
 ACTIONS_VARIABLE: Final = "GITHUB_ACTIONS"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
@@ -79,6 +80,8 @@ class Outputs:
     """Whether the terminal shows only what did not pass, and the verdict."""
     annotates: bool = True
     """Whether a workflow of GitHub gets annotations."""
+    collector: str | None = None
+    """The address to which spans are posted; ``None`` if there are none."""
 
     def check(self, folder: Path | None) -> None:
         """Check, before the work, that each file can be written (:func:`check_targets`)."""
@@ -123,6 +126,22 @@ class OutputOptions(Command):
     @property
     def outputs(self) -> Outputs:
         return Outputs(self.json, self.junit, self.summary, self.quiet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedOutputOptions(OutputOptions):
+    """The same with ``--otlp``, for commands that run one scenario."""
+
+    otlp: str | None = option(
+        "export transactions and timers as spans to this collector of OpenTelemetry (OTLP over HTTP), such as Jaeger at"
+        " http://localhost:4318; env: the address in OpenTelemetry's variables",
+        "URL",
+        parse_collector,
+    )
+
+    @property
+    def outputs(self) -> Outputs:
+        return replace(super().outputs, collector=self.otlp)
 
 
 # --- annotations ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
-from cluster.tools.console.outputs import OutputOptions
+from cluster.tools.console.outputs import TracedOutputOptions
 
 MIN_LEASE_S, MAX_LEASE_S, DEFAULT_LEASE_S = 10, 86_400, 300
 
@@ -34,7 +34,7 @@ class RunFolder(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, OutputOptions):
+class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, TracedOutputOptions):
     """What ``run`` and ``up`` have in common."""
 
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
@@ -89,7 +89,7 @@ class Run(BackendOption, DurationOption, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attach(RunFolder, OutputOptions):
+class Attach(RunFolder, TracedOutputOptions):
     HELP = "take over a live run whose driver has died, up to its verdict"
 
     def run(self) -> int:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -36,10 +36,13 @@ from cluster.scenario.overrides import Change, parse_setting
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.ending import ending_of
-from cluster.tools.run.verdict_output import print_kept, print_verdict
+from cluster.tools.run.verdict_output import print_kept, print_traces, print_verdict
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
+
+if TYPE_CHECKING:
+    from cluster.tools.run.tracing.tracer import Tracer
 
 STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
@@ -111,6 +114,8 @@ def run_scenario(
         raise BadInput("--dashboard needs --backend live: a simulation has none")
     if twice and backend != "sim":
         raise BadInput("--check-determinism needs --backend sim: live runs do not repeat")
+    if twice and outputs.collector is not None:
+        raise BadInput("--otlp: not with --check-determinism, which runs twice")
     if twice and stop_on_fail:
         raise BadInput("--stop-on-fail: not with --check-determinism, which compares whole runs")
     scenario_path = find_scenario(scenario_path)
@@ -164,12 +169,14 @@ def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interr
     ``is_users`` says that the folder existed before, so it is not removed if it stays empty.
     """
     scenario, source, live, outputs = planned.scenario, planned.source, planned.live, planned.outputs
-    with ExitStack() as testnet:
+    with ExitStack() as testnet, _tracing(planned, folder) as tracer:
         console = Console()
         progress = Progress(
             Console(quiet=outputs.quiet), _known_end(scenario, live), planned.backend, scenario.validators.names
         )
         observer = RunObserver(progress.update, progress.notice)
+        if tracer is not None:
+            observer = replace(observer, on_step=tracer.on_step, on_look=tracer.on_look)
         with _one_line_failures(folder, is_users):
             try:
                 record = testnet.enter_context(planned.perform(folder, observer, interrupts))
@@ -190,10 +197,31 @@ def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interr
         reproduce = reproduce_command(record, folder, source)
         print_verdict(console, judged.verdict, report if report.exists() else None, reproduce, outputs.quiet)
         outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
+        if tracer is not None:
+            print_traces(console, *tracer.finish(judged.books.record, judged.books.chain), outputs.quiet)
         if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
     return judged
+
+
+@contextmanager
+def _tracing(planned: PlannedRun, folder: Path) -> Iterator[Tracer | None]:
+    """The tracer of a run, if its spans are wanted, until the context ends. Raises :class:`BadInput`."""
+    if planned.outputs.collector is None:
+        yield None
+        return
+    from cluster.tools.run.tracing.otlp import is_disabled
+    from cluster.tools.run.tracing.tracer import Tracer
+
+    if is_disabled():
+        yield None
+        return
+    tracer = Tracer(planned.outputs.collector, folder, planned.scenario, planned.backend)
+    try:
+        yield tracer
+    finally:
+        tracer.close()
 
 
 def drive(
@@ -216,7 +244,8 @@ def drive(
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return nullcontext(simulate(*what, *watch, interrupts.checkpoint, request.stop_on_fail))
+        more = (interrupts.checkpoint, request.stop_on_fail)
+        return nullcontext(simulate(*what, *watch, *more, on_step=observer.on_step))
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None

@@ -57,3 +57,9 @@ def _why(verdict: Verdict) -> str:
 def print_kept(console: Console, endpoints: Path) -> None:
     """Print that the testnet is still running, idle, and where its endpoints are listed."""
     console.print(Text(f"kept     the testnet is idle and still serves its pages (see {endpoints}); Ctrl-C ends it"))
+
+
+def print_traces(console: Console, line: str, is_complete: bool, quiet: bool = False) -> None:
+    """Print what became of a run's spans. With ``quiet`` only if some were not exported."""
+    if not is_complete or not quiet:
+        console.print(Text(f"traces   {line}", style="" if is_complete else "yellow"), soft_wrap=True)

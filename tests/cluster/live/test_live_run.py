@@ -31,6 +31,7 @@ import urllib3
 import yaml
 
 from cluster.audit.reexecution import follower
+from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.common import errors
 from cluster.common.outcome import Outcome
@@ -42,6 +43,9 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario, load_scenario
+from cluster.tools.run.tracing.tracer import Tracer
+from tests.cluster.tools.run.tracing.collector import GotSpan, collecting
+from tests.cluster.tools.run.tracing.span_rules import problems_of, traces_of
 from tests.hangs import HANGS_AFTER_S
 from validator.primitives.user_file import UserFileError
 
@@ -98,6 +102,10 @@ class LiveRun:
     """Of all of them, but for what executes the chain again."""
     shown: list[Any] = field(default_factory=list)
     """What the dashboard showed, from its first snapshot to the end of its stream."""
+    spans: list[GotSpan] = field(default_factory=list)
+    """What a collector of OpenTelemetry got."""
+    traced: str = ""
+    """What was said of the spans."""
 
 
 def watch_dashboard(run_folder: Path) -> list[Any]:
@@ -143,13 +151,17 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
             with suppress(ProcessLookupError):
                 niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as reader:
+    wanted = scenario(faults=FAULTS)
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as reader, collecting() as collector:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
-        record = run_live(
-            RunRequest(scenario(faults=FAULTS), 5, "test", run_folder), RunObserver(on_sample, notices.append)
-        )
+        tracer = Tracer(collector.url, run_folder, wanted, "live")
+        observer = RunObserver(on_sample, notices.append, tracer.on_step, tracer.on_look)
+        record = run_live(RunRequest(wanted, 5, "test", run_folder), observer)
         shown = watching[0].result(HANGS_AFTER_S)
-    return LiveRun(record, run_folder, temporary, notices, seen, niceness, shown)
+        early = len(collector.spans)
+        traced, _ = tracer.finish(record, longest_chain(record.lives))
+    assert early, "none came while the run went on"
+    return LiveRun(record, run_folder, temporary, notices, seen, niceness, shown, collector.spans, traced)
 
 
 @dataclass
@@ -332,6 +344,23 @@ def test_its_dashboard_showed_it_from_the_first_blocks_to_the_end(live_run: Live
     assert any("kill of validator-1 is over" in line for line in updates[-1]["notices"])
     assert updates[-1]["load"] in ("running", "stopped")
     assert max(sum((each["tiers"] or {}).values()) for each in updates) > 0, "the books have pending timers"
+
+
+def test_its_transactions_and_timers_are_traced_while_it_goes_on(live_run: LiveRun) -> None:
+    spans, record = live_run.spans, live_run.record
+    assert problems_of(spans) == []
+    assert live_run.traced.startswith(f"{len(spans):,} spans of {len(traces_of(spans)):,} traces to ")
+    parts = {"mempool", "block", "build", "execute", "notarize", "finalize", "finality", "schedule", "wait", "fire"}
+    assert {span.name for span in spans} >= parts
+    assert {span.service for span in spans} == {"stampede", *record.scenario.validators.names}
+    sent = [span for span in spans if not span.parent and span.name.startswith("transaction")]
+    for span in sent:
+        final_ms = record.first_finalizations[span.attributes["stampede.block.height"]]
+        assert span.end / 1e6 == pytest.approx(record.began_epoch_ms + final_ms, abs=0.01)
+    waits = [span for span in spans if span.name == "mempool"]
+    assert len(waits) == len(sent), "hosts reported all that clients sent"
+    execution = [span for span in spans if span.name == "execute"]
+    assert any(span.end > span.start for span in execution) and any(span.end > span.start for span in waits)
 
 
 def test_nothing_is_left(live_run: LiveRun) -> None:
