@@ -17,11 +17,12 @@ from consensus.messages import Vote
 from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
 from validator.storage.frames import split
-from validator.storage.journal import JOURNAL_FILE, decode_batch
+from validator.storage.journal import JOURNAL_FILE, JournalContent, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
 """Number of decoded records in the cache, which helps since each certificate is in every validator's journal."""
-REMEMBERED_APPENDS: Final = 1 << 3
+REMEMBERED_APPENDS: Final = 1 << 5
+"""Number of appends in the caches: those that are not durable yet, and some more."""
 REMEMBERED_BODIES: Final = 1 << 6
 """Number of bodies in the cache of block digests. Each body is in every validator's journal soon after its proposal."""
 
@@ -62,14 +63,13 @@ class DurableJournal:
         if disk.durable_size(JOURNAL_FILE) <= self._end:
             return []
         began, whole_bytes = self._end, replaced[1]
-        frames, length = split(disk.durable(JOURNAL_FILE, began))
+        batches, length = _batches_in(disk.durable(JOURNAL_FILE, began))
         self._end += length
         found: list[DurableRecord] = []
-        for frame in frames:
-            batch = decode_batch(frame.payload)
+        for offset, batch in batches:
             for encoded in batch.records:
                 record = _record(encoded)
-                found.append(DurableRecord(record, began + frame.offset >= whole_bytes))
+                found.append(DurableRecord(record, began + offset >= whole_bytes))
                 if isinstance(record, Vote):
                     self.votes.add(record)
             for body in batch.bodies:
@@ -80,9 +80,19 @@ class DurableJournal:
 @lru_cache(REMEMBERED_APPENDS)
 def votes_in(appended: bytes) -> tuple[Vote, ...]:
     """The votes in an append to a validator's journal, in order. Cached, since several watches ask for them."""
-    frames, _ = split(appended)
-    records = [_record(encoded) for frame in frames for encoded in decode_batch(frame.payload).records]
+    batches, _ = _batches_in(appended)
+    records = [_record(encoded) for _, batch in batches for encoded in batch.records]
     return tuple(record for record in records if isinstance(record, Vote))
+
+
+@lru_cache(REMEMBERED_APPENDS)
+def _batches_in(data: bytes) -> tuple[tuple[tuple[int, JournalContent], ...], int]:
+    """The batches in whole frames of a journal, each with its frame's offset, and the number of bytes of the frames.
+
+    Cached, since what is appended is read again from the disk once it is durable.
+    """
+    frames, length = split(data)
+    return tuple((frame.offset, decode_batch(frame.payload)) for frame in frames), length
 
 
 @lru_cache(REMEMBERED_RECORDS)

@@ -165,20 +165,17 @@ class Watches:
         read: Callable[[bytes], Reading | None],
         scenario: Scenario,
     ) -> None:
-        """Check the effects of an event that a machine's validator handled. ``read`` decodes a message."""
+        """Check the effects of an event that a machine's validator handled. ``read`` decodes a message.
+
+        Most events are votes without effects. They matter only if a leader gives up its view.
+        """
         if machine.byzantine is not None or machine.validator is None:
             return
-        broadcast: list[Reading | None] = []
-        votes: list[Vote] = []
-        proved: set[tuple[int, str]] = set()
-        for effect in effects:
-            if isinstance(effect, Send):
-                if effect.recipient is None:
-                    broadcast.append(read(effect.payload))
-            elif isinstance(effect, Append):
-                votes.extend(votes_in(effect.data))
-            elif isinstance(effect, EvidenceFound):
-                proved.add((effect.culprit, f"evidence_{effect.kind}"))
+        if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
+            if machine.validator.node.diverged is None:
+                self.patience.handled(machine.index, View(machine.validator.node.view), ())
+            return
+        broadcast, votes, proved = _said_in(effects, read)
         if isinstance(event, Message) and event.content is None:
             event = structs.replace(event, content=read(event.payload))
         if isinstance(event, Timeout):
@@ -279,6 +276,24 @@ class Watches:
     def _final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
         self.monitor.final(machine.name, height, archived)
         self.promises.finalizes(machine.index, height, archived.block)
+
+
+def _said_in(
+    effects: Iterable[Effect], read: Callable[[bytes], Reading | None]
+) -> tuple[list[Reading | None], list[Vote], set[tuple[int, str]]]:
+    """The messages to all peers, the votes for the journal, and whom evidence convicts of what, in a node's effects."""
+    broadcast: list[Reading | None] = []
+    votes: list[Vote] = []
+    proved: set[tuple[int, str]] = set()
+    for effect in effects:
+        match effect:
+            case Send(None, payload):
+                broadcast.append(read(payload))
+            case Append(data=data):
+                votes.extend(votes_in(data))
+            case EvidenceFound(kind, culprit):
+                proved.add((culprit, f"evidence_{kind}"))
+    return broadcast, votes, proved
 
 
 def _timeouts(scenario: Scenario) -> Timeouts:

@@ -50,6 +50,9 @@ SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
 """Retry times for which a validator may be idle: one until the next request, one for other events at the same time."""
 
+_FOLLOWED: Final = frozenset({BlockFinal, Certified, Diverged, Run, Send})
+"""Effects that tell something about catching up."""
+
 
 @dataclass(slots=True)
 class _Asking:
@@ -104,7 +107,11 @@ class CatchUpWatch:
         _note_event(asking, event, now_ms)
         self._look_at_idleness(index, asking, now_ms)
         for number, effect in enumerate(effects):
+            if type(effect) not in _FOLLOWED:
+                continue
             match effect:
+                case Send(recipient=None):
+                    pass
                 case Send(int() as peer, payload) if isinstance(
                     request := read(payload), BlockRequest | FinalBlocksRequest
                 ):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
@@ -63,6 +64,9 @@ class _Tree:
 class ExecutionWatch:
     """Checks in one run which blocks honest validators execute, finalize and keep in their journals."""
 
+    JUDGED: ClassVar = frozenset({Diverged, ReplaceJournal, Run})
+    """Effects that are judged or followed."""
+
     def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
         """``journal_blocks`` is from the section ``limits``."""
         self._names = names
@@ -77,7 +81,10 @@ class ExecutionWatch:
         self._trees[index] = _Tree(final, height)
 
     def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
-        """Check the effects of an event that a validator handled."""
+        """Check the effects of an event that a validator handled.
+
+        Only effects of :attr:`JUDGED` and results of jobs matter.
+        """
         tree = self._trees[index]
         if tree is None:
             return

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
@@ -52,9 +52,6 @@ fill half of it, those from one peer a quarter."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 SHOWN_BYTES: Final = 8
 """Number of bytes of a hash or a transaction that a violation shows."""
-
-_JUDGED: Final = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
-"""Effects that a model judges or follows."""
 
 Judged = PreparedTransaction | tuple[Hash, str]
 """A transaction that is still to be judged, or a hash with the reason for its rejection."""
@@ -228,6 +225,9 @@ def _reason(item: Judged, why: str) -> str:
 class MempoolWatch:
     """Compares in one run the mempools of honest validators with their models."""
 
+    JUDGED: ClassVar = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
+    """Effects that a model judges or follows."""
+
     def __init__(
         self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
     ) -> None:
@@ -256,11 +256,14 @@ class MempoolWatch:
         broadcast: Iterable[Reading | None],
         sizes: Callable[[], PoolSizes],
     ) -> None:
-        """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size."""
+        """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size.
+
+        Only broadcasts, effects of :attr:`JUDGED` and events that :meth:`concerns` names matter.
+        """
         model = self._models[index]
-        sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
-        if not model.is_followed or not (sent or _concerns(event) or any(type(each) in _JUDGED for each in effects)):
+        if not model.is_followed:
             return
+        sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
         if any(isinstance(effect, Diverged) for effect in effects):
             model.close(expected)
@@ -286,16 +289,16 @@ class MempoolWatch:
             self._tell(index, found == kept, f"keeps {tuple(found)}, expected {tuple(kept)}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS
 
+    @staticmethod
+    def concerns(event: Event) -> bool:
+        """Whether an event may concern a mempool. Most events do not: they are consensus messages."""
+        if isinstance(event, Message):
+            return isinstance(event.content, TransactionsMessage)
+        return isinstance(event, Submit | Completed)
+
     def _tell(self, index: int, holds: bool, what: str) -> None:
         self._look(SafetyRule.MEMPOOL, holds, f"{self._names[index]}: {what}")
         self._models[index].is_followed &= holds
-
-
-def _concerns(event: Event) -> bool:
-    """Whether an event may concern a mempool. Most events do not: they are consensus messages."""
-    if isinstance(event, Message):
-        return isinstance(event.content, TransactionsMessage)
-    return isinstance(event, Submit | Completed)
 
 
 def _difference(outcome: Outcome, expected: Outcome) -> str:

@@ -11,11 +11,10 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.catch_up_watch import CatchUpWatch
 from cluster.simulation.watches.models.execution_watch import ExecutionWatch
 from cluster.simulation.watches.models.mempool_watch import MempoolWatch
-from consensus.messages import Vote
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator
-from validator.node.events import Effect, Event, Message, Started
+from validator.node.events import Completed, Effect, Event, Started
 from validator.node.node import DEFAULT_SYNC_RETRY_MS
 
 
@@ -44,16 +43,17 @@ class NodeModels:
     ) -> None:
         """Let each model check an event that a machine's validator handled, with its effects and its broadcasts.
 
-        Votes without effects, which are most events, are skipped: no model needs them.
+        No model needs votes without effects.
         """
-        if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
-            return
         index, now_ms = machine.index, machine.own_clock.awake_ms
         if isinstance(event, Started):
             executor = validator.executor
             self._mempools.starts(index, executor.final_header.view)
             self._execution.starts(index, executor.final_digest, executor.final_header.height)
             self._catch_up.starts(index, executor.final_header.view, now_ms)
-        self._mempools.handled(index, event, effects, broadcast, lambda: validator.node.mempool.sizes)
-        self._execution.handled(index, event, effects)
+        kinds = set(map(type, effects))
+        if broadcast or MempoolWatch.concerns(event) or not kinds.isdisjoint(MempoolWatch.JUDGED):
+            self._mempools.handled(index, event, effects, broadcast, lambda: validator.node.mempool.sizes)
+        if isinstance(event, Completed) or not kinds.isdisjoint(ExecutionWatch.JUDGED):
+            self._execution.handled(index, event, effects)
         self._catch_up.handled(index, event, effects, read, now_ms)
