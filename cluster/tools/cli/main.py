@@ -29,6 +29,7 @@ from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
 from cluster.tools.inspect import disk_commands
 from cluster.tools.inspect.conform import commands as conform
+from cluster.tools.inspect.explore import commands as explore
 from cluster.tools.k8s import commands as k8s
 from cluster.tools.load import commands as load
 from cluster.tools.load.dos import commands as dos
@@ -172,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         inspect,
         disk_commands,
         conform,
+        explore,
         compare,
         actors,
         k8s,

@@ -1,0 +1,281 @@
+"""The search: breadth first over the worlds, so the first violation has a shortest schedule.
+
+A world is one state for each honest validator. What was sent follows from the states. Two worlds are the same if the
+same may happen in both from now on: who cast a vote does not matter when a quorum's votes are known, nor in which
+of the views that are over a validator voted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cluster.tools.inspect.explore.locals import Local, Locals
+from cluster.tools.inspect.explore.moves import Move, Moves
+from cluster.tools.inspect.explore.offers import Offering, Offers
+from cluster.tools.inspect.explore.replica import RESTART
+from cluster.tools.inspect.explore.rules import progress_problem, world_problem
+from cluster.tools.inspect.explore.scope import Facts, Scope
+from consensus.messages import VoteKind
+from consensus.types import FIRST_VIEW, View
+
+World = tuple[int, ...]
+"""The state of each honest validator, by its number."""
+TOLD_EVERY: Final = 20_000
+
+
+class Followed(NamedTuple):
+    """A move, and the state to which it leads."""
+
+    move: Move
+    after: int
+
+
+class Step(NamedTuple):
+    """A move of a schedule: which validator, and the name of the move."""
+
+    place: int
+    """The validator's place among the honest ones."""
+    name: object
+
+
+@dataclass(frozen=True)
+class Found:
+    """A violation, and the steps that lead to it from the start."""
+
+    problem: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a search."""
+
+    scope: Scope
+    states: int
+    """The worlds visited; each was followed, unless ``left`` says otherwise."""
+    left: int
+    """The worlds that were reached and not followed."""
+    moves: int
+    depth: int
+    local_states: tuple[int, ...]
+    """The states of each honest validator."""
+    outcomes: frozenset[frozenset[object]]
+    """The sets of certificates of the worlds visited."""
+    found: Found | None
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.left == 0 and self.found is None
+
+
+class Search:
+    """One exploration."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._facts = Facts()
+        self._offering = Offering(scope, self._facts)
+        self._moves = Moves(scope)
+        self._locals = [Locals(scope, self._facts, index) for index in scope.honest]
+        self._followed: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
+        self._problems: dict[int, str | None] = {}
+        self._futures: dict[tuple[int, int], int] = {}
+        self._numbers: dict[object, int] = {}
+        self._worlds: list[World] = []
+        self._ways: list[tuple[int, Step] | None] = []
+        """The world before each world, and the step that led from there."""
+        self._known: dict[object, None] = {}
+        self._outcomes: dict[int, frozenset[object]] = {}
+        self._tried = 0
+
+    def run(
+        self,
+        max_states: int,
+        is_over: Callable[[], bool] = lambda: False,
+        tell: Callable[[int, int], None] = lambda states, depth: None,
+    ) -> Result:
+        """Visit worlds until all are known, one breaks a rule, ``max_states`` are known, or time is over.
+
+        ``tell`` is called with the number of worlds and the depth now and then.
+        """
+        found = self._visit(tuple(0 for _ in self._locals), None)
+        at, depth, ends = 0, 0, len(self._worlds)
+        while found is None and at < len(self._worlds) and len(self._worlds) <= max_states:
+            if at == ends:
+                depth, ends = depth + 1, len(self._worlds)
+            if at % TOLD_EVERY == TOLD_EVERY - 1:
+                tell(len(self._worlds), depth)
+            if at % 256 == 0 and is_over():
+                break
+            found = self._follow(at)
+            at += 1
+        local_states = tuple(len(each.all) for each in self._locals)
+        outcomes = frozenset(self._outcomes.values())
+        left = len(self._worlds) - at
+        return Result(self.scope, len(self._worlds), left, self._tried, depth, local_states, outcomes, found)
+
+    # --- worlds -------------------------------------------------------------------------------------------------------
+
+    def _follow(self, at: int) -> Found | None:
+        """Visit the worlds after one."""
+        world = self._worlds[at]
+        offers = self._offers(world)
+        lives = sum(self._locals[place].all[number].life for place, number in enumerate(world))
+        can_give_up = self.scope.give_ups is None or offers.given_up < self.scope.give_ups
+        is_at_rest = can_give_up
+        for place, number in enumerate(world):
+            for followed in self._followed_from(place, number, offers):
+                name = followed.move.name
+                if (name == RESTART and lives >= self.scope.crashes) or (followed.move.gives_up and not can_give_up):
+                    continue
+                self._tried += 1
+                step = Step(place, name)
+                if (problem := self._locals[place].problems[followed.after]) is not None:
+                    return self._found(problem, at, step)
+                if not followed.move.is_probe:
+                    is_at_rest &= name == RESTART
+                    after = (*world[:place], followed.after, *world[place + 1 :])
+                    if (found := self._visit(after, (at, step))) is not None:
+                        return found
+        return self._check_rest(at, world) if is_at_rest else None
+
+    def _check_rest(self, at: int, world: World) -> Found | None:
+        """Check that each validator is past all views where nothing more can happen."""
+        states = zip(self.scope.honest, self._locals, world, strict=True)
+        problem = progress_problem(self.scope, ((index, each.all[number].view) for index, each, number in states))
+        return None if problem is None else self._found(problem, at, None)
+
+    def _visit(self, world: World, way: tuple[int, Step] | None) -> Found | None:
+        """Enter a world, or the one to which its eager moves lead, if it is new; check its rules."""
+        steps: list[Step] = []
+        while (eager := self._eager(world)) is not None:
+            place, followed = eager
+            steps.append(Step(place, followed.move.name))
+            world = (*world[:place], followed.after, *world[place + 1 :])
+            if (problem := self._locals[place].problems[followed.after]) is not None:
+                return self._found_after(problem, way, steps)
+        offers = self._offers(world)
+        key = self._key(world, offers)
+        if key in self._known:
+            return None
+        self._known[key] = None
+        self._worlds.append(world)
+        self._ways.append(way)
+        if offers.number not in self._problems:
+            self._problems[offers.number] = world_problem(self.scope, self._facts, offers)
+            highs = (
+                ("timeouts", view, of[self.scope.quorum - 1].vote.parent_view) for view, of in offers.timeouts.items()
+            )
+            self._outcomes[offers.number] = frozenset((*offers.certificates, *highs))
+        problem = self._problems[offers.number]
+        return None if problem is None else self._found_after(problem, way, steps)
+
+    def _eager(self, world: World) -> tuple[int, Followed] | None:
+        """The first eager move of a world that changes something."""
+        if not self.scope.reduced:
+            return None
+        offers = self._offers(world)
+        for place, number in enumerate(world):
+            followed = self._followed_from(place, number, offers)
+            if followed and followed[0].move.is_eager:
+                return place, followed[0]
+        return None
+
+    def _offers(self, world: World) -> Offers:
+        said = 0
+        for place, number in enumerate(world):
+            said |= self._locals[place].all[number].said
+        return self._offering.of(said)
+
+    def _followed_from(self, place: int, number: int, offers: Offers) -> tuple[Followed, ...]:
+        """The moves of a validator that change something; an eager one alone."""
+        key = place, number, offers.number
+        known = self._followed.get(key)
+        if known is None:
+            known = self._followed[key] = tuple(self._steps_from(place, number, offers))
+        return known
+
+    def _steps_from(self, place: int, number: int, offers: Offers) -> list[Followed]:
+        locals_, steps = self._locals[place], []
+        before = locals_.all[number]
+        for move in self._moves.of(self.scope.honest[place], before, offers):
+            after = locals_.step(number, move.name, move.occurrences)
+            is_gain = move.is_eager and locals_.all[after].said & ~before.said
+            if after == number:
+                continue
+            if is_gain or (move.is_eager and not self._is_of_proposal(move)):
+                return [Followed(move, after)]
+            steps.append(Followed(move._replace(is_eager=False), after))
+        return steps
+
+    @staticmethod
+    def _is_of_proposal(move: Move) -> bool:
+        return getattr(move.name, "is_proposal", False)
+
+    # --- equal worlds -------------------------------------------------------------------------------------------------
+
+    def _key(self, world: World, offers: Offers) -> object:
+        """Equal keys: the same may happen from now on."""
+        if not self.scope.reduced or self.scope.slow_disks:
+            return world
+        lives = sum(self._locals[place].all[number].life for place, number in enumerate(world))
+        given_up = 0 if self.scope.give_ups is None else offers.given_up
+        return offers.open, lives, given_up, *(self._future(place, number) for place, number in enumerate(world))
+
+    def _future(self, place: int, number: int) -> int:
+        """A number for all on which the next moves of a validator depend."""
+        future = self._futures.get((place, number))
+        if future is None:
+            key = self._future_of(place, self._locals[place].all[number])
+            future = self._futures[place, number] = self._numbers.setdefault(key, len(self._numbers))
+        return future
+
+    def _future_of(self, place: int, local: Local) -> object:
+        scope, view = self.scope, local.view
+        views = map(View, range(FIRST_VIEW, scope.views + 1))
+        open_views = tuple(each for each in views if self._moves.may_finalize(local, each))
+        if view > scope.views:
+            return open_views
+        own = dict(local.own).get(view, ())
+        if own:
+            now: object = VoteKind.NOTARIZE in own, scope.gives_up in own
+        else:
+            now = local.proposal, local.is_verifying, local.building_on
+        skipped = local.skipped if not scope.is_hotstuff else dict(local.skipped).get(View(view - 1))
+        leads = self._moves.is_to_lead(scope.honest[place], local)
+        life = local.life if leads else 0  # the leader's block differs by life
+        return life, open_views, view, now, local.notarized, skipped, local.high, leads
+
+    # --- the way to a violation ---------------------------------------------------------------------------------------
+
+    def _found(self, problem: str, at: int, step: Step | None) -> Found:
+        if step is None:
+            return self._found_after(problem, self._ways[at], self._eager_steps(at))
+        return self._found_after(problem, (at, step), [])
+
+    def _found_after(self, problem: str, way: tuple[int, Step] | None, last: list[Step]) -> Found:
+        steps = last[::-1]
+        while way is not None:
+            at, step = way
+            steps += [step, *self._eager_steps(at)[::-1]]
+            way = self._ways[at]
+        return Found(problem, tuple(steps[::-1]))
+
+    def _eager_steps(self, at: int) -> list[Step]:
+        """The eager moves after the step that led to a world."""
+        way = self._ways[at]
+        world = tuple(0 for _ in self._locals)
+        if way is not None:
+            before, (place, name) = way
+            world = self._worlds[before]
+            followed = self._followed_from(place, world[place], self._offers(world))
+            after = next(each.after for each in followed if each.move.name == name)
+            world = (*world[:place], after, *world[place + 1 :])
+        steps = []
+        while (eager := self._eager(world)) is not None:
+            place, step = eager
+            steps.append(Step(place, step.move.name))
+            world = (*world[:place], step.after, *world[place + 1 :])
+        return steps
