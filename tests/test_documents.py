@@ -47,6 +47,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/actors.md", "console"): "tests/cluster/tools/actors/test_actor_page.py",
     ("docs/architecture.md", "mermaid"): "tests/test_architecture.py",
     ("docs/client.md", "python"): "tests/test_client_guide.py",
+    ("docs/exploration.md", "text"): "tests/cluster/tools/inspect/explore/test_commands.py",
     ("docs/load.md", "python"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "console"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "yaml"): "tests/cluster/scenario/test_own_workloads.py",

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from cluster.tools.cli.main import main
+
+PAGE: Final = Path(__file__).parents[5] / "docs/exploration.md"
+SHOWN: Final = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def without_seconds(text: str) -> list[str]:
+    return re.sub(r", [0-9.]+ s$", "", text, flags=re.MULTILINE).split()
 
 
 def test_exhausted_searches_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,12 +35,16 @@ def test_a_bounded_search_is_inconclusive(capsys: pytest.CaptureFixture[str]) ->
     assert "bounded: " in capsys.readouterr().out
 
 
-def test_a_violation_fails_and_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "schedule.json"
+def test_a_violation_fails_and_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("explore-schedule.json")
     planted = ["--protocol", "hotstuff", "--views", "1", "--mutant", "finalizes-after-timeout"]
-    assert main(["explore", *planted, "--faults", "none", "--schedule", str(file)]) == 1
+    assert main(["explore", *planted, "--faults", "none"]) == 1
     found = capsys.readouterr().out
-    assert "violation: own_votes: validator 0 finalizes view 1, which it gave up" in found
+    (shown,) = SHOWN.findall(PAGE.read_text())
+    assert without_seconds(found) == without_seconds(shown)
     assert main(["explore", "--replay", str(file)]) == 1
     again = capsys.readouterr().out
     assert again.splitlines()[-1] == "violation: own_votes: validator 0 finalizes view 1, which it gave up"
