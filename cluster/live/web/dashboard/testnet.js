@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const { byId, setText, make, number, compact, duration, tiles, connect, chart, svg } = dashboard;
-  const MAX_POINTS = 480, POINT_EVERY_MS = 400, RATE_OVER_MS = 3000, BEHIND = 5, CONFIRM_MS = 5000, FOLLOW_MS = 2000, BETWEEN_REGIONS = 22, MIN_SPREAD = 10, LABEL_WIDTH = 56;
+  const MAX_POINTS = 480, POINT_EVERY_MS = 400, RATE_OVER_MS = 3000, BEHIND = 5, CONFIRM_MS = 5000, FOLLOW_MS = 2000, BETWEEN_REGIONS = 22, MIN_SPREAD = 10, LABEL_WIDTH = 56, LABEL_HEIGHT = 16, NAMES_SHOWN = 4;
   const STAGES = { starting: ["…", "Starting", "inconclusive"], running: ["▶", "Running", "pass"], ending: ["■", "Ending", "inconclusive"] };
   const CHECKS = {
     agreement: ["Agreement", (audit) => `compared to height ${number(audit.compared)}`, "compared"],
@@ -72,7 +72,10 @@
     const hosts = [...new Set(run.validators.map((validator) => validator.host))];
     target.replaceChildren(new Option("the leader", "leader"), ...run.validators.map((validator) => new Option(validator.name)));
     kind.replaceChildren(...run.fault_forms.map((form, position) => new Option(form.kind.replaceAll("_", " "), position)));
-    const carried = (host) => run.validators.filter((validator) => validator.host === host).map((validator) => validator.name).join(", ");
+    const carried = (host) => {
+      const names = run.validators.filter((validator) => validator.host === host).map((validator) => validator.name);
+      return names.length <= NAMES_SHOWN ? names.join(", ") : `${names.slice(0, NAMES_SHOWN - 1).join(", ")} and ${names.length - NAMES_SHOWN + 1} more`;
+    };
     log.replaceChildren(...hosts.map((host) => new Option(`host ${host}: ${carried(host)}`, `host-${host}`)), new Option("the load generator", "locust"));
     [target, kind, log].forEach((each, position) => { if (chosen[position]) each.value = chosen[position]; });
     fillFault();
@@ -250,18 +253,30 @@
     drawGraph(box, width, height);
   }
 
+  /** The place of a latency on the line between two regions: its middle, or next to it if a label of a line that crosses it is there. */
+  function labelPlace(a, b, length, labels) {
+    const isClear = (end, part) => part * length > end[2] + LABEL_WIDTH / 2;
+    for (const part of [0.5, 0.4, 0.6, 0.33, 0.67]) {
+      const [x, y] = [a[0] + (b[0] - a[0]) * part, a[1] + (b[1] - a[1]) * part - 3];
+      const isFree = labels.every(([otherX, otherY]) => Math.abs(x - otherX) > LABEL_WIDTH || Math.abs(y - otherY) > LABEL_HEIGHT);
+      if (isFree && (part === 0.5 || (isClear(a, part) && isClear(b, 1 - part)))) return [x, y];
+    }
+    return null;
+  }
+
   function drawGraph(box, width, height) {
     const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "graph", role: "img", "aria-label": "Validators by region; the table below has the same facts" });
-    const named = [...place.centres].filter(([name]) => name);
+    const named = [...place.centres].filter(([name]) => name), labels = [];
     for (let one = 0; one < named.length; one++) for (let other = one + 1; other < named.length; other++) {
       const [[first, a], [second, b]] = [named[one], named[other]];
       svg("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], class: "between" }, drawing);
       const latency = run.regions.latency_ms[run.regions.names.indexOf(first)][run.regions.names.indexOf(second)];
-      const room = Math.hypot(a[0] - b[0], a[1] - b[1]) - a[2] - b[2];
-      if (named.length <= 6 && room > LABEL_WIDTH) svg("text", { x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2 - 3, class: "latency", "text-anchor": "middle" }, drawing).textContent = `${compact(latency)} ms`;
+      const length = Math.hypot(a[0] - b[0], a[1] - b[1]), at = labelPlace(a, b, length, labels);
+      if (named.length <= 6 && length - a[2] - b[2] > LABEL_WIDTH && at) labels.push([...at, latency]);
     }
     for (const [name, [x, y, reach]] of named) svg("text", { x, y: reach > 30 ? y + 4 : y - reach - place.radius - 6, class: "region", "text-anchor": "middle" }, drawing).textContent = name;
     place.spokes = svg("path", { class: "spokes" }, drawing);
+    for (const [x, y, latency] of labels) svg("text", { x, y, class: "latency", "text-anchor": "middle" }, drawing).textContent = `${compact(latency)} ms`;
     place.leader = svg("circle", { r: place.radius + 6, class: "leads", cx: -99, cy: -99 }, drawing);
     const notes = svg("g");  // drawn above all validators
     nodes = run.validators.map((validator, index) => {

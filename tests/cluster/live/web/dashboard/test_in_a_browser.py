@@ -116,6 +116,19 @@ def overflowing(browser: Browser) -> list[str]:
     return found
 
 
+def covered(browser: Browser, selector: str, first: str = "") -> list[int]:
+    """Numbers of the elements that lie upon an earlier one. ``first`` is done to ``each`` before."""
+    boxes = browser.evaluate(
+        f"[...document.querySelectorAll('{selector}')].map((each) => {{ {first} return each; }})"
+        ".map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.top, box.right, box.bottom])"
+    )
+    return [
+        number
+        for number, (left, top, right, bottom) in enumerate(boxes)
+        if any(left < r and right > x and top < b and bottom > y for x, y, r, b in boxes[:number])
+    ]
+
+
 def show(browser: Browser, driver: Driver, size: str = "desk", dark: bool = False, token: str = "") -> None:
     browser.open(driver.server.url + "/", f"#token={token}" if token else "", SIZES[size], dark)
     browser.until("document.querySelectorAll('#validators tr').length && document.querySelector('#tiles dd')")
@@ -158,6 +171,17 @@ def test_regions_are_drawn_with_their_latencies(browser: Browser, tmp_path: Path
     for place, (x, y, width) in enumerate(boxes):
         for other_x, other_y, _ in boxes[place + 1 :]:
             assert (x - other_x) ** 2 + (y - other_y) ** 2 >= width**2, "validators are not drawn upon each other"
+
+
+def test_latencies_of_lines_that_cross_do_not_lie_upon_each_other(browser: Browser, tmp_path: Path) -> None:
+    with driven(tmp_path, 64, 4) as driver:
+        browser.open(driver.server.url + "/", size=(1280, 900))
+        browser.until("document.querySelectorAll('#graph .latency').length === 6")
+        assert covered(browser, "#graph .latency") == []
+        planted = "each.setAttribute('x', 9); each.setAttribute('y', 9);"
+        assert covered(browser, "#graph .latency", planted) == [1, 2, 3, 4, 5]
+        hosts = browser.evaluate("[...document.getElementById('log-name').options].map((each) => each.text)")
+        assert hosts[0] == "host 0: validator-0, validator-12, validator-24 and 3 more"
 
 
 def update_ms(browser: Browser) -> float:
