@@ -131,7 +131,7 @@
 
   function showChecks(audit) {
     const body = byId("checks");
-    setText(byId("audited"), audit.blocks ? `${number(audit.blocks)} blocks were fetched, and compared up to height ${number(audit.compared)}.` : "No block was compared yet.");
+    setText(byId("audited"), !audit.blocks ? "No block was compared yet." : audit.compared ? `${number(audit.blocks)} blocks were fetched, and compared up to height ${number(audit.compared)}.` : `${number(audit.blocks)} blocks were fetched. Not every validator was asked for its own yet.`);
     for (const [name, [title, words, reach]] of Object.entries(CHECKS)) {
       let row = body.querySelector(`[data-check="${name}"]`);
       if (!row) {

@@ -215,6 +215,7 @@ def test_64_validators_at_50_blocks_a_second_leave_the_page_time(browser: Browse
 
 def test_violations_problems_and_what_validators_do_is_shown(browser: Browser, driver: Driver) -> None:
     violated = update(1)["audit"] | {"violations": {"timers": 2}, "told": ["timers: <b>a timer</b> fired twice"]}
+    violated |= {"blocks": 3, "compared": 0}
     states = [
         ["down", None, None, 3, 3, 3],
         ["up", 1, 1, 1, 0, 0],
@@ -226,6 +227,7 @@ def test_violations_problems_and_what_validators_do_is_shown(browser: Browser, d
         show(browser, driver, "phone")
         assert overflowing(browser) == []
         assert text(browser, "violations") == "timers: <b>a timer</b> fired twice", "texts are never markup"
+        assert text(browser, "audited").startswith("3 blocks were fetched. Not every validator was asked")
         assert "2 violations" in text(browser, "checks") and text(browser, "problems") == "host 1 was lost"
         classes = browser.evaluate(
             "[...document.querySelectorAll('#graph .node')].map((e) => e.getAttribute('class').trim())"
