@@ -174,7 +174,7 @@ class StepKind(StrEnum):
     """The kind of a :class:`Step`."""
 
     TAKEN = "taken"
-    """It took a transaction from a client. Only the live testnet reports every one."""
+    """It took a transaction from a client."""
     ENTERED = "entered"
     """It entered a view."""
     BEGAN = "began"

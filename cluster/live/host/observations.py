@@ -76,7 +76,7 @@ class VoteSent(NamedTuple):
     parent_view: View = NOT_TOLD
     digest: bytes = b""
     at_ms: float = 0.0
-    """When it was sent; 0 if a host whose code does not report that."""
+    """When it was sent; 0 from a host whose code does not report that."""
 
 
 class Taken(NamedTuple):

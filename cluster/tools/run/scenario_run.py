@@ -169,16 +169,17 @@ def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interr
     ``is_users`` says that the folder existed before, so it is not removed if it stays empty.
     """
     scenario, source, live, outputs = planned.scenario, planned.source, planned.live, planned.outputs
-    with ExitStack() as testnet, _tracing(planned, folder) as tracer:
+    with ExitStack() as testnet, ExitStack() as tracing:
         console = Console()
         progress = Progress(
             Console(quiet=outputs.quiet), _known_end(scenario, live), planned.backend, scenario.validators.names
         )
         observer = RunObserver(progress.update, progress.notice)
-        if tracer is not None:
-            observer = replace(observer, on_step=tracer.on_step, on_look=tracer.on_look)
         with _one_line_failures(folder, is_users):
             try:
+                tracer = tracing.enter_context(_tracing(planned, folder))
+                if tracer is not None:
+                    observer = replace(observer, on_step=tracer.on_step, on_look=tracer.on_look)
                 record = testnet.enter_context(planned.perform(folder, observer, interrupts))
                 if not live.keep:
                     testnet.close()

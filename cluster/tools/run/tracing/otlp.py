@@ -71,7 +71,8 @@ class SpanExport:
         self._exporter = _exporter(url) if exporter is None else exporter
         self._queue: deque[tuple[float, Span]] = deque()
         self._added = self._exported = 0
-        self._awake = threading.Event()
+        self._awake, self._progress = threading.Event(), threading.Event()
+        self._has_stalled = False
         self._deadline_s: float | None = None
         """When the thread must have ended (monotonic seconds); ``None`` as long as the run goes on."""
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
@@ -85,6 +86,15 @@ class SpanExport:
                 self._queue.append((began_epoch_ms, span))
         if self._queue:
             self._awake.set()
+
+    def wait_for_room(self) -> None:
+        """Wait until half of the queue is free, as long as the collector answers within :data:`LAST_WAIT_S`.
+
+        It is for a run that is over: its spans are made faster than they are exported.
+        """
+        while len(self._queue) > QUEUE_SPANS // 2 and not self._has_stalled:
+            self._progress.clear()
+            self._has_stalled = not self._progress.wait(LAST_WAIT_S)
 
     def close(self, wait_s: float = LAST_WAIT_S) -> Exported:
         """Export what is left, for at most ``wait_s`` seconds. Returns what became of all spans."""
@@ -116,6 +126,7 @@ class SpanExport:
         readable = [self._resources.readable(span, began_epoch_ms) for began_epoch_ms, span in batch]
         if self._exporter.export(readable) is SpanExportResult.SUCCESS:
             self._exported += len(batch)
+        self._progress.set()
 
 
 def is_disabled() -> bool:

@@ -40,8 +40,6 @@ SETTLED_BLOCKS: Final = 4
 QUEUE_STEPS: Final = 1 << 18
 """Bound for the steps that wait for the thread. The oldest are dropped beyond it."""
 LOOK_EVERY_S: Final = 0.5
-ENDS_WITHIN_S: Final = 5.0
-"""How long the end of a run waits for the thread to complete the block at hand, in seconds."""
 
 
 class Tracer:
@@ -51,7 +49,7 @@ class Tracer:
         """``url`` is the collector's, for traces. Raises :class:`~cluster.common.errors.BadInput` if one of
         OpenTelemetry's variables is wrong."""
         self._sampler = Sampler.of(os.environ)
-        self._url, self._name = url, folder.name
+        self._url, self._name, self._is_simulated = url, folder.name, backend == "sim"
         facts = {
             "service.namespace": scenario.name,
             "service.version": version(),
@@ -72,7 +70,10 @@ class Tracer:
 
     def on_step(self, step: Step) -> None:
         """Take a step (:attr:`~cluster.record.run.RunObserver.on_step`)."""
-        self._waiting.append(step)
+        if self._is_simulated:
+            self._steps.note(step)
+        else:
+            self._waiting.append(step)
 
     def on_look(self, record: RunRecord) -> None:
         """Take the record of a run that goes on (:attr:`~cluster.record.run.RunObserver.on_look`)."""
@@ -91,6 +92,7 @@ class Tracer:
         ways = self._ways or self._begin(record)
         while ways.height < len(chain):
             self._export.add(ways.add(chain[ways.height]), self._began_epoch_ms)
+            self._export.wait_for_room()
         self._export.add(ways.finish(record.duration_ms), self._began_epoch_ms)
         self._is_over = True
         found = self._export.close()
@@ -104,9 +106,10 @@ class Tracer:
             self._export.close(0.0)
 
     def _stop(self) -> None:
+        """End the thread, which completes the block at hand."""
         self._ending.set()
         if self._thread is not None:
-            self._thread.join(ENDS_WITHIN_S)
+            self._thread.join()
 
     def _follow(self) -> None:
         record = self._record

@@ -18,6 +18,8 @@ from tests.ports import free_ports
 TRACE = 5 << 64 | 7
 BEGAN_MS = 1_700_000_000_000.125
 WAIT_S = 0.05
+EXPORTERS_TIMEOUT_S = 10.0
+"""How long OpenTelemetry's exporter waits for an answer."""
 
 
 def span(number: int = 6) -> Span:
@@ -84,7 +86,7 @@ def test_what_is_not_exported_is_counted(collector: Collector, reason: str, capf
             os.sched_yield()
         begun_s = time.monotonic()
         found = export.close(WAIT_S)
-        assert time.monotonic() - begun_s < 2.0
+        assert time.monotonic() - begun_s < EXPORTERS_TIMEOUT_S
         assert (found.exported, found.left_out, found.reason) == (0, 2, reason)
     assert capfd.readouterr().err == ""
 
@@ -109,6 +111,29 @@ def test_the_queue_is_bounded_and_never_waits(monkeypatch: pytest.MonkeyPatch) -
         export.add([span(number) for number in range(10, 60)], BEGAN_MS)
         assert len(export._queue) == 10
         assert export.close(WAIT_S).left_out == 51
+
+
+def test_the_end_of_a_run_waits_for_a_collector_that_answers_and_once_for_one_that_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp, "QUEUE_SPANS", 10)
+    monkeypatch.setattr(otlp, "BATCH_SPANS", 2)
+    with collecting() as collector:
+        export = SpanExport(collector.url, {})
+        for number in range(1, 41):
+            export.add([span(number)], BEGAN_MS)
+            export.wait_for_room()
+        assert export.close(HANGS_AFTER_S) == Exported(40, 0, "")
+    monkeypatch.setattr(otlp, "LAST_WAIT_S", WAIT_S)
+    with collecting(Collector(hangs=True)) as collector:
+        export = SpanExport(collector.url, {})
+        waits: list[float] = []
+        monkeypatch.setattr(export._progress, "wait", lambda wait_s: waits.append(wait_s) is not None)
+        for number in range(1, 401):
+            export.add([span(number)], BEGAN_MS)
+            export.wait_for_room()
+        assert waits == [WAIT_S]
+        assert export.close(WAIT_S).left_out == 400
 
 
 def test_a_slow_collector_gets_what_it_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,8 @@ def is_sent(span: Span) -> bool:
 def test_another_run_has_other_traces_of_the_same_transactions(run: Traced, tmp_path: Path) -> None:
     with collecting() as collector:
         tracer = Tracer(collector.url, tmp_path, SCENARIO, "sim")
-        tracer._waiting.extend(run.steps)
+        for step in run.steps:
+            tracer.on_step(step)
         tracer.finish(run.record, run.chain)
     key = "stampede.transaction.hash"
     one, other = (
@@ -311,6 +312,15 @@ def test_wrong_variables_are_refused_in_one_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "much")
     with pytest.raises(BadInput, match="OTEL_TRACES_SAMPLER_ARG: expected a number from 0 to 1, got 'much'"):
         Tracer("http://127.0.0.1:1/v1/traces", tmp_path, SCENARIO, "sim")
+
+
+def test_a_run_that_is_refused_for_them_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "sometimes")
+    assert traced_run(tmp_path, "--otlp", "http://127.0.0.1:1") == 2
+    assert "OTEL_TRACES_SAMPLER: 'sometimes' is not known; expected one of always_off" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_variable_that_switches_all_off_does(
