@@ -402,6 +402,7 @@ class LiveTrace:
 
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self.windows = Windows(record)
+        self._timings = record.timings
         self._began_ms = began_epoch_ms
         self._sent: defaultdict[_Ends, list[_Half]] = defaultdict(list)
         self._received: defaultdict[_Ends, list[_Half]] = defaultdict(list)
@@ -419,8 +420,8 @@ class LiveTrace:
         self._count = sum(len(halves) for _, halves in [*state.sent, *state.received])
 
     def wants(self, now_ms: float) -> bool:
-        """Whether the driver should fetch validators' stamps now, because a window is or was just open."""
-        return now_ms <= self.windows.open_until_ms + BEFORE_MS
+        """Whether the driver should fetch validators' stamps now: a window is or was just open, or all are recorded."""
+        return self._timings is not None or now_ms <= self.windows.open_until_ms + BEFORE_MS
 
     def take(self, validator: int, stamps: Iterable[Stamp]) -> None:
         """Enter the stamps of a validator."""
@@ -442,6 +443,8 @@ class LiveTrace:
         """Match sent with received messages; equal messages between two validators are matched in order."""
         for message in sorted(self._matched(), key=_moment):
             self.windows.keep(message)
+            if self._timings is not None and message.sent_ms is not None and message.received_ms is not None:
+                self._timings.messages.append(message)
         self.windows.close(now_ms)
 
     def _matched(self) -> Iterator[TracedMessage]:

@@ -39,6 +39,17 @@ CATCH_UP_SLACK_HEIGHTS: Final = 5
 """The most heights by which a validator may end behind the others and still count as caught up."""
 
 
+SYNC: Final = "sync"
+"""The kind of :class:`Work` of the journal: from the beginning of a batch of writes until its answer is handled."""
+MESSAGE: Final = "message"
+"""The kind of :class:`Work` of handling a message from a peer."""
+HAND_OVER: Final = "hand-over"
+"""The kind of :class:`Work` around a job: giving it to the executor's thread, and handling its result."""
+WARM_UP: Final = "warm-up"
+"""The kind of :class:`Work` of the first block that a process builds or executes, and of the first in which timers
+fire: both take longer than later ones. A process that recovered blocks from its disk has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Supply:
     """The total supply in a validator's state."""
@@ -168,6 +179,8 @@ class RunRequest:
     """Whether the first violation of a rule seen during the run ends it."""
     lease_s: float | None = None
     """Seconds for which the live testnet survives without its driver, so that another driver can take the run over."""
+    takes_timings: bool = False
+    """Whether a live run records the durations of all work and messages (:attr:`RunRecord.timings`)."""
 
 
 class StepKind(StrEnum):
@@ -407,6 +420,32 @@ class TraceRecord:
     windows: list[TraceWindow] = field(default_factory=list)
 
 
+class Work(NamedTuple):
+    """A piece of work that a live validator has done."""
+
+    kind: str
+    """``build``, ``execute`` or ``finalize`` for a job of the executor, or one of the constants above."""
+    transactions: int
+    """Transactions in the job's block; like the fires, 0 for work that is no job."""
+    fires: int
+    """Timers that fired in the block."""
+    wall_us: int
+    """Microseconds from the work's beginning to its end."""
+    core_us: int = 0
+    """Processor time of a job, in microseconds; 0 for all other work."""
+    ended_ms: float = 0.0
+    """When the work ended, in milliseconds since the epoch."""
+
+
+@dataclass(slots=True)
+class Timings:
+    """What a live run measured of its validators and links, for a calibration of the simulator."""
+
+    work: list[Work] = field(default_factory=list)
+    messages: list[TracedMessage] = field(default_factory=list)
+    """Messages of which both ends were seen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """A sample of the resources that a validator uses. The validators on a live host share one process.
@@ -522,6 +561,8 @@ class RunRecord:
     """The newest samples of the network."""
     trace: TraceRecord = field(default_factory=TraceRecord)
     resources: list[Resources] = field(default_factory=list)
+    timings: Timings | None = None
+    """Durations of work and messages; ``None`` unless the run is one of ``stampede calibrate``."""
     lags: list[Lag] = field(default_factory=list)
     """Lags of hosts and driver, bounded (:mod:`cluster.record.lag`); none in the simulator."""
     faults: list[FaultRecord] = field(default_factory=list)

@@ -35,6 +35,7 @@ from cluster.scenario.sections.faults import (
 from cluster.scenario.sections.forks import ForkSection, check_change, check_faults_of_the_past
 from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.scenario.topology.network import Network
@@ -168,6 +169,8 @@ class Scenario(Section):
     """A number, a list of nodes, or the section."""
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
+    profile: ProfileSection | None = None
+    """Measured times of a machine, or the path of their file; simulator only."""
     storage: StorageSection = StorageSection()
     limits: LimitsSection = LimitsSection()
     load: LoadPlan = LoadPlan()

@@ -1,4 +1,5 @@
-"""Replaces the paths of programs, policies, workloads, Locustfiles and traces in a scenario by the files' contents.
+"""Replaces the paths of files in a scenario by their contents: programs, policies, workloads, profiles, Locustfiles and
+traces.
 
 This happens when the scenario is read, so that it is self-contained: the run's folder, other hosts and a replay need no
 other file.
@@ -8,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
 
 from cluster.common.errors import BadInput
+from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.suggestions import closest
+from cluster.scenario.problems import describe
+from cluster.scenario.sections.measurements.profile import ProfileSection
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
 from validator.primitives.limits import MAX_SOURCE_BYTES
 from validator.primitives.user_file import MAX_BYTES
@@ -29,6 +35,8 @@ COMMANDS: Final[Sequence[tuple[str | None, ...]]] = (
     ("validators", "nodes", None, "executor"),
 )
 """Places of commands, whose first word may be a path."""
+PROFILES: Final[Sequence[tuple[str | None, ...]]] = (("profile",),)
+"""Places of profiles."""
 TRACES: Final[Sequence[tuple[str | None, ...]]] = (
     ("load", "phases", None, "points"),
     ("load", "users", None, "phases", None, "points"),
@@ -48,6 +56,8 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
         fields = _replaced(fields, named, "", lambda given, field: _named_file(given, folder, field))
     for command in COMMANDS:
         fields = _replaced(fields, command, "", lambda given, _: _command(given, folder))
+    for measured in PROFILES:
+        fields = _replaced(fields, measured, "", lambda given, field: _profile(given, folder, field))
     fields = _with_locustfiles(fields, folder)
     for trace in TRACES:
         fields = _replaced(fields, trace, "", lambda given, field: _trace(given, folder, field))
@@ -123,6 +133,24 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
     if not text.strip():
         raise BadInput(f"{field}: {path}: expected a program in Python, got an empty file")
     return {"name": path.stem, "source": text}
+
+
+def _profile(given: str, folder: Path, field: str) -> dict[str, Any]:
+    """The fields of the profile in the file at a path."""
+    path = folder / given
+    content = _content(path, field, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"{field}: {path}: expected a profile of at most {MAX_BYTES:,} bytes")
+    try:
+        fields = parse(content.decode("utf-8"))
+        ProfileSection.model_validate(fields)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
+    except NoYaml as error:
+        raise BadInput(f"{field}: {path}: no YAML: {error}") from None
+    except ValidationError as error:
+        raise BadInput(f"{field}: {path}: {describe(error, fields, ProfileSection)}") from None
+    return cast(dict[str, Any], fields)
 
 
 def _trace(given: str, folder: Path, field: str) -> list[list[float]]:

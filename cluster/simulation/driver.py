@@ -34,13 +34,14 @@ from cluster.record.run import (
 )
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
-from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
+from cluster.scenario.node_setup import FULL_SPEED, Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.load import Load
 from cluster.simulation.machine import USUAL_PACE, Machine
+from cluster.simulation.measured_work import measured_times, start_of
 from cluster.simulation.recorder import Recorder
 from cluster.simulation.shared_executions import SharedExecutions
-from cluster.simulation.simulated_stage import SimulatedStage
+from cluster.simulation.simulated_stage import SimulatedStage, Starts
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
 from validator.chain.transactions import transaction_hash
@@ -104,7 +105,6 @@ class Simulation:
         self._given = scenario
         self._forks_taken = 0
         self._fork_is_due = False
-        self._pace = pace
         self._limit_us = _limit_us(scenario)
         self._checkpoint = checkpoint
         self.stops_on_fail = False
@@ -114,6 +114,8 @@ class Simulation:
         self.clock = VirtualClock()
         self.random = Random(seed)
         self.links = self._make_links()
+        self._measured = measured_times(scenario.profile, self.clock, seed)
+        self._pace = pace if self._measured is None else FULL_SPEED
         self._on_notice = on_notice
         scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._reader = SharedReader()
@@ -147,6 +149,7 @@ class Simulation:
             best_height=lambda: self._best_height,
             notice=self._notice,
             keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
+            starts=Starts(self.clock, self.machines, start_of(self._measured), self._is_back),
         )
         self.stage.durable_sizes.expect(scenario.planned_faults)
         self.faults = FaultEngine(scenario, self.stage)
@@ -251,6 +254,8 @@ class Simulation:
     def _reseed(self, seed: int) -> None:
         """Reseed all random sources: of the network, the faults, the users, and the byzantine validators."""
         self.random.seed(f"{seed}/fork")
+        if self._measured is not None:
+            self._measured.random.seed(f"{seed}/fork/profile")
         self._load.reseed(seed)
         for machine in self.machines:
             twin = self._twins.get(machine.index)
@@ -293,6 +298,7 @@ class Simulation:
             self._observe,
             failed=self._failed,
             pace=pace_of(self.scenario, index, self._pace),
+            work_of=None if self._measured is None else self._measured.work_of,
         )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
@@ -300,6 +306,11 @@ class Simulation:
         machine.tally.byzantine = score = score_of(self.scenario, index)
         machine.byzantine = byzantine_of(self.scenario, self.record.seed, index, self.validators, score)
         return machine
+
+    def _is_back(self) -> None:
+        """A validator that took time to start again is up."""
+        self._may_be_over = True
+        self.faults.on_up()
 
     def _failed(self, index: int, error: ValidatorError) -> None:
         """Crash a machine whose disk failed or has wrong contents, and report the error unless a fault expects it."""
@@ -326,6 +337,7 @@ class Simulation:
             partial(self._send_watched, watch, 1),
             _ignore,
             pace=pace_of(self.scenario, machine.index, self._pace),
+            work_of=machine.work_of,
         )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self.validators, score, machine.byzantine
@@ -353,6 +365,8 @@ class Simulation:
         later_us = self.stage.leader_delay_us(sender)
         if later_us:
             arrivals = [(target, at_us + later_us) for target, at_us in arrivals]
+        if self._measured is not None:
+            arrivals = [(target, at_us + self._measured.message_us()) for target, at_us in arrivals]
         self._recorder.trace.sent(self.clock.now_us, sender, recipients, payload, arrivals)
         self.clock.send(sender, payload, arrivals)
 

@@ -130,6 +130,8 @@ class Machine:
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
+    work_of: Callable[[Machine], Work] | None = None
+    """Creates the machine's work; ``None`` for the durations of the pace alone."""
     view: int = 0
     """The last view that the validator entered."""
     delays: Counter[str] = field(default_factory=Counter)
@@ -142,7 +144,7 @@ class Machine:
         self.own_clock = OwnClock(
             self.clock, self.pace.clock_speed, self.later, lambda timer: self.deliver(Timeout(timer))
         )
-        self.work = Work(self)
+        self.work = Work(self) if self.work_of is None else self.work_of(self)
 
     @property
     def state_word(self) -> str:
@@ -377,8 +379,12 @@ class Work:
             machine.deliver(Synced(token))
 
         self._note_slow_syncs(1)
-        waits_us = max(0, self._journal_busy_until_us - machine.clock.now_us)
-        machine.later(waits_us + self.sync_ms * MICROSECONDS_PER_MILLISECOND, f"sync {token}", data, synced)
+        machine.later(self._append_takes_us(), f"sync {token}", data, synced)
+
+    def _append_takes_us(self) -> int:
+        """The time in microseconds until an append that is made now is durable."""
+        waits_us = max(0, self._journal_busy_until_us - self._machine.clock.now_us)
+        return waits_us + self.sync_ms * MICROSECONDS_PER_MILLISECOND
 
     def replace_journal(self, data: bytes) -> None:
         """Replace the journal. On a disk with slow syncs, later appends wait for it."""

@@ -68,6 +68,44 @@ class DurableSizes:
 
 
 @dataclass(slots=True)
+class Starts:
+    """Starts validators again: at once, or with a profile after the measured time of a restart."""
+
+    clock: VirtualClock
+    machines: Sequence[Machine]
+    draw_us: Callable[[], int] | None
+    """Draws the time that a restart takes, in microseconds; ``None`` if it takes none."""
+    is_back: Callable[[], None]
+    """Called when a validator is up again, if its restart took time."""
+    _under_way: dict[int, int] = field(default_factory=dict)
+    """The number of the restart under way, keyed by the validator's index."""
+    _count: int = 0
+
+    def start(self, index: int) -> None:
+        if self.draw_us is None:
+            self.machines[index].start()
+            return
+        self._count += 1
+        self._under_way[index] = number = self._count
+
+        def start() -> None:
+            if self._under_way.get(index) == number:
+                del self._under_way[index]
+                self.machines[index].start()
+                self.is_back()
+
+        self.clock.after(self.draw_us(), f"start {index}", b"", start)
+
+    def are_under_way(self, index: int) -> bool:
+        """Whether a validator is about to start."""
+        return index in self._under_way
+
+    def give_up(self, index: int) -> None:
+        """End a validator that is about to start."""
+        self._under_way.pop(index, None)
+
+
+@dataclass(slots=True)
 class SimulatedStage:
     """The parts of a simulation on which faults act."""
 
@@ -81,6 +119,7 @@ class SimulatedStage:
     best_height: Callable[[], int]
     notice: Callable[[str], None]
     keep_blocks: Callable[[int], None]
+    starts: Starts
     durable_sizes: DurableSizes = field(default_factory=DurableSizes)
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -122,7 +161,7 @@ class SimulatedStage:
         return self.machines[index].is_up
 
     def is_running(self, index: int) -> bool:
-        return self.machines[index].is_running
+        return self.machines[index].is_running or self.starts.are_under_way(index)
 
     def is_lost(self, index: int) -> bool:
         return False
@@ -141,6 +180,7 @@ class SimulatedStage:
         return self.machines[index].incarnation
 
     def crash(self, index: int, plan: DownFault) -> None:
+        self.starts.give_up(index)
         self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
@@ -149,6 +189,7 @@ class SimulatedStage:
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for index in indices:
             machine = self.machines[index]
+            self.starts.give_up(index)
             if machine.is_running:
                 machine.shut_down()
             machine.release, machine.tally.version = release, release.version
@@ -165,7 +206,7 @@ class SimulatedStage:
         return validator is not None and validator.node.diverged is not None
 
     def start(self, index: int) -> None:
-        self.machines[index].start()
+        self.starts.start(index)
 
     def recovery(self, index: int) -> Recovery | None:
         validator = self.machines[index].validator

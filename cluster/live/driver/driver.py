@@ -56,7 +56,7 @@ from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
-from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest
+from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -242,6 +242,7 @@ class _LiveRun:
         self._end = RunEnd(scenario, run_until_stopped, request.stop_on_fail, self._clock.now_ms)
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
         self.record = RunRecord(scenario, "live", seed, request.commit, genesis)
+        self.record.timings = Timings() if request.takes_timings else None
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)
@@ -630,6 +631,8 @@ class _LiveRun:
         self._watch.take(view.index, view.observations)
         self._audit.safety.take(view.index, view.observations)
         self._watch.trace.take(view.index, view.stamps)
+        if self.record.timings is not None:
+            self.record.timings.work += view.work
         self._watch.take_use(self._clock.now_ms(), view)
         if self._stage is not None and self._stage.engine.is_listening:
             for seen in view.observations:

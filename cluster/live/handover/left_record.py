@@ -141,6 +141,7 @@ ELSEWHERE: Final = frozenset(
         "finalizations",
         "proposals",
         "faults",  # the stage's
+        "timings",  # no other driver takes a calibration over
     }
 )
 """Fields of a record that a :class:`LeftRecord` does not have."""

@@ -49,6 +49,7 @@ from cluster.live.processes import last_words, processes, resumption
 from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
+from cluster.record.run import Work
 from cluster.record.status import Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, chain_id, validator_set, validator_signer
@@ -135,6 +136,8 @@ class ValidatorView:
     old_file_sizes: dict[str, int] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
     """Transactions that the validator took from clients since the last such report, if requested."""
+    work: list[Work] = field(default_factory=list)
+    """The work that the validator did last, if messages are requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,6 +542,7 @@ class _RunningValidator:
             state=loop.state(),
             observations=loop.observations.drain(),
             stamps=loop.observations.drain_stamps() if with_stamps else [],
+            work=loop.observations.drain_work() if with_stamps else [],
             disk_bytes=0 if use is None else disk.used_bytes,
             use=use,
             delay_counts=DelayCounts(

@@ -10,14 +10,18 @@ from zlib import crc32
 
 from cluster.audit.safety.certificates import is_certified
 from cluster.audit.safety.certified_chain import Claim, claim_of
-from cluster.live.host.metrics import Timings
+from cluster.common.units import MICROSECONDS_PER_SECOND, MILLISECONDS_PER_SECOND
+from cluster.live.host.metrics import TIMED_JOBS, Timings
 from cluster.live.processes.steady_clock import CLOCK
+from cluster.live.threads.executor_thread import Done
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
+from cluster.record.run import WARM_UP, Work
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.transactions import transaction_hash
 from validator.node.events import BlockFinal
+from validator.node.executor.jobs import Build, Execute, Job
 
 MAX_OBSERVATIONS: Final = 100_000
 """Limit of notes that wait for the driver; the oldest are dropped first."""
@@ -33,6 +37,8 @@ MARKED_BYTES: Final = 256
 """The checksum of this many bytes, and the length, identify a message well enough for a diagram."""
 
 
+MAX_WORK: Final = 1_024
+"""Limit of pieces of work that wait for the driver; the oldest are dropped first."""
 NOT_TOLD: Final = View(-1)
 """Parent view of a vote from a host whose code reports only view and kind."""
 
@@ -124,6 +130,9 @@ class Observations:
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
         self._takes: deque[Taken] | None = None
         """The transactions that were taken since the driver last asked; ``None`` if it never did."""
+        self._work: deque[Work] = deque(maxlen=MAX_WORK)
+        self._has_block = self._has_fired = False
+        """Whether the validator has built or executed a block, or one in which timers fire, since it started."""
         self._votes: dict[VoteSent, None] = {}
         """The votes that were noted last."""
         self._view = 0
@@ -134,6 +143,7 @@ class Observations:
     def recovered(self, height: int) -> None:
         """Note that the validator recovered up to this height: these blocks are never noted as first seen."""
         self._highest = height
+        self._has_block = self._has_fired = height > 0
 
     def entered(self, view: int) -> None:
         """Note a view, unless it is unchanged."""
@@ -187,6 +197,27 @@ class Observations:
         mark = crc32(payload[:MARKED_BYTES])
         self._stamps.append(Stamp(CLOCK.epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
 
+    def worked(self, job: Job, done: Done) -> None:
+        """Note a job of the executor that ended."""
+        self.timings.done(job, done)
+        if (kind := TIMED_JOBS.get(type(job))) is not None:
+            kind = WARM_UP if self._is_warm_up(job, done) else kind
+            ended_ms = CLOCK.epoch_ms() - (time.monotonic() - done.ended_s) * MILLISECONDS_PER_SECOND
+            wall_us, core_us = _in_us(done.seconds), _in_us(done.core_seconds)
+            self._work.append(Work(kind, *done.block_sizes, wall_us, core_us, ended_ms))
+
+    def _is_warm_up(self, job: Job, done: Done) -> bool:
+        """Whether a job is the first that builds or executes a block, or the first with one in which timers fire."""
+        if not isinstance(job, Build | Execute) or self._has_fired:
+            return False
+        is_first, self._has_fired = not self._has_block, done.block_sizes[1] > 0
+        self._has_block = True
+        return is_first or self._has_fired
+
+    def spent(self, kind: str, seconds: float) -> None:
+        """Note work that is no job."""
+        self._work.append(Work(kind, 0, 0, _in_us(seconds)))
+
     def drain(self) -> list[Observation]:
         """The notes since the last call."""
         notes = [*filter(None, [self._lost]), *self._notes]
@@ -199,6 +230,12 @@ class Observations:
         stamps = list(self._stamps)
         self._stamps.clear()
         return stamps
+
+    def drain_work(self) -> list[Work]:
+        """The last :data:`MAX_WORK` pieces of work since the last call."""
+        work = list(self._work)
+        self._work.clear()
+        return work
 
     def _note(self, seen: Observation) -> None:
         if len(self._notes) >= MAX_OBSERVATIONS:
@@ -243,3 +280,7 @@ def _remember(kept: dict[T, None], item: T) -> None:
     kept[item] = None
     if len(kept) > MAX_REMEMBERED:
         del kept[next(iter(kept))]
+
+
+def _in_us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS_PER_SECOND)

@@ -22,6 +22,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.observations import CertificateTap, Observations
@@ -34,6 +35,7 @@ from cluster.live.threads.executor_thread import Done, ExecutorThread
 from cluster.live.threads.journal import JournalWriter
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
+from cluster.record.run import HAND_OVER, MESSAGE, SYNC
 from cluster.record.status import Counted, Tally
 from cluster.scenario.node_setup import FULL_SPEED, Pace
 from consensus.keys import Signer, ValidatorSet
@@ -171,6 +173,7 @@ class ValidatorLoop:
         self.timers = Timers(setup.pace.clock_speed, lambda timer: self._deliver(Timeout(timer)))
         self.join = JoinInbox()
         self.observations = Observations()
+        self._journal.on_timed = partial(self.observations.spent, SYNC)
         about = (setup.name, setup.index, setup.genesis)
         self.pages = Pages(
             *about, self.tally, self.observations.timings, self.transport, self.executor, self.join, self._take
@@ -280,7 +283,9 @@ class ValidatorLoop:
     def _on_message(self, sender: int, payload: bytes) -> None:
         if not self._frozen:
             self.observations.stamp(False, sender, payload)
+            began_s = time.monotonic()
             self._deliver(Message(sender, payload, self.setup.reader.read(payload)))
+            self.observations.spent(MESSAGE, time.monotonic() - began_s)
 
     def _on_written(self, token: int | None) -> None:
         if token is not None:
@@ -289,10 +294,11 @@ class ValidatorLoop:
 
     def _on_result(self, job: Job, done: Done) -> None:
         result = done.result
-        self.observations.timings.done(job, done)
+        self.observations.worked(job, done)
         if isinstance(result, Built):
             self.observations.built(result.view, result.block.header.height)
         self._deliver(Completed(result))
+        self.observations.spent(HAND_OVER, done.waited_seconds + time.monotonic() - done.ended_s)
         self._note_rest()
 
     def _take(self, event: Event) -> None:

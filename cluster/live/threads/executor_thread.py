@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
 from cluster.live.threads.worker_thread import WorkerThread
-from validator.node.executor.executor import Executor, fire_delays
+from validator.node.executor.executor import Executor, fire_delays, sizes_of
 from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
 from validator.storage.disk import Disk
 
@@ -32,6 +33,14 @@ class Done(NamedTuple):
     """Wall-clock time of the job, with the time by which a fault prolongs it."""
     fire_delays: Sequence[int]
     """For each fire of a block that became final, the blocks since its trigger height."""
+    core_seconds: float = 0.0
+    """Processor time of the job."""
+    block_sizes: tuple[int, int] = (0, 0)
+    """Transactions and fires of the block that was built, executed or made final; zeros for other jobs."""
+    waited_seconds: float = 0.0
+    """Time from when the job was given to an idle thread until it began."""
+    ended_s: float = 0.0
+    """When the job ended, by :func:`time.monotonic`."""
 
 
 class ExecutorThread:
@@ -80,9 +89,10 @@ class ExecutorThread:
         self._job_ms = max(job_ms or 0, self._usual_job_ms)
 
     def run(self, executor: Executor, job: Job) -> None:
+        given_s = math.inf if self._jobs_running else time.monotonic()
         self._jobs_running += 1
         self._reads_waiting += isinstance(job, ReadBlocks | ReadSnapshot)
-        self._thread.run(partial(self._work, executor, job), partial(self._ran, job))
+        self._thread.run(partial(self._work, executor, job, given_s), partial(self._ran, job))
 
     async def call(self, work: Callable[[], T]) -> T:
         return await self._thread.call(work)
@@ -105,8 +115,8 @@ class ExecutorThread:
     def close(self) -> None:
         self._thread.close()
 
-    def _work(self, executor: Executor, job: Job) -> Done:
-        """Run a job, on the thread."""
+    def _work(self, executor: Executor, job: Job, given_s: float) -> Done:
+        """Run a job, on the thread. ``given_s`` is when it was given to the idle thread; infinite if that was busy."""
         at_s = time.monotonic()
         if job_ms := self._job_ms:
             self.slow_jobs += job_ms != self._usual_job_ms
@@ -114,10 +124,12 @@ class ExecutorThread:
         began = time.thread_time()
         delays = fire_delays(executor, job.digest) if isinstance(job, Finalize) else ()
         result = executor.run(job)
-        self.seconds += time.thread_time() - began
+        core_seconds = time.thread_time() - began
+        self.seconds += core_seconds
+        ended_s, sizes = time.monotonic(), sizes_of(executor, result)
         if self._rotting is not None and isinstance(job, Finalize):
             self._file_sizes.append({name: self._rotting.size(name) for name in self._rotting.names() if may_rot(name)})
-        return Done(result, time.monotonic() - at_s, delays)
+        return Done(result, ended_s - at_s, delays, core_seconds, sizes, max(0.0, at_s - given_s), ended_s)
 
     def _ran(self, job: Job, result: Done | None, error: BaseException | None) -> None:
         if result is None:

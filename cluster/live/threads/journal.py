@@ -6,6 +6,7 @@ under load the number of syncs depends on the disk's speed, not on the number of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
@@ -33,6 +34,9 @@ class JournalWriter:
         on_written: Callable[[int | None], None],
         on_crash: Callable[[BaseException], None],
     ) -> None:
+        self.on_timed: Callable[[float], None] = lambda _: None
+        """Called on the loop with the seconds from the beginning of each batch until its answer is handled."""
+        self._began_s = 0.0
         self._disk = disk
         self._on_written = on_written
         self._on_crash = on_crash
@@ -60,7 +64,7 @@ class JournalWriter:
 
     def _write_next(self) -> None:
         batch, self._waiting = self._waiting, []
-        self._is_writing = True
+        self._is_writing, self._began_s = True, time.monotonic()
         self._thread.run(partial(self._write, batch), self._written)
 
     def _written(self, token: int | None, error: BaseException | None) -> None:
@@ -69,9 +73,11 @@ class JournalWriter:
             self._broken = True
             self._on_crash(error)
             return
+        began_s = self._began_s
         if self._waiting:
             self._write_next()
         self._on_written(token)
+        self.on_timed(time.monotonic() - began_s)
 
     def _write(self, batch: list[Operation]) -> int | None:
         """Perform a batch, on the thread; returns the highest token that became durable."""

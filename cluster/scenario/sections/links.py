@@ -21,7 +21,7 @@ from cluster.scenario.sections.base import (
     check_kind,
     kind_of,
 )
-from cluster.scenario.sections.latencies import MATRICES, MatrixName
+from cluster.scenario.sections.measurements.latencies import MATRICES, MatrixName
 
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 

@@ -20,6 +20,7 @@ from cluster.common.suggestions import unknown
 from cluster.common.wording import printable
 from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
+from cluster.tools.compare.calibrate import commands as calibrate
 from cluster.tools.console.command import Command, add_commands
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.outputs import annotation
@@ -175,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         conform,
         explore,
         compare,
+        calibrate,
         actors,
         k8s,
         lab,

@@ -25,7 +25,7 @@ from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.model import LimitsSection
 from cluster.scenario.node_setup import node_config
-from cluster.scenario.sections.latencies import MATRICES
+from cluster.scenario.sections.measurements.latencies import MATRICES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS

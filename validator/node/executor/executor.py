@@ -458,6 +458,23 @@ def execution_error(executor: Executor, block: Block) -> str | None:
     return result.error
 
 
+def sizes_of(executor: Executor, result: jobs.JobResult) -> tuple[int, int]:
+    """The numbers of transactions and of fires of the block that a job built, executed or made final.
+
+    Zeros for other jobs, and for a block that is not valid.
+    """
+    match result:
+        case jobs.Finalized(transactions=transactions, fires=fires):
+            return len(transactions), fires
+        case jobs.Built(digest=digest) | jobs.Executed(digest=digest):
+            executed = executor._branches.executed(digest)
+            return (
+                (0, 0) if executed is None else (len(executed.block.transactions), len(executed.outcome.receipts.fires))
+            )
+        case _:
+            return 0, 0
+
+
 def fire_delays(executor: Executor, digest: Hash) -> list[int]:
     """For each fire of an executed block that is not final, the blocks since the timer's trigger height.
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.scenario import Scenario
-from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.sections.measurements.latencies import MATRICES
 from cluster.scenario.topology.network import Network
 from tests.hangs import HANGS_AFTER_S
 

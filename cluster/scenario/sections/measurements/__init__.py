@@ -1,0 +1,1 @@
+"""Measured numbers that scenarios name: latencies between regions, and the times of a machine."""

@@ -1,0 +1,1 @@
+"""Calibration of the simulator by live runs of a scenario."""
