@@ -29,7 +29,7 @@ from cluster.record.message_trace import (
     lasted_ms,
     peek,
 )
-from cluster.record.run import FaultRecord, RunRecord, TracedMessage, ViewEntered
+from cluster.record.run import FaultRecord, RunRecord, Timings, TracedMessage, ViewEntered
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.tools.rerun.watched_simulation import describe
@@ -276,6 +276,19 @@ def test_what_was_sent_is_matched_with_what_arrived_in_its_order() -> None:
         (0, 3, 250.0, None, "notarize"),
         (3, 1, 300.0, None, "transactions"),
     }
+
+
+def test_a_calibration_has_all_messages_of_which_both_ends_were_seen() -> None:
+    record = make_run()
+    record.timings = Timings()
+    trace = LiveTrace(record, 1_000_000.0)
+    assert trace.wants(10 * AFTER_MS)
+    payload = encode_message(ConsensusMessage(consensus.encode(vote(VoteKind.NOTARIZE, 3))))
+    trace.take(0, stamps(payload, [1_000_150.0, 1_900_000.0], True, None))
+    trace.take(1, stamps(payload, [1_000_160.0, 1_900_020.0], False, 0))
+    trace.close(1_000_000.0)
+    ends = [(each.sender, each.receiver, each.sent_ms, each.received_ms) for each in record.timings.messages]
+    assert ends == [(0, 1, 150.0, 160.0), (0, 1, 900_000.0, 900_020.0)]
 
 
 def test_what_a_live_run_remembers_is_bounded() -> None:

@@ -41,7 +41,7 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
-from cluster.record.run import RunRecord
+from cluster.record.run import HAND_OVER, MESSAGE, SYNC, WARM_UP, RunRecord
 from cluster.record.status import Counted, Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -453,6 +453,26 @@ def test_messages_are_stamped_where_they_leave_and_where_they_come(tmp_path: Pat
             views = [seen.view for seen in members[0].loop.observations.drain() if isinstance(seen, ViewSeen)]
             assert len(views) >= 5
             assert views == sorted(set(views))
+
+    run(test)
+
+
+def test_work_is_timed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with network(tmp_path) as members:
+            await asyncio.gather(*(submit(member) for member in members))
+            await asyncio.gather(*(member.reaches(12) for member in members))
+            work = members[0].loop.observations.drain_work()
+        kinds = {each.kind for each in work}
+        assert {WARM_UP, "execute", "finalize", SYNC, MESSAGE, HAND_OVER} <= kinds
+        jobs = [each for each in work if each.core_us]
+        assert all(0 < each.core_us <= 1.5 * each.wall_us + 1_000 and each.ended_ms > 0 for each in jobs)
+        assert any(each.transactions for each in jobs)
+        assert any(each.fires for each in jobs)
+        warm_up = [each for each in work if each.kind == WARM_UP]
+        assert 1 <= len(warm_up) <= 2
+        assert warm_up[-1].fires
+        assert all(each.core_us == each.ended_ms == 0 for each in work if each.kind in (SYNC, MESSAGE, HAND_OVER))
 
     run(test)
 
