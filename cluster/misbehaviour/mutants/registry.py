@@ -11,6 +11,7 @@ from cluster.misbehaviour.mutants import (
     scheduler,
     state,
     storage,
+    subtle,
     unchecked,
 )
 from cluster.misbehaviour.mutants.base import Mutant
@@ -27,6 +28,7 @@ MUTANTS: dict[str, Mutant] = {
         *lanes.MUTANTS,
         *state.MUTANTS,
         *storage.MUTANTS,
+        *subtle.MUTANTS,
     )
 }
 """Every mutant of validators, keyed by the name that scenarios use."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from cluster.tools.console.outputs import OutputOptions
 
 if TYPE_CHECKING:
     from cluster.scenario.overrides import Change
+    from cluster.tools.sweeps.drawing.genotype import Genotype
     from cluster.tools.sweeps.grid import Axis, Cell
     from cluster.tools.sweeps.runner import Summary
     from cluster.tools.sweeps.tasks import AnyTask, ScenarioTask
@@ -40,6 +41,16 @@ def seed_range(text: str) -> range:
     if len(seeds) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
     return seeds
+
+
+def _parse_genotype(text: str) -> Genotype:
+    """Parse an option ``--replay``."""
+    from cluster.tools.sweeps.drawing.genotype import Genotype
+
+    try:
+        return Genotype.parse(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parse_axis(text: str) -> Axis:
@@ -113,7 +124,23 @@ class SeedOptions(OutputOptions):
         wanted = len(self.seeds) if self.min_passed is None else self.min_passed
         memory, output = self.memory or WORKER_MEMORY_MIB, console(quiet=self.quiet)
         served = Served(port=self.port) if self.dashboard else None
-        return sweep(task, self.seeds, folder, self.workers, self.stop_on_fail, output, wanted, memory, served)
+        return sweep(
+            task,
+            self.seeds,
+            folder,
+            self.workers,
+            self.stop_on_fail,
+            output,
+            wanted,
+            memory,
+            served,
+            self.corpus_folder,
+        )
+
+    @property
+    def corpus_folder(self) -> Path | None:
+        """The corpus that is named; only a guided fuzz has one."""
+        return None
 
 
 def _refresh_index(folder: Path) -> None:
@@ -179,13 +206,41 @@ class Fuzz(SeedOptions):
     HELP = "run a random scenario per seed in the simulator"
 
     protocol: str = option("consensus (default %(default)s)", choices=("simplex", "hotstuff"), default="simplex")
+    seeds: range = option("seeds A to B - 1; needed, except with --replay", "A:B", seed_range, default=range(0))
+    guided: bool = flag("let what runs reached decide which scenarios are changed and run next")
+    corpus: Path | None = option(
+        "with --guided: the corpus to begin with, which grows (default: a new one)", "DIR", Path
+    )
+    replay: Genotype | None = option(
+        "run one scenario of a guided fuzz again, by its genotype", "GENOTYPE", _parse_genotype
+    )
 
     def run(self) -> int:
         from cluster.tools.sweeps.drawing.random_scenario import check_installed
-        from cluster.tools.sweeps.tasks import FuzzTask
+        from cluster.tools.sweeps.tasks import FuzzTask, GuidedTask
 
+        self._check_options()
         check_installed()
-        return self.run_task(FuzzTask(self.protocol, shares=not self.own_executions), f"fuzz-{self.protocol}")
+        shares, name = not self.own_executions, f"fuzz-{self.protocol}"
+        if self.replay is not None:
+            seed = self.replay.run_seed
+            alone = replace(self, seeds=range(seed, seed + 1))
+            return alone.run_task(GuidedTask.replay(self.protocol, self.replay, shares), name)
+        if self.guided:
+            return self.run_task(GuidedTask(self.protocol, shares), f"{name}-guided")
+        return self.run_task(FuzzTask(self.protocol, shares), name)
+
+    @property
+    def corpus_folder(self) -> Path | None:
+        return self.corpus
+
+    def _check_options(self) -> None:
+        if self.corpus is not None and not self.guided:
+            raise BadInput("--corpus needs --guided: a plain fuzz has no corpus")
+        if self.replay is None and not self.seeds:
+            raise BadInput("--seeds: expected A:B, or --replay GENOTYPE")
+        if self.replay is not None and (self.seeds or self.guided):
+            raise BadInput("--replay runs one genotype: expected neither --seeds nor --guided")
 
 
 COMMANDS: Final = {"sweep": Sweep, "fuzz": Fuzz}

@@ -27,13 +27,15 @@ WORK_FILE: Final = "work.jsonl"
 T = TypeVar("T")
 
 
-class Work(msgspec.Struct, frozen=True):
+class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a seed ran, and for how long."""
 
     seed: int
     seconds: float
     node: str
     """The node's name; empty on this machine."""
+    parts_s: dict[str, float] = {}
+    """The seconds of the parts of the run, if they were measured."""
 
 
 class _Numbered(msgspec.Struct):
@@ -118,8 +120,9 @@ class SweepLog(LineLog):
         """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
         self.outcomes[outcome.seed] = outcome
         with self._work_path.open("ab") as file:
-            file.write(msgspec.json.encode(Work(outcome.seed, round(outcome.seconds, 3), node)) + b"\n")
-        self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0)))
+            parts_s = {name: round(value, 3) for name, value in outcome.parts_s.items()}
+            file.write(msgspec.json.encode(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
+        self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0, parts_s={})))
 
     def close(self) -> None:
         """Close the log, and sort its lines by seed."""
@@ -142,7 +145,9 @@ class SweepLog(LineLog):
             with suppress(msgspec.MsgspecError):
                 work = msgspec.json.decode(line, type=Work)
                 if work.seed in self.outcomes:
-                    self.outcomes[work.seed] = msgspec.structs.replace(self.outcomes[work.seed], seconds=work.seconds)
+                    outcome = self.outcomes[work.seed]
+                    measured = msgspec.structs.replace(outcome, seconds=work.seconds, parts_s=work.parts_s)
+                    self.outcomes[work.seed] = measured
 
     def _why_other(self, task: str, begun: dict[str, str]) -> str:
         other, commit = begun.get("task"), begun.get("commit", "")

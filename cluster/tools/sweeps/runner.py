@@ -10,13 +10,14 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
@@ -37,10 +38,13 @@ from cluster.tools.console.output import print_line
 from cluster.tools.console.outputs import Ending, Part
 from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.console.terminal import can_redraw
+from cluster.tools.sweeps.drawing.guided.corpus import Corpus
+from cluster.tools.sweeps.drawing.guided.features import features_of
+from cluster.tools.sweeps.drawing.guided.guide import CORPUS_FOLDER, Guide, lines_of
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, SeedTally, broken_off, crashed, judge
-from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, shares_executions
+from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, GuidedTask, shares_executions, simulated_seed
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
 SEEDS_TO_REACH_ALL: Final = 200
@@ -69,6 +73,8 @@ class Summary:
     """Commit of the code."""
     must_reach: tuple[Mechanism, ...] = ()
     """Mechanisms that at least one seed must reach."""
+    guided: dict[str, Any] | None = None
+    """The part of the summary about guidance (:meth:`~cluster.tools.sweeps.drawing.guided.guide.Guide.page`)."""
 
     @property
     def failed(self) -> list[SeedOutcome]:
@@ -128,6 +134,7 @@ class Summary:
             "seen": self.seen,
             "heights": sum(outcome.heights for outcome in self.outcomes),
             "fires": sum(outcome.fires for outcome in self.outcomes),
+            **({} if self.guided is None else {"guided": self.guided}),
         }
 
 
@@ -136,7 +143,8 @@ def must_reach(task: AnyTask, seeds: int) -> tuple[Mechanism, ...]:
 
     A single scenario may lack some of them.
     """
-    return tuple(Mechanism) if isinstance(task, FuzzTask) and seeds >= SEEDS_TO_REACH_ALL else ()
+    is_fuzz = isinstance(task, FuzzTask | GuidedTask)
+    return tuple(Mechanism) if is_fuzz and seeds >= SEEDS_TO_REACH_ALL else ()
 
 
 def check_task(task: AnyTask, seed: int) -> None:
@@ -156,14 +164,29 @@ def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -
 
     started = time.monotonic()
     try:
-        record = simulate(task.scenario(seed), seed, commit, shares_executions=shares_executions(task, seed))
-        outcome, judged = judge(record, time.monotonic() - started)
+        scenario = task.scenario(seed)
+        drawn = time.monotonic()
+        shares = shares_executions(task, seed)
+        record = simulate(scenario, simulated_seed(task, seed), commit, shares_executions=shares)
+        ran = time.monotonic()
+        outcome, judged = judge(record, ran - started)
+        if isinstance(task, GuidedTask):
+            outcome = with_genotype(task, seed, outcome, features_of(judged))
+            parts_s = {"draw": drawn - started, "run": ran - drawn, "judge": time.monotonic() - ran}
+            outcome = msgspec.structs.replace(outcome, parts_s=parts_s)
         if outcome.failed:
             finish_run(record, leaves, judged=judged, known_as=Path(folder) / seed_folder(seed))
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
         _leave_traceback(leaves, traceback.format_exc())
-        return crashed(seed, error, time.monotonic() - started)
+        return with_genotype(task, seed, crashed(seed, error, time.monotonic() - started))
     return outcome
+
+
+def with_genotype(task: AnyTask, seed: int, outcome: SeedOutcome, features: Sequence[str] = ()) -> SeedOutcome:
+    """The outcome of a run as that of its number in a guided fuzz; unchanged in another sweep."""
+    if not isinstance(task, GuidedTask):
+        return outcome
+    return msgspec.structs.replace(outcome, seed=seed, genotype=str(task.genotype(seed)), features=list(features))
 
 
 def _leave_traceback(leaves: Path, text: str) -> None:
@@ -171,10 +194,10 @@ def _leave_traceback(leaves: Path, text: str) -> None:
     (leaves / TRACEBACK_FILE).write_text(text, encoding="utf-8")
 
 
-def _outcome_of_dead_workers(folder: Path, seed: int, reason: str) -> SeedOutcome:
+def _outcome_of_dead_workers(task: AnyTask, folder: Path, seed: int, reason: str) -> SeedOutcome:
     """The outcome of a seed whose workers died too often. Its traceback file contains the reason, not a traceback."""
     _leave_traceback(folder / seed_folder(seed), f"{reason}\n")
-    return broken_off(seed, reason)
+    return with_genotype(task, seed, broken_off(seed, reason))
 
 
 def sweep(
@@ -187,32 +210,37 @@ def sweep(
     min_passed: int | None = None,
     memory_mib: int = WORKER_MEMORY_MIB,
     served: Served | None = None,
+    corpus: Path | None = None,
 ) -> Summary:
     """Run all seeds that the log in ``folder`` does not contain yet.
 
     ``workers`` is the number of seeds that run at a time (``None``: one for each processor of this machine or of the
     cluster); each worker has ``memory_mib`` of memory. With ``served`` a dashboard is served there
-    meanwhile. Raises :class:`~cluster.common.errors.HarnessError`.
+    meanwhile. ``corpus`` is the corpus of a guided fuzz (default: one in ``folder``). Raises
+    :class:`~cluster.common.errors.HarnessError`.
     """
     commit = checkout_commit()
     interrupted = False
     with closing(SweepLog(folder, task.title, commit)) as log:
         if task.shared is not None:
             write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
-        left = [seed for seed in seeds if seed not in log.outcomes]
+        guide = _guide(task, seeds, folder, corpus, commit)
+        before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
+        rounds = _rounds(guide, dict(log.outcomes), [seed for seed in seeds if seed not in log.outcomes])
+        left = next(rounds, [])
         with Interrupts() as interrupts, progress_bar(console) as progress:
-            bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
+            bar = progress.add_task(task.title, total=len(seeds), completed=len(before))
             fan_out = FanOut(
-                partial(run_seed, task, str(folder), commit),
+                partial(run_seed, _part(task, left), str(folder), commit),
                 left,
                 interrupts,
                 folder,
                 workers,
                 memory_mib,
                 notice=lambda line: print_line(progress.console, line),
-                on_death=partial(_outcome_of_dead_workers, folder),
+                on_death=partial(_outcome_of_dead_workers, task, folder),
+                rounds=((partial(run_seed, _part(task, more), str(folder), commit), more) for more in rounds),
             )
-            before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
             lines = PlainProgress(console, task.title, before, len(seeds), fan_out.progress)
             lines.begin(workers)
             tally = SeedTally(task.title, commit, len(seeds), task.command, before)
@@ -221,6 +249,8 @@ def sweep(
                 _show(progress, bar, task, outcome, commit)
                 lines.add(outcome)
                 tally.add(outcome)
+                if guide is not None:
+                    guide.add(outcome)
 
             try:
                 with _dashboard(tally, folder, served, progress.console):
@@ -231,10 +261,29 @@ def sweep(
                 print_line(progress.console, line)
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
-    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)))
+    guided = None if guide is None else guide.page()
+    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)), guided)
     (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
     print_summary(console, task, summary)
     return summary
+
+
+def _guide(task: AnyTask, seeds: Sequence[int], folder: Path, corpus: Path | None, commit: str) -> Guide | None:
+    """The guide of a guided fuzz; ``None`` for other sweeps."""
+    if isinstance(task, GuidedTask) and not task.replays:
+        kept = Corpus(corpus or folder / CORPUS_FOLDER, task.protocol)
+        return Guide(task.protocol, task.genotypes, seeds, folder, kept, commit)
+    return None
+
+
+def _rounds(guide: Guide | None, done: Mapping[int, SeedOutcome], left: list[int]) -> Iterator[list[int]]:
+    """The seeds to run, in groups of which each begins once the one before it ended."""
+    return iter([left]) if guide is None else guide.generations(done)
+
+
+def _part(task: AnyTask, seeds: Sequence[int]) -> AnyTask:
+    """The task as workers need it for some seeds."""
+    return task.part(seeds) if isinstance(task, GuidedTask) else task
 
 
 @contextmanager
@@ -407,6 +456,8 @@ def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:
     print_line(console, f"mechanisms reached       {len(reached)} of {len(Mechanism)}")
     if reached:
         print_line(console, f"by the fewest seeds      {fewest}")
+    for line in lines_of(summary.guided) if summary.guided else ():
+        print_line(console, line)
     if summary.never_reached:
         print_line(console, f"inconclusive: no seed reached {', '.join(summary.never_reached)}")
     for outcome in summary.failed[:SHOWN]:

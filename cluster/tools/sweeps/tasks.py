@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import scenario_hash
 from cluster.scenario.overrides import Change, options_text
+from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 
 SWEEP: Final = "sweep"
@@ -82,13 +83,62 @@ class FuzzTask:
         return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}{own}"
 
 
-AnyTask = ScenarioTask | FuzzTask
-"""The task of a sweep, of either kind. It is plain data, since it is sent to worker processes."""
+@dataclass(frozen=True, slots=True)
+class GuidedTask:
+    """Task of a guided fuzz, or of a genotype that is run again. A seed is the number of a run there."""
+
+    protocol: str
+    shares: bool = True
+    """Whether the validators of a run share executions, in most runs (:func:`shares_executions`)."""
+    genotypes: dict[int, str] = field(default_factory=dict)
+    """The texts of the genotypes that were chosen so far, keyed by the number of the run."""
+    replays: bool = False
+    """Whether the genotypes are given, instead of chosen by what runs reach."""
+
+    @staticmethod
+    def replay(protocol: str, genotype: Genotype, shares: bool = True) -> GuidedTask:
+        """The task that runs one genotype. Its number is the seed of the simulation."""
+        return GuidedTask(protocol, shares, {genotype.run_seed: str(genotype)}, replays=True)
+
+    @property
+    def title(self) -> str:
+        return f"fuzz {self.protocol} {' '.join(self.genotypes.values()) if self.replays else 'guided'}"
+
+    @property
+    def shared(self) -> None:
+        """``None``, since there is no scenario that all runs share."""
+
+    def part(self, numbers: Iterable[int]) -> GuidedTask:
+        """The task with the genotypes of these numbers only."""
+        return replace(self, genotypes={number: self.genotypes[number] for number in numbers})
+
+    def genotype(self, seed: int) -> Genotype:
+        """The genotype of a run: the plain seed if none was chosen for it yet."""
+        text = self.genotypes.get(seed)
+        return Genotype(seed) if text is None else Genotype.parse(text)
+
+    def scenario(self, seed: int) -> Scenario:
+        """The scenario drawn from the run's genotype."""
+        return random_scenario(self.genotype(seed), self.protocol)
+
+    def command(self, seed: int) -> str:
+        """The one command that runs the genotype again."""
+        own = "" if self.shares else " --own-executions"
+        return f"stampede fuzz --protocol {self.protocol} --replay {self.genotype(seed)}{own}"
+
+
+AnyTask = ScenarioTask | FuzzTask | GuidedTask
+"""The task of a sweep, of any kind. It is plain data, since it is sent to worker processes."""
+
+
+def simulated_seed(task: AnyTask, seed: int) -> int:
+    """The seed of the simulation: the sweep's seed, unless the genotype of a guided fuzz has another."""
+    return task.genotype(seed).run_seed if isinstance(task, GuidedTask) else seed
 
 
 def shares_executions(task: AnyTask, seed: int) -> bool:
     """Whether a seed's validators share executions (:mod:`cluster.simulation.shared_executions`)."""
-    return task.shares and seed % OWN_EXECUTIONS_EVERY != 0
+    return task.shares and simulated_seed(task, seed) % OWN_EXECUTIONS_EVERY != 0
 
 
 def scenario_name(title: str) -> str:

@@ -1,4 +1,4 @@
-"""Random scenarios for ``stampede fuzz``. A scenario follows from its seed alone.
+"""Random scenarios for ``stampede fuzz``. A scenario follows from its seed, or from its genotype, alone.
 
 As in swarm testing, each scenario omits some kinds of faults and some features of the network, so that rare
 combinations occur. The scenarios keep to rules, so that a failing run is a finding:
@@ -7,16 +7,16 @@ combinations occur. The scenarios keep to rules, so that a failing run is a find
 - Faults end, and the run lasts long enough after the last one (a kill that waits for votes may come later).
 - Every committee tolerates the number of validators that lose their disks, are late or byzantine.
 
-A seed must give the same draws as in older versions. So each addition to this module has a separate random source.
+A seed must give the same draws as in older versions. So each addition to this module has a separate random source
+(:mod:`~cluster.tools.sweeps.drawing.genotype` names them all).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 from typing import Final
-
-from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
@@ -39,6 +39,7 @@ from cluster.tools.sweeps.drawing.extremes import (
     storm,
     watch_keys,
 )
+from cluster.tools.sweeps.drawing.genotype import Draws, Genotype, States
 from cluster.tools.sweeps.drawing.small_worlds import shrink
 from consensus.types import fault_bound
 from loadgen.workloads.actor_program import FOLDER, NAMES
@@ -135,9 +136,19 @@ def check_installed() -> None:
         raise BadInput(f"programs of actors are missing: {', '.join(missing)}; expected them in {FOLDER}")
 
 
-def random_scenario(seed: int, protocol: str) -> Scenario:
-    """The random scenario of a seed and a consensus protocol."""
-    return Scenario.model_validate(_Drawing(seed, protocol).scenario())
+def random_scenario(drawn_from: int | Genotype, protocol: str) -> Scenario:
+    """The random scenario of a seed, or of a genotype, and a consensus protocol."""
+    genotype = Genotype(drawn_from) if isinstance(drawn_from, int) else drawn_from
+    draws = Draws(genotype, protocol, lambda seed: _main_states(seed, protocol))
+    return Scenario.model_validate(_Drawing(protocol, draws).scenario())
+
+
+@lru_cache(maxsize=256)
+def _main_states(seed: int, protocol: str) -> States:
+    """The states of the main random source of a seed at the beginning of each of its parts."""
+    draws = Draws(Genotype(seed), protocol)
+    _Drawing(protocol, draws).scenario()
+    return draws.states
 
 
 def _slices(random: Random) -> Fields:
@@ -174,10 +185,9 @@ def _biases(random: Random) -> Fields:
 class _Drawing:
     """Draws the fields of one random scenario."""
 
-    def __init__(self, seed: int, protocol: str) -> None:
-        drawn = blake3(f"{seed} {protocol}".encode(), derive_key_context="stampede fuzz 2").digest()
-        self.random = Random(int.from_bytes(drawn, "big"))
-        self.seed = seed
+    def __init__(self, protocol: str, draws: Draws) -> None:
+        self.draws = draws
+        self.random = draws.begin("world")
         self.protocol = protocol
         self.count = self.random.choice([4, 4, 4, 5, 6, 7])
         self.names = [f"validator-{index}" for index in range(self.count)]
@@ -203,8 +213,8 @@ class _Drawing:
         """The fields of the whole scenario."""
         fields: Fields = {
             "name": f"fuzz-{self.protocol}",
-            "description": f"Drawn from seed {self.seed}.",
-            "seed": self.seed,
+            "description": f"Drawn from seed {self.draws.genotype}.",
+            "seed": self.draws.genotype.run_seed,
             "chain": self.chain(),
             "validators": self.validators(),
             "consensus": self.consensus(),
@@ -214,49 +224,50 @@ class _Drawing:
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
-        random = Random(f"{self.seed}/{self.protocol}/strain")
+        random = self.draws.part("strain")
         if random.random() < STRAINED:
             self.strain(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/lies")
+        random = self.draws.part("lies")
         if random.random() < LIARS:
             self.lie(random, fields["validators"], fields["consensus"])
-        random = Random(f"{self.seed}/{self.protocol}/forgeries")
+        random = self.draws.part("forgeries")
         if random.random() < FORGERS:
             self.forge(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/governance")
+        random = self.draws.part("governance")
         if random.random() < GOVERNED:
             govern(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/pace")
+        random = self.draws.part("pace")
         if random.random() < SLOW_NETWORKS:
             self.slow_down(random, fields)
         if random.random() < QUICK_REPEATS:
             self.repeat_quickly(random, fields)
         if "storage" in fields:
-            fields["storage"]["keep_blocks"] = Random(f"{self.seed}/{self.protocol}/blocks").choice(KEPT_BLOCKS)
-        random = Random(f"{self.seed}/{self.protocol}/nodes")
+            fields["storage"]["keep_blocks"] = self.draws.part("blocks").choice(KEPT_BLOCKS)
+        random = self.draws.part("nodes")
         if random.random() < LOST_NODES:
             self.lose_node(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/greed")
+        random = self.draws.part("greed")
         liars = [node for node in fields["validators"].get("nodes", ()) if node.get("byzantine")]
         if liars and random.random() < GREED:
             random.choice(liars)["byzantine"].append(GREEDY)
-        random = Random(f"{self.seed}/{self.protocol}/uplinks")
+        random = self.draws.part("uplinks")
         if random.random() < UPLINKS:
             self.slow_uplinks(random, fields)
-        random = Random(f"{self.seed}/{self.protocol}/old nullifications")
+        random = self.draws.part("old-nullifications")
         if random.random() < SLANDERERS:
             _recall_failures(self, random, fields)
-        attack(Random(f"{self.seed}/{self.protocol}/attack"), fields)
-        shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
-        corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
-        call_at_limits(Random(f"{self.seed}/{self.protocol}/limits"), fields)
-        watch_keys(Random(f"{self.seed}/{self.protocol}/watches"), fields)
-        _build_at_once(self, Random(f"{self.seed}/{self.protocol}/hasty"), fields)
+        attack(self.draws.part("attack"), fields)
+        shrink(self.draws.part("small-world"), fields)
+        corner(self.draws.part("corner"), fields)
+        call_at_limits(self.draws.part("limits"), fields)
+        watch_keys(self.draws.part("watches"), fields)
+        _build_at_once(self, self.draws.part("hasty"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
 
     def chain(self) -> Fields:
+        self.random = self.draws.begin("chain")
         params: Fields = {}
         if self.maybe():
             params |= {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": self.random.choice([1, 2, 5])}
@@ -268,16 +279,17 @@ class _Drawing:
         if self.maybe(0.25):
             params |= {"ACTIVATION_HEIGHT": self.random.randint(1, 20)}
         policy = "fifo" if self.maybe(0.15) else "cip1"
-        random = Random(f"{self.seed}/{self.protocol}/policy")
+        random = self.draws.part("policy")
         if policy == "cip1" and random.random() < RIVAL_POLICIES:
             policy, drawn = random.choice((("gba_auction", _slices), ("bias_auction", _biases)))
             params |= drawn(random)
-        random = Random(f"{self.seed}/{self.protocol}/candidates")
+        random = self.draws.part("candidates")
         if policy == "cip1" and random.random() < CANDIDATES:
             params |= _candidates(random)
         return {"policy": policy, "preset": "hardened" if self.maybe(0.3) else None, "params": params}
 
     def validators(self) -> Fields:
+        self.random = self.draws.begin("validators")
         fields: Fields = {"count": self.count}
         nodes: list[Fields] = [{} for _ in range(self.count)]
         if self.late:
@@ -288,7 +300,7 @@ class _Drawing:
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
-            random = Random(f"{self.seed}/{self.protocol}/epochs")
+            random = self.draws.part("epochs")
             if self.count > SMALLEST and self.byzantine <= fault_bound(SMALLEST) and random.random() < EPOCHS:
                 fields["epochs"] = self.epochs(random)
         elif self.count > SMALLEST and self.maybe(EPOCHS):
@@ -305,10 +317,11 @@ class _Drawing:
         ]
 
     def consensus(self) -> Fields:
+        self.random = self.draws.begin("consensus")
         return {
             "protocol": self.protocol,
             "leader_election": self.random.choice(["round-robin", "random"]),
-            "signatures": "keyed-hash" if self.seed % ED25519_EVERY else "ed25519",
+            "signatures": "keyed-hash" if self.draws.genotype.seed % ED25519_EVERY else "ed25519",
             "block_interval_ms": self.interval_ms,
             "leader_timeout_ms": self.leader_timeout_ms,
             "advance_timeout_ms": self.advance_timeout_ms,
@@ -316,6 +329,7 @@ class _Drawing:
         }
 
     def links(self) -> Fields:
+        self.random = self.draws.begin("links")
         fields: Fields = {"latency_ms": self.latency_ms, "jitter_ms": self.latency_ms * self.random.choice([0, 0.5, 1])}
         for name, most in (("loss", 0.03), ("duplication", 0.2), ("reordering", 0.2)):
             if self.maybe():
@@ -326,6 +340,7 @@ class _Drawing:
 
     def load(self) -> Fields:
         """The section ``load``: usually a light load, so that many seeds can be run."""
+        self.random = self.draws.begin("load")
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -437,7 +452,7 @@ class _Drawing:
         forged = random.choice(possible)
         nodes[liar].setdefault("byzantine", []).append(forged)
         fields["validators"]["nodes"] = nodes
-        if forged in FORGED_SNAPSHOTS and Random(f"{self.seed}/{self.protocol}/views").random() < 0.5:
+        if forged in FORGED_SNAPSHOTS and self.draws.part("views").random() < 0.5:
             nodes[liar]["byzantine"].append(UNPROVED_VIEW)
         if forged not in FORGED_BLOCKS:
             kind = "kill" if forged in FORGED_RANGES else "wipe"
@@ -448,6 +463,7 @@ class _Drawing:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Fields]:
+        self.random = self.draws.begin("faults")
         kinds = [kind for kind in self.makers() if self.maybe()]
         while len(kinds) < 2:
             kinds = list(dict.fromkeys([*kinds, self.random.choice(list(self.makers()))]))
@@ -457,7 +473,7 @@ class _Drawing:
 
     def upgrades(self) -> list[Fields]:
         """At most one fault of the kind ``upgrade``: in a share :data:`UPGRADES` of the seeds."""
-        random = Random(f"{self.seed}/{self.protocol}/upgrade")
+        random = self.draws.part("upgrade")
         if random.random() >= UPGRADES:
             return []
         height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)
@@ -469,7 +485,7 @@ class _Drawing:
 
         It cuts one validator off from some others, or splits all validators into two halves that share one validator.
         """
-        random = Random(f"{self.seed}/{self.protocol}/cuts")
+        random = self.draws.part("cuts")
         if random.random() >= CUTS:
             return []
         height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)

@@ -136,6 +136,37 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         },
         load=_CROWD,
     ),
+    "insolvent": _scenario(
+        "Timers wait and expire, and accounts cannot pay for the fires of others.",
+        chain={"params": _NARROW | {"MAX_TTL": 14}},
+        load={
+            "users": [
+                *_CROWD["users"],
+                {"workload": "storm", "interval_ms": 400, "options": {"timers": 15, "insolvent_percent": 50}},
+            ]
+        },
+    ),
+    "full-cells": _scenario(
+        "Fires use up the cells of the lane, and some run out of cycles.",
+        chain={"params": _TINY_CALENDAR | {"MAX_CELLS_PER_FIRE": 20_000, "LANE_TIMER_CELLS": 30_000}},
+        load={
+            "users": [
+                {"workload": "heartbeat", "count": 2},
+                {"workload": "lane-cells", "interval_ms": 400, "options": {"timers": 8, "cells": 10_000}},
+                {
+                    "workload": "gas-exhaustion",
+                    "interval_ms": 400,
+                    "options": {"timers": 4, "every_blocks": 4, "gas_limit": 10_000},
+                },
+            ]
+        },
+    ),
+    "crowded-restarts": _scenario(
+        "More timers fall due than the lane has room for, and validators are killed near the ends of epochs.",
+        chain={"params": _NARROW},
+        load=_CROWD,
+        faults=[_kill(f"validator-{at % 4}", at, 1_200) for at in (6, 7, 14, 15, 22, 23)],
+    ),
     "restarts": _scenario(
         "Validators are killed one after another, each with what its disk had not made durable.",
         faults=[_kill(f"validator-{(2 + i) % 4}", 6 + 5 * i, 1_200, reorders=True) for i in range(4)],
@@ -188,6 +219,25 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         chain={"params": _NARROW, "preset": "hardened"},
         load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
         faults=[_bad_links(4, 28)],
+    ),
+    "deep-forks": _scenario(
+        "One validator is not heard, and another is slow: the first alone sees certificates, and builds on its own.",
+        chain={"params": _TINY_CALENDAR | {"FAIRNESS_WINDOW_BLOCKS": 4}},
+        stop={"height": 40, "drain_blocks": 3, "timeout_s": 120},
+        faults=[
+            fault
+            for height in (8, 18, 28)
+            for fault in (
+                {"kind": "one_way_partition", "from": ["validator-1"], "at_height": height, "for_ms": 4_500},
+                {
+                    "kind": "slow_execution",
+                    "target": ["validator-2"],
+                    "job_ms": 1_600,
+                    "at_height": height,
+                    "for_ms": 4_500,
+                },
+            )
+        ],
     ),
     "forks-of-bidders": _scenario(
         "Branches are given up; what an agent bids changes with each, and few agents are asked about in a block.",
