@@ -108,6 +108,7 @@ class SpanExport:
         return Exported(exported, self._added - exported, reason)
 
     def _run(self) -> None:
+        self._reason.thread = threading.get_ident()
         with closing(self._reason):
             while self._deadline_s is None or (self._queue and not self._is_late):
                 self._awake.wait()
@@ -217,21 +218,22 @@ def plain_reason(text: str) -> str:
 
 
 class _Reason(logging.Handler):
-    """Takes what OpenTelemetry logs, which would be printed otherwise, and keeps the newest line."""
+    """Takes what OpenTelemetry logs, which would be printed if nobody took it, and keeps the newest line of one
+    thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.text = ""
+        self.thread: int | None = None
+        """The thread whose lines are kept; ``None`` keeps no line."""
         self._logger = logging.getLogger("opentelemetry")
         self._logger.addHandler(self)
-        self._propagated, self._logger.propagate = self._logger.propagate, False
 
     def emit(self, record: logging.LogRecord) -> None:
         text = " ".join(record.getMessage().split())
-        if not text.startswith(OF_THE_END):
+        if record.thread == self.thread and not text.startswith(OF_THE_END):
             self.text = plain_reason(text)
 
     def close(self) -> None:
         self._logger.removeHandler(self)
-        self._logger.propagate = self._propagated
         super().close()

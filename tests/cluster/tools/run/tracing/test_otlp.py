@@ -99,7 +99,22 @@ def test_a_collector_that_is_not_there_is_said_so(capfd: pytest.CaptureFixture[s
     found = export.close(WAIT_S)
     assert (found.exported, found.left_out, found.reason) == (0, 1, "Connection refused")
     export._thread.join(HANGS_AFTER_S)
-    assert capfd.readouterr().err == "" and not logging.getLogger("opentelemetry").handlers
+    assert capfd.readouterr().err == "" and export._reason not in logging.getLogger("opentelemetry").handlers
+
+
+def test_exports_at_the_same_time_do_not_hear_each_others_reasons() -> None:
+    with collecting(Collector(status=500)) as collector:
+        refused = SpanExport(f"http://127.0.0.1:{free_ports()}/v1/traces", {})
+        answered = SpanExport(collector.url, {})
+        for export in (refused, answered):
+            export.add([span()], BEGAN_MS)
+        while not (refused._reason.text and answered._reason.text):
+            os.sched_yield()
+        reasons = [export.close(WAIT_S).reason for export in (answered, refused)]
+    assert reasons == ["it answered 500 Internal Server Error", "Connection refused"]
+    for export in (refused, answered):
+        export._thread.join(HANGS_AFTER_S)
+    assert logging.getLogger("opentelemetry").propagate
 
 
 def test_the_queue_is_bounded_and_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
