@@ -105,7 +105,7 @@ def checks_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder: Path) -> None:
-    driver = Driver(folder, {**PAIR, "faults": FAULTS}, "--attachable", "200")
+    driver = Driver(folder, {**PAIR, "validators": 2, "faults": FAULTS}, "--attachable", "200")
     driver.wait_for("kill of validator-1 begins")
     refused = stampede("attach", str(folder))
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -1,6 +1,6 @@
 """Whole runs on Ray: a small scenario with a killed host, signals at any moment, a host that dies, somebody else's Ray.
 
-All of them are in this one module, so that they run one after the other: each has a Ray of its own, and four hosts.
+All of them are in this one module, so that they run one after the other: each has a Ray of its own, and its hosts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ SCENARIO: dict[str, Any] = {
     "stop": {"height": 25, "drain_blocks": 3, "timeout_s": 300},
     "success": {"heights_compared": 15, "transactions": 3, "fires": 3, "stall_ms": 120_000},
 }
-PAIR = {**SCENARIO, "validators": 2}
+PAIR: dict[str, Any] = {**SCENARIO, "validators": {"count": 2, "hosts": 1}}
 """Quicker to start; for what is about the run's other processes."""
 FAILING_POLICY = """\
 from validator.policies.fifo import FifoPhase
@@ -690,7 +690,7 @@ def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[...
     told = [testnet, *(f"{one[of]}" for one in endpoints["validators"] for of in ("url", "peers"))]
     assert all("127.0.0.2:" in address for address in told), "it listens where it was asked to"
     _, metrics = ask(f"{testnet}/metrics")
-    assert metrics.count(b"\nstampede_height{") == PAIR["validators"]
+    assert metrics.count(b"\nstampede_height{") == PAIR["validators"]["count"]
     assert f"dashboard  {testnet}/".encode() in command.said
     for order, body in (("stop", ""), ("load", '{"on": false}'), ("faults", '{"kind": "kill", "target": "leader"}')):
         assert ask(f"{testnet}/{order}", "POST", "wrong", body)[0] == 401

@@ -33,6 +33,7 @@ CONSENSUS = {**PAIR["consensus"], "block_interval_ms": 400, "leader_timeout_ms":
 """So slow that the blocks' rate is that of the interval, and not that of the machine's other work."""
 PLAN: dict[str, Any] = {
     **PAIR,
+    "validators": 2,
     "consensus": CONSENSUS,
     "faults": [PAUSE],
     "stop": {"height": PAUSED.last, "drain_blocks": 3, "timeout_s": 300},
