@@ -218,14 +218,14 @@ def plain_reason(text: str) -> str:
 
 
 class _Reason(logging.Handler):
-    """Takes what OpenTelemetry logs, which would be printed if nobody took it, and keeps the newest line of one
+    """Takes what OpenTelemetry logs, which would be printed otherwise, and keeps the newest line of one
     thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.text = ""
         self.thread: int | None = None
-        """The thread whose lines are kept; ``None`` keeps no line."""
+        """The thread whose lines are kept, once it runs."""
         self._logger = logging.getLogger("opentelemetry")
         self._logger.addHandler(self)
 
