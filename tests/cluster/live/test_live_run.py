@@ -600,7 +600,7 @@ class Command:
         myself = processes.find(self.pid)
         assert myself is not None
         self.family = processes.with_descendants([myself])
-        assert len(self.family) > 7, "driver, watchdog, GCS, raylet with two agents, and hosts at least"
+        assert len(self.family) >= 7, "driver, watchdog, GCS, raylet with two agents, and the host at least"
 
     def process_of(self, program: str) -> Process:
         """The one process of the run whose command line names a program, and not its parent's.
