@@ -179,8 +179,12 @@ class Scope:
         """The kind of vote that gives a view up."""
         return VoteKind.TIMEOUT if self.is_hotstuff else VoteKind.NULLIFY
 
+    @cached_property
+    def election(self) -> RoundRobin:
+        return RoundRobin(self.validator_set)
+
     def leader(self, view: View) -> ValidatorIndex:
-        return RoundRobin(self.validator_set).leader(view)
+        return self.election.leader(view)
 
     def sign(
         self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest, namespace: bytes = NAMESPACE

@@ -86,7 +86,7 @@ class Search:
         self._worlds: list[World] = []
         self._ways: list[tuple[int, Step] | None] = []
         """The world before each world, and the step that led from there."""
-        self._known: dict[object, None] = {}
+        self._known: set[object] = set()
         self._outcomes: dict[int, frozenset[object]] = {}
         self._tried = 0
 
@@ -160,7 +160,7 @@ class Search:
         key = self._key(world, offers)
         if key in self._known:
             return None
-        self._known[key] = None
+        self._known.add(key)
         self._worlds.append(world)
         self._ways.append(way)
         if offers.number not in self._problems:
