@@ -13,7 +13,7 @@ from array import array
 from typing import Final, NamedTuple
 
 SEGMENTS: Final = 256
-FIRST_SLOTS: Final = 8
+FIRST_SLOTS: Final = 64
 GROWTH: Final = 1.25
 MAX_LOAD: Final = 0.8
 KEY_BYTES: Final = 8
@@ -39,7 +39,8 @@ class EndedIds:
         return sum(segment.used for segment in self._segments)
 
     def __contains__(self, key: bytes) -> bool:
-        return self.get(key) is not None
+        number = _number(key)
+        return self._segments[number % SEGMENTS].get(number // SEGMENTS + 1) != 0
 
     def get(self, key: bytes) -> Ended | None:
         """How and when the timer or job with this id ended; ``None`` if its end was not entered."""

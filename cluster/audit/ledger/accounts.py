@@ -81,8 +81,11 @@ class Accounts:
 
         They are ``payer``, the sources of the run's movements, and the fee payers of its timers.
         """
-        sources = (movement.source for movement in effects.movements)
-        for address in dict.fromkeys((payer, *sources, *(item.fee_payer for item in effects.scheduled))):
+        payers = {payer: None}
+        if effects.movements or effects.scheduled:
+            payers |= dict.fromkeys(movement.source for movement in effects.movements)
+            payers |= dict.fromkeys(item.fee_payer for item in effects.scheduled)
+        for address in payers:
             balance = self.balances[address]
             if balance < 0:
                 part.found(CONSERVATION, f"left {address_text(address)} with {balance}: it spent what it never had")
@@ -115,5 +118,5 @@ def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None
 
 def check_own_payer(part: Part, effects: Effects) -> None:
     """Check that a run outside of transactions scheduled only timers whose fee payer is their own actor."""
-    if any(item.fee_payer != item.actor for item in effects.scheduled):
+    if effects.scheduled and any(item.fee_payer != item.actor for item in effects.scheduled):
         part.found(CONSERVATION, "scheduled a timer at another account's cost")

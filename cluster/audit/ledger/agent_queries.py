@@ -156,6 +156,8 @@ class QueryAudit:
         The order is by rank within the actor's timers, then by height of the actor's last query, then by timer id.
         """
         asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
+        if not asked:
+            return
         for rank in range(self._parameters.gba_queries_per_actor):
             of_rank = sorted(
                 (self._queried_heights.get(actor, 0), timers[rank], actor)

@@ -103,7 +103,7 @@ class BlockContext:
     header: Header | None = None
     bodies: Bodies = ()
 
-    @property
+    @cached_property
     def height(self) -> int:
         return self.receipts.height
 
@@ -112,17 +112,17 @@ class BlockContext:
         """The basefees that the header states; zeros if the header is unknown."""
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
-    @property
+    @cached_property
     def is_priced(self) -> bool:
         """Whether the prices of the lane are known."""
         return self.header is not None and self.policy.is_price_known
 
-    @property
+    @cached_property
     def is_auctioned(self) -> bool:
         """Whether timers offer fees, and go by score."""
         return self.policy.is_auctioned
 
-    @property
+    @cached_property
     def is_fifo(self) -> bool:
         return not (self.policy.is_auctioned or self.policy.locks_bids)
 
@@ -143,13 +143,13 @@ class BlockContext:
         """The least ``max_fee_per_cycle`` of a timer that may fire; 0 without an auction or a header."""
         return self.basefees.cycle if self.policy.timers_first else self.lane_price
 
-    @property
+    @cached_property
     def fire_cap(self) -> int:
         """The most cycles of a fire (SPEC §10)."""
         p = self.parameters
         return p.max_cycles_per_fire if self.is_fifo else p.max_cycles_per_fire_auction_phase
 
-    @property
+    @cached_property
     def latest_end(self) -> int:
         """The latest height at which a timer scheduled or extended in this block may expire."""
         return self.height + self.parameters.max_ttl
@@ -172,7 +172,14 @@ class Part(NamedTuple):
     """A part of a block, such as a fire, with the name that its violations carry."""
 
     context: BlockContext
-    name: str
+    what: str
+    """What the part is, in words."""
+    key: bytes = b""
+    """The hash or id that names the part, if it has one."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.what} {short(self.key)}" if self.key else self.what
 
     def found(self, check: str, *problems: str) -> None:
         for problem in problems:

@@ -36,7 +36,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, rules_at, short
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, rules_at
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
@@ -245,7 +245,7 @@ class Ledger:
     def _enter_transaction(
         self, context: BlockContext, receipt: TransactionReceipt, body: TransactionBody | None
     ) -> None:
-        part = Part(context, f"transaction {short(receipt.transaction_hash)}")
+        part = Part(context, "transaction", receipt.transaction_hash)
         check_result(part, receipt.ok, receipt.error, receipt.effects)
         if body is not None:
             _check_transaction_fee(part, receipt, body)
@@ -282,6 +282,8 @@ class Ledger:
         self.turns.window.deployers[receipt.created] = receipt.sender
 
     def _enter_jobs(self, part: Part, run: Run, effects: Effects, script: Outcome | None) -> None:
+        if not effects.events and not effects.messages:
+            return
         part.found(CHAIN, *self.jobs.run_problems(run, effects))
         part.found(CONSERVATION, *self.jobs.payment_problems(run, effects))
         payloads = None if script is None else script.sent
@@ -290,7 +292,7 @@ class Ledger:
     # --- fires ------------------------------------------------------------------------------------------------------
 
     def _enter_fire(self, context: BlockContext, fire: FireReceipt) -> None:
-        part = Part(context, f"fire of timer {short(fire.timer_id)}")
+        part = Part(context, "fire of timer", fire.timer_id)
         payload, offer = self._phase.fire(part, fire)
         script = self.scripts.fire(part, fire, payload, offer)
         check_result(part, fire.ok, fire.error, fire.effects)
@@ -309,7 +311,7 @@ class Ledger:
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
         """Check and enter a callback. No account pays now: the run that requested the job paid for it."""
-        part = Part(context, f"the callback of job {short(callback.job_id)}")
+        part = Part(context, "the callback of job", callback.job_id)
         part.found(CHAIN, *self.jobs.callback_problems(callback))
         self._enter_deferred(part, callback, callback.actor, callback.job_id)
         self._mailboxes.enter_callback(callback, context.parameters)

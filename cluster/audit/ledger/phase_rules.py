@@ -135,7 +135,7 @@ class PhaseRules:
             return
         left_out, p = phase.best_left_out(), context.parameters
         for fire, offer in phase.winners:
-            part = Part(context, f"fire of timer {short(fire.timer_id)}")
+            part = Part(context, "fire of timer", fire.timer_id)
             self._accounts.lock(offer.terms.fee_payer, -offer.bid)
             self._accounts.balances[offer.terms.fee_payer] -= fire.tip
             least = min(offer.bid, p.reserve_price) if context.is_priced else 0
@@ -166,7 +166,7 @@ class PhaseRules:
     # --- single timers ----------------------------------------------------------------------------------------------
 
     def _enter_query(self, context: BlockContext, query: QueryReceipt) -> None:
-        part = Part(context, f"the query about timer {short(query.timer_id)}")
+        part = Part(context, "the query about timer", query.timer_id)
         life = self._timers.pending.get(query.timer_id)
         if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
             part.found(TIMERS, "is about none that was due and its actor's")
@@ -220,7 +220,7 @@ class PhaseRules:
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Check and enter a timer that was destroyed."""
-        part = Part(context, f"timer {short(destroyed.timer_id)}")
+        part = Part(context, "timer", destroyed.timer_id)
         if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
             part.found(TIMERS, f"was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
         context.evaluate(LedgerRule.EXPIRED_GONE, destroyed.reason == EXPIRED)

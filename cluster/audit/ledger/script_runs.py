@@ -90,6 +90,7 @@ class ScriptRuns:
 
         The pair is ``None`` if nothing is taken.
         """
+        self._terms: tuple[BlockContext, Terms] | None = None
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class ScriptRuns:
         try:
             if self._is_blind:
                 raise UnknownError
-            expected = outcome(run, _terms(part.context), self)
+            expected = outcome(run, self._terms_of(part.context), self)
         except UnknownError:
             self._lose(run.actor, receipt)
             return None
@@ -186,6 +187,12 @@ class ScriptRuns:
         if expected.stored:
             self._store(run.actor, expected.stored)
         return expected
+
+    def _terms_of(self, context: BlockContext) -> Terms:
+        """What runs need to know about a block; that of the newest block is remembered."""
+        if self._terms is None or self._terms[0] is not context:
+            self._terms = context, _terms(context)
+        return self._terms[1]
 
     def _lose(self, actor: bytes, receipt: _Receipt) -> None:
         """Enter a run whose effects on the script's storage are unknown: forget what is known of the storage."""
@@ -283,13 +290,16 @@ def _terms(context: BlockContext) -> Terms:
 
 def _problems(expected: Outcome, receipt: _Receipt) -> Iterator[str]:
     """The differences between a receipt and the script's expected outcome."""
+    used = expected.cycles, expected.cells, expected.error, expected.effects
+    if receipt.ok == (not expected.error) and used == (receipt.cycles, receipt.cells, receipt.error, receipt.effects):
+        return
     said = (receipt.ok, receipt.error)
     if said != (not expected.error, expected.error):
         yield f"ended with {receipt.error[:40] or 'success'}, its script gives {expected.error or 'success'}"
     for name in ("cycles", "cells"):
-        used, given = getattr(receipt, name), getattr(expected, name)
-        if used != given:
-            yield f"used {used} {name}, its script gives {given}"
+        took, given = getattr(receipt, name), getattr(expected, name)
+        if took != given:
+            yield f"used {took} {name}, its script gives {given}"
     for name in Effects._fields:
         given = getattr(expected.effects, name)
         if name == "timer_changes":

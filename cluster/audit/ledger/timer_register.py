@@ -48,6 +48,7 @@ NEWEST_HEIGHTS: Final = 64
 ENDED_KEPT: Final = 64
 """The number of ids kept in :attr:`TimerRegister.ended_last`."""
 STATES: Final = tuple(TimerState)
+_CODES: Final = {state: code for code, state in enumerate(STATES)}
 
 
 @dataclass(slots=True)
@@ -200,6 +201,8 @@ class TimerRegister:
         ``actor`` is the actor that ran; ``None`` if it is unknown, or if the run may change any actor's timers.
         ``payloads`` are those of the scheduled timers, if they are known.
         """
+        if not effects.scheduled and not effects.timer_changes:
+            return
         watching = {change.timer_id for change in effects.timer_changes if isinstance(change, Watching)}
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
@@ -310,7 +313,10 @@ class TimerRegister:
         self.live[item.actor] += 1
         self.newest.append(life)
         self._turns.scheduled(life)
-        self.by_actor.setdefault(item.actor, ActorTimers()).scheduled += 1
+        of_actor = self.by_actor.get(item.actor)
+        if of_actor is None:
+            of_actor = self.by_actor[item.actor] = ActorTimers()
+        of_actor.scheduled += 1
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, {})[item.timer_id] = None
 
@@ -394,7 +400,7 @@ class TimerRegister:
         self._turns.ended(key)
         self._agents.ended(key)
         self._expires_no_more(life)
-        self._ended.add(key, STATES.index(state), context.height)
+        self._ended.add(key, _CODES[state], context.height)
         self.ended_last.append(key)
         self.by_actor[life.actor].end(life, state, context.height)
         self.states[TimerState.PENDING] -= 1
@@ -446,7 +452,7 @@ def _is_new(effects: Effects, timer_id: bytes) -> bool:
 
 
 def _timer(context: BlockContext, key: bytes) -> Part:
-    return Part(context, f"timer {short(key)}")
+    return Part(context, "timer", key)
 
 
 def _check_owner(timer: Part, owner: bytes, actor: bytes | None, verb: str) -> None:

@@ -22,8 +22,10 @@ _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
 
 It is spelled out because Python versions differ in what they accept.
 """
+JSON_SPACE: Final = b" \t\n\r"
 REMEMBERED: Final = 1_024
 MAX_REMEMBERED_BYTES: Final = 1_024
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class Burn(NamedTuple):
@@ -125,6 +127,8 @@ def read_script(payload: bytes) -> tuple[Operation, ...] | None:
 
 def handler_input(payload: bytes) -> bytes:
     """A fire handler's input: the payload, or the content of its ``_handler`` and ``_payload`` envelope (SPEC §4)."""
+    if not payload.lstrip(JSON_SPACE).startswith(b"{"):
+        return payload  # only an object can be an envelope
     try:
         pairs = json.loads(payload.decode(), object_pairs_hook=list)
     except (ValueError, RecursionError):
@@ -180,27 +184,29 @@ def _send(value: Any) -> Send:
 
 def _schedule(value: Any) -> Schedule:
     named = _named(value)
-    height, ahead = (_left_out_or(_integer, named.get(name)) for name in ("height", "in"))
-    handler, tier, save_as = (_left_out_or(_text, named.get(name)) for name in ("handler", "tier", "save_as"))
-    watch = _left_out_or(_watch, named.get("watch"))
+    given = {
+        name: _SCHEDULE_ARGUMENTS[name](each)
+        for name, each in named.items()
+        if each is not None and name in _SCHEDULE_ARGUMENTS
+    }.get
+    height, ahead, watch, tier, payer = given("height"), given("in"), given("watch"), given("tier"), given("fee_payer")
     if [height, ahead, watch].count(None) != 2 or tier not in (None, *TIERS):
         raise BadScript
-    payer = _left_out_or(_text, named.get("fee_payer"))
     return Schedule(
         height=height,
         blocks_ahead=ahead,
         watch=watch,
         payload=_payload(named.get("payload")),
-        handler=DEFAULT_HANDLER if handler is None else handler,
+        handler=given("handler", DEFAULT_HANDLER),
         fee_payer=None if payer in (None, "self") else payer if payer == SENDER else _address(payer),
-        payer_cap=_left_out_or(_integer, named.get("payer_cap")),
-        gas_limit=_left_out_or(_integer, named.get("gas_limit")),
-        expires_at=_left_out_or(_integer, named.get("expires_at")),
-        max_fee_per_cycle=_left_out_or(_integer, named.get("max_fee_per_cycle")),
-        max_priority_fee_per_cycle=_left_out_or(_integer, named.get("max_priority_fee_per_cycle")),
+        payer_cap=given("payer_cap"),
+        gas_limit=given("gas_limit"),
+        expires_at=given("expires_at"),
+        max_fee_per_cycle=given("max_fee_per_cycle"),
+        max_priority_fee_per_cycle=given("max_priority_fee_per_cycle"),
         tier=None if tier is None else TIERS.index(tier),
-        bid=_left_out_or(_integer, named.get("bid")),
-        save_as=save_as,
+        bid=given("bid"),
+        save_as=given("save_as"),
     )
 
 
@@ -226,7 +232,7 @@ def _payload(value: Any) -> bytes:
         case str():
             return value.encode()
         case list():
-            return json.dumps(value, separators=(",", ":")).encode()
+            return _ENCODER.encode(value).encode()
         case {"hex": str(digits)} if len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits):
             return bytes.fromhex(digits)
     raise BadScript
@@ -268,6 +274,22 @@ def _address(value: Any) -> Address:
         raise BadScript from None
 
 
+_SCHEDULE_ARGUMENTS: Final[dict[str, Callable[[Any], Any]]] = {
+    "height": _integer,
+    "in": _integer,
+    "watch": _watch,
+    "handler": _text,
+    "fee_payer": _text,
+    "payer_cap": _integer,
+    "gas_limit": _integer,
+    "expires_at": _integer,
+    "max_fee_per_cycle": _integer,
+    "max_priority_fee_per_cycle": _integer,
+    "tier": _text,
+    "bid": _integer,
+    "save_as": _text,
+}
+"""Readers of the arguments of ``schedule`` that may be left out. The payload may not."""
 _READ: Final[dict[tuple[str, int], Callable[..., Operation]]] = {
     ("burn", 1): lambda cycles: Burn(_natural(cycles)),
     ("get", 1): lambda key: Get(_text(key)),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from cluster.audit.chain_codec import (
     Cancelled,
@@ -197,8 +197,13 @@ class _Made:
     messages: list[Sent] = field(default_factory=list)
 
     def effects(self) -> Effects:
-        lists = (self.movements, self.scheduled, self.timer_changes, self.events, self.messages)
-        return Effects._make(tuple(each) for each in lists)
+        return Effects(
+            tuple(self.movements),
+            tuple(self.scheduled),
+            tuple(self.timer_changes),
+            tuple(self.events),
+            tuple(self.messages),
+        )
 
 
 class _Running:
@@ -209,7 +214,7 @@ class _Running:
         self.cycles = self.cells = 0
         self.allowance = run.allowance
         self.made = _Made()
-        self.changes: Counter[bytes] = Counter()
+        self.changes: defaultdict[bytes, int] = defaultdict(int)
         """The changes of balances so far."""
         self.payloads: list[bytes] = []
         self.sent: list[bytes] = []
@@ -218,7 +223,9 @@ class _Running:
         """Timers that the run scheduled or changed, by id; ``None`` for those that it cancelled."""
         self.watchers: dict[WatchedKey, frozenset[bytes] | None] = {}
         """The timers that watch a key now, for keys where the run changed that; ``None`` if none may any more."""
-        self.mailboxes: Counter[bytes] = Counter()
+        self.cancelled = 0
+        """The number of timers that the run cancelled."""
+        self.mailboxes: defaultdict[bytes, int] = defaultdict(int)
         """The bytes that the run's messages added to each receiver's mailbox."""
 
     def perform_all(self) -> None:
@@ -248,27 +255,7 @@ class _Running:
         self.made.events.append(Event(name, self.run.actor, tuple(fields.items())))
 
     def perform(self, operation: Operation) -> None:
-        match operation:
-            case Burn(cycles):
-                self.pay(cycles)
-            case Fail():
-                raise _Failed("ScriptFailed")
-            case Get() | Set() | Delete() | AllowWatching():
-                self.use_storage(operation)
-            case Emit(name, text):
-                self.emit(name, text)
-            case Transfer(to, amount):
-                self.transfer(to, amount)
-            case Send():
-                self.send(operation)
-            case Schedule():
-                self.schedule(operation)
-            case Cancel(timer):
-                self.cancel(timer)
-            case Extend(timer, expires_at):
-                self.extend(timer, expires_at)
-            case Try(inner):
-                self.attempt(inner)
+        _PERFORM[type(operation)](self, operation)
 
     def attempt(self, operation: Operation) -> None:
         try:
@@ -278,17 +265,9 @@ class _Running:
 
     # --- storage, money, messages -------------------------------------------------------------------------------------
 
-    def use_storage(self, operation: Get | Set | Delete | AllowWatching) -> None:
-        match operation:
-            case Get():
-                self.pay(limits.GET)
-            case Set(key, value):
-                self.store(key, value)
-            case Delete(key):
-                self.pay(limits.DELETE)
-                self.write(key, None)
-            case AllowWatching(key, allowed):
-                self.allow_watching(key, allowed)
+    def delete(self, key: str) -> None:
+        self.pay(limits.DELETE)
+        self.write(key, None)
 
     def emit(self, name: str, text: str) -> None:
         self.pay(limits.EMIT, len(text.encode()))
@@ -455,9 +434,9 @@ class _Running:
         if asked.bid is not None and self.terms.is_auctioned:
             raise _Rejected("TimerArgDeprecated")
         given = asked.max_priority_fee_per_cycle
-        prices = (asked.max_fee_per_cycle, given, asked.payer_cap, asked.bid if self.terms.locks_bids else None)
-        if any(price is not None and not 0 <= price < PRICE_LIMIT for price in prices):
-            raise _Rejected("TimerFeeOutOfRange")
+        for price in (asked.max_fee_per_cycle, given, asked.payer_cap, asked.bid if self.terms.locks_bids else None):
+            if price is not None and not 0 <= price < PRICE_LIMIT:
+                raise _Rejected("TimerFeeOutOfRange")
         if asked.tier is None:
             return given
         filled = self.terms.p50_tip * self.terms.parameters.priority_tiers[asked.tier] // limits.TIER_SHARES
@@ -466,8 +445,7 @@ class _Running:
         return filled
 
     def live_timers(self) -> int:
-        cancelled = sum(timer is None for timer in self.timers.values())
-        return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - cancelled
+        return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - self.cancelled
 
     def payer_of(self, asked: Schedule) -> tuple[Address, int | None]:
         """The account that will pay for the fire, and the most that it pays, ``None`` if unlimited."""
@@ -515,6 +493,7 @@ class _Running:
         timer_now = self.own_timer(key)
         self.changes[timer_now.fee_payer] += timer_now.bid
         self.timers[key] = None
+        self.cancelled += 1
         if timer_now.watch is not None:
             watchers = self.watchers_of(timer_now.watch)
             if watchers is not None and key in watchers:
@@ -531,3 +510,25 @@ class _Running:
             raise _Rejected("TimerExpiryInvalid")
         self.timers[key] = live._replace(expires_at=after)
         self.made.timer_changes.append(Extended(key, after))
+
+
+def _fail(_running: _Running, _operation: Fail) -> None:
+    raise _Failed("ScriptFailed")
+
+
+_PERFORM: Final[Mapping[type, Callable[[_Running, Any], None]]] = {
+    Burn: lambda running, burn: running.pay(burn.cycles),
+    Fail: _fail,
+    Get: lambda running, _: running.pay(limits.GET),
+    Set: lambda running, written: running.store(written.key, written.value),
+    Delete: lambda running, deleted: running.delete(deleted.key),
+    AllowWatching: lambda running, allow: running.allow_watching(allow.key, allow.allowed),
+    Emit: lambda running, emitted: running.emit(emitted.name, emitted.text),
+    Transfer: lambda running, paid: running.transfer(paid.to, paid.amount),
+    Send: _Running.send,
+    Schedule: _Running.schedule,
+    Cancel: lambda running, cancelled: running.cancel(cancelled.timer),
+    Extend: lambda running, extended: running.extend(extended.timer, extended.expires_at),
+    Try: lambda running, attempt: running.attempt(attempt.operation),
+}
+"""How each kind of operation is performed."""
