@@ -12,6 +12,7 @@ leading zeros, addresses and hashes by their lengths. Excess bytes, wrong types 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -24,6 +25,8 @@ U64_LIMIT: Final = 2**64
 ADDRESS_BYTES: Final = 20
 HASH_BYTES: Final = 32
 MAX_UINT_BYTES: Final = 32
+REMEMBERED_BLOCKS: Final = 4
+REMEMBERED_ADDRESSES: Final = 1_024
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -119,9 +122,10 @@ def _record(kind: type[T]) -> Callable[[Any], T]:
     """A function that reads a record from the list of its fields; each field is read by its type annotation."""
     reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
 
+    name, count = kind.__name__, len(reads)
+
     def read(value: Any) -> T:
-        fields = _fields(kind.__name__, value, len(reads))
-        return kind(*[one(field) for one, field in zip(reads, fields, strict=True)])
+        return kind(*[one(field) for one, field in zip(reads, _fields(name, value, count), strict=True)])
 
     return read
 
@@ -504,6 +508,7 @@ def transactions_root(hashes: Sequence[bytes]) -> bytes:
     return merkle_root(b"transactions", hashes)
 
 
+@lru_cache(REMEMBERED_ADDRESSES)
 def address_of(public_key: bytes) -> bytes:
     """The account address of a public key."""
     return keccak256(public_key)[-ADDRESS_BYTES:]
@@ -519,6 +524,7 @@ def deployed_address(sender: bytes, nonce: int) -> bytes:
 _header: Final = _record(Header)
 _receipts: Final = _record(BlockReceipts)
 _body: Final = _record(TransactionBody)
+_transactions: Final = _list_of(_bytes)
 
 
 def _unpack(data: bytes) -> Any:
@@ -533,10 +539,11 @@ def _unpack(data: bytes) -> Any:
     return value
 
 
+@lru_cache(REMEMBERED_BLOCKS)
 def read_block(data: bytes) -> Block:
-    """Decode a block. Raises :class:`Unreadable`."""
+    """Decode a block. Raises :class:`Unreadable`. The newest blocks are remembered: several observers read each."""
     header, transactions = _fields("block", _unpack(data), 2)
-    return Block(_header(header), _list_of(_bytes)(transactions), tagged(b"header", msgpack.packb(header)))
+    return Block(_header(header), _transactions(transactions), tagged(b"header", msgpack.packb(header)))
 
 
 def read_header(block: bytes) -> tuple[Header, bytes]:

@@ -5,6 +5,7 @@ It is read from the disk's durable bytes, not from the validator's reports: a re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,13 +17,16 @@ from consensus.journal import Record
 from consensus.messages import Vote
 from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
-from validator.storage.frames import split
-from validator.storage.journal import JOURNAL_FILE, JournalContent, decode_batch
+from validator.storage.frames import FRAME_BYTES, LENGTH_BYTES, MARK, split
+from validator.storage.journal import JOURNAL_FILE, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
 """Number of decoded records in the cache, which helps since each certificate is in every validator's journal."""
-REMEMBERED_APPENDS: Final = 1 << 5
-"""Number of appends in the caches: those that are not durable yet, and some more."""
+REMEMBERED_APPENDS: Final = 1 << 3
+"""Number of appends whose votes are in the cache: the watches ask for them one after the other."""
+REMEMBERED_FRAMES: Final = 1 << 8
+"""Number of decoded frames in the cache: those that are not durable yet, and some more. A frame that was appended is
+read again from the disk once it is durable."""
 REMEMBERED_BODIES: Final = 1 << 6
 """Number of bodies in the cache of block digests. Each body is in every validator's journal soon after its proposal."""
 
@@ -36,6 +40,18 @@ class DurableRecord(NamedTuple):
     is_appended: bool
     """Whether the record was appended, so that its place tells its time. The records of a journal that was written
     whole are ordered by view, not by time."""
+
+
+class _Batch(NamedTuple):
+    """The decoded batch in one frame of a journal."""
+
+    records: tuple[Record, ...]
+    votes: tuple[Vote, ...]
+    """The votes among the records."""
+    digests: tuple[bytes, ...]
+    """The digests of the blocks whose bodies are in the batch; empty for a body that is no block."""
+    length: int
+    """Number of bytes of the frame."""
 
 
 @dataclass(slots=True)
@@ -62,37 +78,44 @@ class DurableJournal:
             self.digests.clear()
         if disk.durable_size(JOURNAL_FILE) <= self._end:
             return []
-        began, whole_bytes = self._end, replaced[1]
-        batches, length = _batches_in(disk.durable(JOURNAL_FILE, began))
-        self._end += length
-        found: list[DurableRecord] = []
-        for offset, batch in batches:
-            for encoded in batch.records:
-                record = _record(encoded)
-                found.append(DurableRecord(record, began + offset >= whole_bytes))
-                if isinstance(record, Vote):
-                    self.votes.add(record)
-            for body in batch.bodies:
-                self.digests.add(_digest(body))
+        whole_bytes, found = replaced[1], list[DurableRecord]()
+        for batch in _batches_in(disk.durable(JOURNAL_FILE, self._end)):
+            is_appended = self._end >= whole_bytes
+            found.extend([DurableRecord(record, is_appended) for record in batch.records])
+            self.votes.update(batch.votes)
+            self.digests.update(batch.digests)
+            self._end += batch.length
         return found
 
 
 @lru_cache(REMEMBERED_APPENDS)
 def votes_in(appended: bytes) -> tuple[Vote, ...]:
     """The votes in an append to a validator's journal, in order. Cached, since several watches ask for them."""
-    batches, _ = _batches_in(appended)
-    records = [_record(encoded) for _, batch in batches for encoded in batch.records]
-    return tuple(record for record in records if isinstance(record, Vote))
+    return tuple(vote for batch in _batches_in(appended) for vote in batch.votes)
 
 
-@lru_cache(REMEMBERED_APPENDS)
-def _batches_in(data: bytes) -> tuple[tuple[tuple[int, JournalContent], ...], int]:
-    """The batches in whole frames of a journal, each with its frame's offset, and the number of bytes of the frames.
+def _batches_in(data: bytes) -> Iterator[_Batch]:
+    """The batches in whole frames at the start of a journal's bytes."""
+    offset = 0
+    while offset < len(data):
+        length = int.from_bytes(data[offset + len(MARK) : offset + len(MARK) + LENGTH_BYTES], "big")
+        batch = _batch_in(data[offset : offset + FRAME_BYTES + length])
+        if batch is None:
+            return
+        yield batch
+        offset += batch.length
 
-    Cached, since what is appended is read again from the disk once it is durable.
-    """
-    frames, length = split(data)
-    return tuple((frame.offset, decode_batch(frame.payload)) for frame in frames), length
+
+@lru_cache(REMEMBERED_FRAMES)
+def _batch_in(frame: bytes) -> _Batch | None:
+    """The batch in a frame; ``None`` if the frame is not whole."""
+    frames, length = split(frame)
+    if not frames:
+        return None
+    content = decode_batch(frames[0].payload)
+    records = tuple(map(_record, content.records))
+    votes = tuple(record for record in records if isinstance(record, Vote))
+    return _Batch(records, votes, tuple(map(_digest, content.bodies)), length)
 
 
 @lru_cache(REMEMBERED_RECORDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from operator import le
 from typing import Final
 
 from cluster.scenario.model import LimitsSection
@@ -32,8 +32,9 @@ def pool_bounds(limits: LimitsSection) -> PoolSizes:
     return PoolSizes(limits.max_transactions, limits.max_bytes, limits.max_idle_senders)
 
 
-def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> Iterator[str]:
+def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> list[str]:
     """The amounts beyond their bounds, in words; both arguments are of the same kind."""
-    for name, count, bound in zip(kept._fields, kept, most, strict=True):
-        if count > bound:
-            yield f"{name} {count:,} of {bound:,}"
+    if all(map(le, kept, most)):
+        return []
+    named = zip(kept._fields, kept, most, strict=True)
+    return [f"{name} {count:,} of {bound:,}" for name, count, bound in named if count > bound]

@@ -132,6 +132,10 @@ class PatienceWatch:
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
+    def must_follow(self, index: int) -> bool:
+        """Whether the current message tells a validator that the leader of its view, which is sound, gives it up."""
+        return self._waiting[index].hears_leader_give_up
+
     def handled(self, index: int, view: View, votes: Collection[Vote]) -> None:
         """Check that a validator followed a leader that gave up its view, after it handled an event.
 

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from blake3 import blake3
@@ -80,6 +81,8 @@ FIGURES: Final = {
     "lane_cycles": "lane_cycles",
 }
 """The names of a block's numbers in the books, each with its name in validators' reports."""
+_IN_BOOKS: Final = attrgetter(*FIGURES)
+_IN_REPORTS: Final = attrgetter(*FIGURES.values())
 
 
 Prove = Callable[[bytes, int], bytes]
@@ -200,16 +203,14 @@ class SafetyMonitor:
         ledger, height = self._ledger, block.height
         if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):
             return
-        books = ledger.blocks[height - 1]
-        due = {other: getattr(books, own) for own, other in FIGURES.items()}
+        due, reported = _IN_BOOKS(ledger.blocks[height - 1]), _IN_REPORTS(block)
         wrong = [
-            f"{figure} {getattr(block, figure):,} of {each:,}"
-            for figure, each in due.items()
-            if getattr(block, figure) != each
+            f"{figure} {given:,} of {each:,}"
+            for figure, given, each in zip(FIGURES.values(), reported, due, strict=True)
+            if given != each
         ]
-        self.log.look(
-            Rule.FIGURES, not wrong, f"{name} counts otherwise than the books at height {height}: {', '.join(wrong)}"
-        )
+        what = f"{name} counts otherwise than the books at height {height}: {', '.join(wrong)}" if wrong else ""
+        self.log.look(Rule.FIGURES, not wrong, what)
 
     # --- who diverged -----------------------------------------------------------------------------------------------
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
+from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.machine import Machine
-from cluster.simulation.watches.answer_watch import AnswerWatch
+from cluster.simulation.watches.answer_watch import AnswerWatch, Hearing
 from cluster.simulation.watches.durable_journal import votes_in
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
+from cluster.simulation.watches.models.kinds import Broadcast, kinds_of
 from cluster.simulation.watches.models.models import NodeModels
 from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
@@ -28,10 +30,11 @@ from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import AnyCertificate, Certificate, Proposal, Vote, encode
+from consensus.messages import AnyCertificate, Certificate, CertificateRequest, Proposal, Vote, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
-from validator.chain.messages import Reading, TransactionsMessage
+from validator.chain.messages import BlockRequest, Reading, TransactionsMessage
+from validator.node.assembly import Validator
 from validator.node.events import (
     Append,
     BlockFinal,
@@ -68,6 +71,7 @@ class Watches:
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
         self._storage = scenario.storage
+        self._configured = scenario.consensus, _timeouts(scenario.consensus)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
@@ -92,10 +96,11 @@ class Watches:
         """Check a message that a machine sends, to one peer or to all."""
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
-            self.votes.sent(machine.index, machine.disk, content)
-            self.patience.sends(machine.index, machine.own_clock.now_ms, content)
+            if (vote := vote_of(content)) is not None:
+                self.votes.sent(machine.index, machine.disk, vote)
+                self.patience.sends(machine.index, machine.own_clock.now_ms, vote)
+                self.pacing.sends(machine.index, vote)
             self._sends_with_restraint(machine, recipient, content, consensus)
-            self.pacing.sends(machine.index, content)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):
@@ -122,16 +127,27 @@ class Watches:
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
         if machine.byzantine is None and machine.validator is not None:
-            view = machine.validator.node.view
-            self.patience.hears(machine.index, sender.index, self._is_sound(sender), machine.own_clock.now_ms, content)
-            self.restraint.hears(machine.index, view, sender.index, content)
-            if sender.byzantine is None and machine.validator.node.diverged is None:
-                self.restraint.hears_vote(machine.index, machine.incarnation, view, content)
-                hearing = self.answers.hears(machine.index, machine.incarnation, view, content)
+            hearing = self.hears(sender, machine, machine.validator, content)
         machine.receive(sender.index, payload, content)
         self.restraint.heard()
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
+
+    def hears(self, sender: Machine, machine: Machine, validator: Validator, content: Reading | None) -> Hearing | None:
+        """Note a message before a machine's honest validator gets it. Returns the vote that it must answer, if any.
+
+        Only votes, messages with a vote, and requests matter.
+        """
+        node, index = validator.node, machine.index
+        if vote_of(content) is not None:
+            self.patience.hears(index, sender.index, self._is_sound(sender), machine.own_clock.now_ms, content)
+            if sender.byzantine is None and node.diverged is None:
+                view = node.view
+                self.restraint.hears_vote(index, machine.incarnation, view, content)
+                return self.answers.hears(index, machine.incarnation, view, content)
+        elif isinstance(content, CertificateRequest | BlockRequest):
+            self.restraint.hears(index, node.view, sender.index, content)
+        return None
 
     def _is_sound(self, machine: Machine) -> bool:
         """Whether a validator is honest and runs the code without a mutant and a foreign executor."""
@@ -147,15 +163,14 @@ class Watches:
         timer."""
         if machine.byzantine is not None:
             return
-        match effect:
-            case Certified(certificate):
-                self.monitor.certified(machine.name, certificate)
-                self.pacing.certified(machine.index, certificate.kind)
-            case Append(data=data):
-                for vote in votes_in(data):
-                    self.pacing.writes(machine.index, vote)
-            case SetTimer(timer, delay_ms):
-                self.pacing.starts_timer(machine.index, timer, delay_ms, _timeouts(scenario))
+        if isinstance(effect, SetTimer):
+            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, self._timeouts(scenario.consensus))
+        elif isinstance(effect, Append):
+            for vote in votes_in(effect.data):
+                self.pacing.writes(machine.index, vote)
+        else:
+            self.monitor.certified(machine.name, effect.certificate)
+            self.pacing.certified(machine.index, effect.certificate.kind)
 
     def handles(
         self,
@@ -169,26 +184,47 @@ class Watches:
 
         Most events are votes without effects. They matter only if a leader gives up its view.
         """
-        if machine.byzantine is not None or machine.validator is None:
+        validator = machine.validator
+        if machine.byzantine is not None or validator is None:
             return
-        if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
-            if machine.validator.node.diverged is None:
-                self.patience.handled(machine.index, View(machine.validator.node.view), ())
-            return
-        broadcast, votes, proved = _said_in(effects, read)
+        content = event.content if isinstance(event, Message) else None
+        if effects or not isinstance(content, Vote):
+            self._handles(machine, validator, event, effects, read, scenario)
+        elif self.patience.must_follow(machine.index) and validator.node.diverged is None:
+            self.patience.handled(machine.index, View(validator.node.view), ())
+
+    def _handles(
+        self,
+        machine: Machine,
+        validator: Validator,
+        event: Event,
+        effects: Sequence[Effect],
+        read: Callable[[bytes], Reading | None],
+        scenario: Scenario,
+    ) -> None:
+        """Check the effects of an event other than a vote without effects."""
+        kinds = kinds_of(effects)
+        said = _NOTHING if kinds.isdisjoint(_SAYING) else _said_in(effects, read)
         if isinstance(event, Message) and event.content is None:
             event = structs.replace(event, content=read(event.payload))
         if isinstance(event, Timeout):
-            self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
-        self.models.handled(machine, machine.validator, event, effects, broadcast, read)
-        if machine.validator.node.diverged is None:
-            self.patience.handled(machine.index, View(machine.validator.node.view), votes)
+            self.pacing.expires(machine.index, event.timer, self._timeouts(scenario.consensus), said.broadcast)
+        self.models.handled(machine, validator, event, effects, kinds, said.broadcast, read)
+        if validator.node.diverged is None:
+            if said.votes or self.patience.must_follow(machine.index):
+                self.patience.handled(machine.index, View(validator.node.view), said.votes)
             if isinstance(event, Message) and isinstance(event.content, Certificate):
                 self._look_at_forgery(machine, event.sender, event.content, effects)
-        if proved:
-            unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
+        if said.proved:
+            unsaid = said.proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
             what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
             self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
+
+    def _timeouts(self, consensus: ConsensusSection) -> Timeouts:
+        """The configured durations of timers. An override may change the section in a run."""
+        if consensus is not self._configured[0]:
+            self._configured = consensus, _timeouts(consensus)
+        return self._configured[1]
 
     def _look_at_forgery(
         self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
@@ -228,7 +264,7 @@ class Watches:
                 *excesses(node.consensus_sizes, bounds(view, node.final_view, count, self._limits)),
                 *excesses(node.mempool.sizes, self._pool_bounds),
             ]
-            what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
+            what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}" if excess else ""
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)
 
     def finalizes(self, machine: Machine, block: BlockFinal) -> None:
@@ -278,24 +314,34 @@ class Watches:
         self.promises.finalizes(machine.index, height, archived.block)
 
 
-def _said_in(
-    effects: Iterable[Effect], read: Callable[[bytes], Reading | None]
-) -> tuple[list[Reading | None], list[Vote], set[tuple[int, str]]]:
-    """The messages to all peers, the votes for the journal, and whom evidence convicts of what, in a node's effects."""
-    broadcast: list[Reading | None] = []
-    votes: list[Vote] = []
-    proved: set[tuple[int, str]] = set()
+class _Said(NamedTuple):
+    """What a validator says in the effects of an event."""
+
+    broadcast: list[Reading | None]
+    """The messages to all peers."""
+    votes: list[Vote]
+    """The votes for the journal."""
+    proved: set[tuple[int, str]]
+    """Whom evidence convicts of what."""
+
+
+_NOTHING: Final = _Said([], [], set())
+_SAYING: Final = frozenset({Append, Broadcast, EvidenceFound})
+"""The kinds of effects in which a validator says something."""
+
+
+def _said_in(effects: Iterable[Effect], read: Callable[[bytes], Reading | None]) -> _Said:
+    said = _Said([], [], set())
     for effect in effects:
-        match effect:
-            case Send(None, payload):
-                broadcast.append(read(payload))
-            case Append(data=data):
-                votes.extend(votes_in(data))
-            case EvidenceFound(kind, culprit):
-                proved.add((culprit, f"evidence_{kind}"))
-    return broadcast, votes, proved
+        if isinstance(effect, Send):
+            if effect.recipient is None:
+                said.broadcast.append(read(effect.payload))
+        elif isinstance(effect, Append):
+            said.votes.extend(votes_in(effect.data))
+        elif isinstance(effect, EvidenceFound):
+            said.proved.add((effect.culprit, f"evidence_{effect.kind}"))
+    return said
 
 
-def _timeouts(scenario: Scenario) -> Timeouts:
-    consensus = scenario.consensus
+def _timeouts(consensus: ConsensusSection) -> Timeouts:
     return Timeouts(consensus.leader_timeout_ms, consensus.advance_timeout_ms, consensus.rebroadcast_ms)

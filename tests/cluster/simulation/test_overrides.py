@@ -19,6 +19,7 @@ from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
+from cluster.simulation.watches.answer_watch import Hearing
 from consensus.keys import KeyedHashScheme
 from validator.node.assembly import Validator
 from validator.node.events import Effect, Event, Message
@@ -202,13 +203,13 @@ class Listening(Simulation):
         super().__init__(*given, **options)
         self.received: list[tuple[int, int]] = []
         self.heard: list[tuple[int, int]] = []
-        hears = self.watches.patience.hears
+        hears = self.watches.hears
 
-        def note_heard(index: int, sender: int, *rest: Any) -> None:
-            self.heard.append((index, sender))
-            hears(index, sender, *rest)
+        def note_heard(sender: Machine, machine: Machine, *rest: Any) -> Hearing | None:
+            self.heard.append((machine.index, sender.index))
+            return hears(sender, machine, *rest)
 
-        self.watches.patience.hears = note_heard  # type: ignore[assignment, method-assign]
+        self.watches.hears = note_heard  # type: ignore[assignment, method-assign]
         for machine in self.machines:
             machine.boot = partial(self._boot_noting, machine.index, machine.boot)
 

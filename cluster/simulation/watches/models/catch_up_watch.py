@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
@@ -41,6 +41,7 @@ from validator.node.executor.jobs import (
     Finalize,
     Finalized,
     FinalizedInvalid,
+    Job,
     ReadBlocks,
     ReadSnapshot,
     SnapshotRead,
@@ -49,9 +50,6 @@ from validator.node.executor.jobs import (
 SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
 """Retry times for which a validator may be idle: one until the next request, one for other events at the same time."""
-
-_FOLLOWED: Final = frozenset({BlockFinal, Certified, Diverged, Run, Send})
-"""Effects that tell something about catching up."""
 
 
 @dataclass(slots=True)
@@ -81,6 +79,22 @@ class _Asking:
 class CatchUpWatch:
     """Checks in one run how honest validators catch up on final blocks."""
 
+    SUBJECTS: ClassVar = frozenset(
+        {
+            BlockResponse,
+            BlocksRead,
+            Executed,
+            FinalBlocksResponse,
+            Finalized,
+            FinalizedInvalid,
+            SnapshotRead,
+            SYNC,
+        }
+    )
+    """Owners of timers, contents of messages and results of jobs that tell something about catching up."""
+    JUDGED: ClassVar = frozenset({BlockFinal, Certified, Diverged, Execute, Finalize, ReadBlocks, ReadSnapshot, Send})
+    """Effects and jobs that are judged or followed."""
+
     def __init__(self, names: Sequence[str], retry_ms: int, look: Look) -> None:
         self._names = names
         self._retry_ms = retry_ms
@@ -101,32 +115,44 @@ class CatchUpWatch:
         read: Callable[[bytes], Reading | None],
         now_ms: float,
     ) -> None:
-        """Check the effects of an event that a validator handled. ``read`` decodes a message."""
+        """Check the effects of an event that a validator handled. ``read`` decodes a message.
+
+        Unless it lacks blocks, only effects and jobs of :attr:`JUDGED` and events of :attr:`SUBJECTS` matter.
+        """
         asking = self._asking[index]
         is_late = asking.is_answered and isinstance(event, Timeout) and event.timer.owner == SYNC
         _note_event(asking, event, now_ms)
         self._look_at_idleness(index, asking, now_ms)
         for number, effect in enumerate(effects):
-            if type(effect) not in _FOLLOWED:
-                continue
-            match effect:
-                case Send(recipient=None):
-                    pass
-                case Send(int() as peer, payload) if isinstance(
-                    request := read(payload), BlockRequest | FinalBlocksRequest
-                ):
+            if isinstance(effect, Send):
+                if effect.recipient is None:
+                    continue
+                request = read(effect.payload)
+                if isinstance(request, BlockRequest | FinalBlocksRequest):
                     what = f"{self._names[index]} has the block that it asked for, and waits for a timer to ask on"
                     self._look(SafetyRule.CATCH_UP, not is_late, what)
-                    self._asks(index, asking, peer, effects[number + 1 : number + 2])
+                    self._asks(index, asking, effect.recipient, effects[number + 1 : number + 2])
                     asking.wanted = request.digest if isinstance(request, BlockRequest) else b""
                     asking.is_answered = False
                     asking.busy_ms = now_ms
-                case Run(job=ReadBlocks(peer=peer) | ReadSnapshot(peer=peer)):
-                    what = f"{self._names[index]} reads two things at once for {self._names[peer]}"
-                    self._look(SafetyRule.CATCH_UP, peer not in asking.reading_for, what)
-                    asking.reading_for.add(peer)
-                case _:
-                    _note_effect(asking, effect, now_ms)
+            elif isinstance(effect, Run):
+                self._runs(index, asking, effect.job, now_ms)
+            elif isinstance(effect, Certified | BlockFinal | Diverged):
+                _note_effect(asking, effect, now_ms)
+
+    def lacks_blocks(self, index: int) -> bool:
+        """Whether a validator knows a finalization ahead of its final block, and does nothing about it."""
+        asking = self._asking[index]
+        return asking.certified_view > asking.final_view and not asking.jobs
+
+    def _runs(self, index: int, asking: _Asking, job: Job, now_ms: float) -> None:
+        """Check or note a job that a validator gives its executor."""
+        if isinstance(job, Execute | Finalize):
+            asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
+        elif isinstance(job, ReadBlocks | ReadSnapshot):
+            what = f"{self._names[index]} reads two things at once for {self._names[job.peer]}"
+            self._look(SafetyRule.CATCH_UP, job.peer not in asking.reading_for, what)
+            asking.reading_for.add(job.peer)
 
     def _asks(self, index: int, asking: _Asking, peer: int, behind: Sequence[Effect]) -> None:
         name, count = self._names[index], len(self._names)
@@ -144,11 +170,14 @@ class CatchUpWatch:
         if asking.certified_view <= asking.final_view or asking.jobs or len(self._names) == 1 or asking.has_diverged:
             return
         idle_ms = now_ms - asking.busy_ms
+        holds = idle_ms <= IDLE_RETRIES * self._retry_ms
         what = (
-            f"{self._names[index]} knows a finalization of view {asking.certified_view}, has final blocks up to view"
-            f" {asking.final_view}, and did nothing about it for {idle_ms:,.0f} ms"
+            ""
+            if holds
+            else f"{self._names[index]} knows a finalization of view {asking.certified_view}, has final blocks up to"
+            f" view {asking.final_view}, and did nothing about it for {idle_ms:,.0f} ms"
         )
-        self._look(SafetyRule.CATCH_UP, idle_ms <= IDLE_RETRIES * self._retry_ms, what)
+        self._look(SafetyRule.CATCH_UP, holds, what)
 
 
 def _note_event(asking: _Asking, event: Event, now_ms: float) -> None:
@@ -166,10 +195,8 @@ def _note_event(asking: _Asking, event: Event, now_ms: float) -> None:
             asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
 
 
-def _note_effect(asking: _Asking, effect: Effect, now_ms: float) -> None:
+def _note_effect(asking: _Asking, effect: Certified | BlockFinal | Diverged, now_ms: float) -> None:
     match effect:
-        case Run(job=Execute() | Finalize()):
-            asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
         case Certified(certificate) if certificate.kind == VoteKind.FINALIZE:
             if asking.certified_view <= asking.final_view:
                 asking.busy_ms = now_ms

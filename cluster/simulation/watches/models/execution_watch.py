@@ -22,7 +22,7 @@ from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
 from validator.chain.block import Header, decode_block, header_hash
 from validator.node.events import Completed, Diverged, Effect, Event, ReplaceJournal, Run
-from validator.node.executor.jobs import Build, Built, Execute, Executed, Finalize, Finalized
+from validator.node.executor.jobs import Build, Built, Execute, Executed, Finalize, Finalized, Job
 from validator.primitives.types import Hash
 from validator.storage.frames import split
 from validator.storage.journal import decode_batch
@@ -64,8 +64,8 @@ class _Tree:
 class ExecutionWatch:
     """Checks in one run which blocks honest validators execute, finalize and keep in their journals."""
 
-    JUDGED: ClassVar = frozenset({Diverged, ReplaceJournal, Run})
-    """Effects that are judged or followed."""
+    JUDGED: ClassVar = frozenset({Build, Diverged, Execute, Finalize, ReplaceJournal})
+    """Effects and jobs that are judged or followed."""
 
     def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
         """``journal_blocks`` is from the section ``limits``."""
@@ -83,33 +83,35 @@ class ExecutionWatch:
     def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
         """Check the effects of an event that a validator handled.
 
-        Only effects of :attr:`JUDGED` and results of jobs matter.
+        Only effects and jobs of :attr:`JUDGED` and results of jobs matter.
         """
         tree = self._trees[index]
         if tree is None:
             return
         is_due = isinstance(event, Completed) and self._completed(index, tree, event)
         for effect in effects:
-            match effect:
-                case Run(job=Execute(digest, block)):
-                    parent = Hash(block.header.parent_hash)
-                    self._tell(
-                        index, tree.is_live(parent), f"executes a block of height {block.header.height} on a dead one"
-                    )
-                    tree.running[digest] = parent
-                case Run(job=Build(view=view, parent=parent)):
-                    self._tell(index, tree.is_live(parent), f"builds its block of view {view} on a dead one")
-                case Run(job=Finalize(digest)):
-                    self._finalizes(index, tree, digest)
-                case ReplaceJournal(data):
-                    self._tell(index, is_due, f"replaces its journal at height {tree.height}, not when it is due")
-                    is_due = False
-                    self._replaces(index, tree, data)
-                case Diverged():
-                    self._trees[index] = None
-                    return
+            if isinstance(effect, Run):
+                self._runs(index, tree, effect.job)
+            elif isinstance(effect, ReplaceJournal):
+                self._tell(index, is_due, f"replaces its journal at height {tree.height}, not when it is due")
+                is_due = False
+                self._replaces(index, tree, effect.data)
+            elif isinstance(effect, Diverged):
+                self._trees[index] = None
+                return
         if isinstance(event, Completed):
             self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
+
+    def _runs(self, index: int, tree: _Tree, job: Job) -> None:
+        """Check a job that a validator gives its executor."""
+        if isinstance(job, Execute):
+            parent, height = Hash(job.block.header.parent_hash), job.block.header.height
+            self._tell(index, tree.is_live(parent), f"executes a block of height {height} on a dead one")
+            tree.running[job.digest] = parent
+        elif isinstance(job, Build):
+            self._tell(index, tree.is_live(job.parent), f"builds its block of view {job.view} on a dead one")
+        elif isinstance(job, Finalize):
+            self._finalizes(index, tree, job.digest)
 
     def _completed(self, index: int, tree: _Tree, event: Completed) -> bool:
         """Handle a job's result. Returns whether the journal must be replaced."""
@@ -161,7 +163,7 @@ class ExecutionWatch:
         self._tell(index, not dead, f"writes a journal with {len(dead)} blocks of dead branches")
 
     def _tell(self, index: int, holds: bool, what: str) -> None:
-        self._look(SafetyRule.EXECUTION, holds, f"{self._names[index]} {what}")
+        self._look(SafetyRule.EXECUTION, holds, "" if holds else f"{self._names[index]} {what}")
 
 
 def _headers(journal: bytes) -> Iterator[Header]:

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
+from cluster.simulation.watches.models.kinds import subject_of
 from cluster.simulation.watches.models.plain_mempool import Gone, PlainMempool
 from validator.chain.block import Header
 from validator.chain.genesis import Genesis
@@ -43,6 +45,8 @@ from validator.node.pool.mempool import PoolSizes
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
+FOLLOWED: Final = frozenset({AccountsRead, Built, Finalized, Submit, TransactionsMessage})
+"""The subjects of events that change a mempool."""
 MOST_ROWS: Final = 300
 MOST_GOSSIPED: Final = 1_024
 """Maximum number of transactions in one message of a peer; a message with more is dropped."""
@@ -71,8 +75,10 @@ class Outcome(NamedTuple):
     """Accounts that the mempool asks the executor to read, a tuple per request."""
 
     @classmethod
-    def of(cls, effects: Iterable[Effect], sent: Iterable[bytes]) -> Outcome:
+    def of(cls, effects: Sequence[Effect], sent: Sequence[bytes]) -> Outcome:
         """Collect the outcome from a validator's effects; ``sent`` has the transactions that it broadcasts."""
+        if not effects and not sent:
+            return NO_OUTCOME
         outcome = cls([], [], [], list(sent), [])
         for effect in effects:
             match effect:
@@ -85,6 +91,10 @@ class Outcome(NamedTuple):
                 case Run(ReadAccounts(addresses)):
                     outcome.read.append(addresses)
         return outcome
+
+
+NO_OUTCOME: Final = Outcome([], [], [], [], [])
+"""The outcome of most events, in which a mempool does nothing. Its lists stay empty."""
 
 
 @dataclass(slots=True)
@@ -117,6 +127,8 @@ class _Model:
 
     def follow(self, event: Event) -> Outcome:
         """Apply an event to the model. Returns the outcome that the validator's mempool must have."""
+        if subject_of(event) not in FOLLOWED:
+            return NO_OUTCOME
         outcome = Outcome([], [], [], [], [])
         match event:
             case Submit(request, transactions):
@@ -135,12 +147,14 @@ class _Model:
                 self.pool.refuse(senders)
         return outcome
 
-    def close(self, outcome: Outcome) -> None:
-        """End the model of a validator that diverged: ``outcome`` gets a rejection of each transaction still to be
+    def close(self) -> Outcome:
+        """End the model of a validator that diverged. Returns the outcome: a rejection of each transaction still to be
         judged."""
+        outcome = Outcome([], [], [], [], [])
         for offer in [*self.being_read, *self.offers]:
             self._answer(offer, [_reason(item, "diverged") for item in offer.items], outcome)
         self.is_followed = False
+        return outcome
 
     def _note_final(self, header: Header) -> None:
         self.final_view = header.view
@@ -225,8 +239,11 @@ def _reason(item: Judged, why: str) -> str:
 class MempoolWatch:
     """Compares in one run the mempools of honest validators with their models."""
 
-    JUDGED: ClassVar = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
-    """Effects that a model judges or follows."""
+    SUBJECTS: ClassVar = frozenset({Submit, TransactionsMessage})
+    """What brings transactions. Besides, all results of jobs concern a mempool. Most events do not: they are consensus
+    messages."""
+    JUDGED: ClassVar = frozenset({Build, Diverged, ReadAccounts, Reply, TransactionDropped, TransactionRefused})
+    """Effects that a model judges or follows, and jobs that it judges."""
 
     def __init__(
         self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
@@ -258,7 +275,8 @@ class MempoolWatch:
     ) -> None:
         """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size.
 
-        Only broadcasts, effects of :attr:`JUDGED` and events that :meth:`concerns` names matter.
+        Only transactions that are broadcast, effects and jobs of :attr:`JUDGED`, events of :attr:`SUBJECTS` and results
+        of jobs matter.
         """
         model = self._models[index]
         if not model.is_followed:
@@ -266,10 +284,11 @@ class MempoolWatch:
         sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
         if any(isinstance(effect, Diverged) for effect in effects):
-            model.close(expected)
+            expected = Outcome(*map(add, expected, model.close()))
         is_concerned = any(expected) or any(outcome)
         if is_concerned:
-            self._tell(index, outcome == expected, _difference(outcome, expected))
+            holds = outcome == expected
+            self._tell(index, holds, "" if holds else _difference(outcome, expected))
         if isinstance(event, Completed) and isinstance(event.result, Built) and event.result.refused:
             self.reached.add(Mechanism.POOL_SENDER_REFUSED)
         for effect in effects:
@@ -286,18 +305,12 @@ class MempoolWatch:
         pool = model.pool
         if is_concerned or isinstance(event, Completed):
             found, kept = sizes(), PoolSizes(len(pool.rows), pool.size, len(pool.idle))
-            self._tell(index, found == kept, f"keeps {tuple(found)}, expected {tuple(kept)}")
+            holds = found == kept
+            self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {tuple(kept)}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS
 
-    @staticmethod
-    def concerns(event: Event) -> bool:
-        """Whether an event may concern a mempool. Most events do not: they are consensus messages."""
-        if isinstance(event, Message):
-            return isinstance(event.content, TransactionsMessage)
-        return isinstance(event, Submit | Completed)
-
     def _tell(self, index: int, holds: bool, what: str) -> None:
-        self._look(SafetyRule.MEMPOOL, holds, f"{self._names[index]}: {what}")
+        self._look(SafetyRule.MEMPOOL, holds, "" if holds else f"{self._names[index]}: {what}")
         self._models[index].is_followed &= holds
 
 
