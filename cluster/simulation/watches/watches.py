@@ -10,6 +10,7 @@ from msgspec import structs
 
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
+from cluster.audit.safety.signatures import remembering
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
@@ -74,7 +75,7 @@ class Watches:
         self._configured = scenario.consensus, _timeouts(scenario.consensus)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
-        self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
+        self.monitor = SafetyMonitor(CertifiedChain(remembering(validators), namespace, leader, log), genesis, log)
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, limits)
         self.answers = AnswerWatch(names, self.monitor.log.look, limits)

@@ -27,11 +27,12 @@ def subject_of(event: Event) -> type | str:
 def kinds_of(effects: Sequence[Effect]) -> frozenset[type]:
     """The kinds of effects: their types; of a job that is given to the executor, the type of the job; of a message to
     all peers, :class:`Broadcast`."""
-    return frozenset([_kind_of(effect) for effect in effects]) if effects else _NONE
-
-
-def _kind_of(effect: Effect) -> type:
-    kind = type(effect)
-    if kind is Run:
-        return type(effect.job)  # type: ignore[union-attr]
-    return Broadcast if kind is Send and effect.recipient is None else kind  # type: ignore[union-attr]
+    if not effects:
+        return _NONE
+    kinds = set[type]()
+    for effect in effects:
+        if isinstance(effect, Run):
+            kinds.add(type(effect.job))
+        else:
+            kinds.add(Broadcast if isinstance(effect, Send) and effect.recipient is None else type(effect))
+    return frozenset(kinds)
