@@ -12,14 +12,24 @@ from typing import Final
 from consensus.certificates import CertificateStore, verify_certificate, verify_timeout_certificate
 from consensus.interface import BAD_CERTIFICATE, BAD_SIGNATURE, CONFLICT, DUPLICATE, FLOOD, Effect, Rejected, Report
 from consensus.leader import Member
-from consensus.messages import MAX_VALIDATORS, AnyCertificate, Certificate, Vote, VoteKind, conflict, verify_vote
+from consensus.messages import (
+    FINALIZE,
+    MAX_VALIDATORS,
+    NOTARIZE,
+    TIMEOUT,
+    AnyCertificate,
+    Certificate,
+    Vote,
+    conflict,
+    verify_vote,
+)
 from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
 MAX_FORGERS: Final = 2 * MAX_VALIDATORS
 """Number of peers (with observers) remembered for an invalid certificate. Beyond it, the oldest entry is dropped."""
 
-_CONTRADICTED_ACROSS_VIEWS: Final = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
+_CONTRADICTED_ACROSS_VIEWS: Final = {FINALIZE: TIMEOUT, TIMEOUT: FINALIZE}
 
 
 class Accountability:
@@ -30,7 +40,7 @@ class Accountability:
         self._certificates = certificates
         self._rounds = rounds
         self._effects = effects
-        self._has_timeouts = VoteKind.TIMEOUT in certificates.kinds
+        self._has_timeouts = TIMEOUT in certificates.kinds
         self._forgers: dict[ValidatorIndex, View] = {}
         """Peers that sent an invalid certificate, with our view at that time; the newest last."""
 
@@ -57,13 +67,21 @@ class Accountability:
                 self._report(kept, vote)
                 self._reject(vote.signer, CONFLICT)
                 return False
-        self._rounds.keep(round_, vote, checked=bool(checked))
-        rivals = self.rivals(vote)
+        round_.tally.add(vote, checked=bool(checked))
+        self._rounds.hear(vote)
+        rivals = self.rivals(vote) if vote.kind != NOTARIZE else []  # two notarize votes are never kept
+        certified = self._certified_rivals(vote)
+        return not (rivals or certified) or self._stands(round_, vote, rivals, certified)
+
+    def _stands(self, round_: Round, vote: Vote, rivals: list[Vote], certified: list[Vote]) -> bool:
+        """Whether a kept vote is still kept after it was reported that it contradicts ``rivals`` and ``certified``.
+
+        ``rivals`` are kept, and as little verified as the vote; ``certified`` are of certificates.
+        """
         if rivals and self.confirm(vote):
             for rival in rivals:
                 if self.confirm(rival):
                     self._report(rival, vote)
-        certified = self._certified_rivals(vote)
         if certified and round_.tally.kept(vote.kind, vote.signer) is vote and self.confirm(vote):
             for rival in certified:
                 self._report(rival, vote)
@@ -83,25 +101,25 @@ class Accountability:
     def rivals(self, vote: Vote) -> list[Vote]:
         """Kept votes of the same signer that contradict ``vote``."""
         round_ = self._rounds.get(vote.view)
-        kept = [] if round_ is None else round_.tally.votes_of(vote.signer)
+        kept = [] if round_ is None else round_.tally.rivals(vote)
         opposite = _CONTRADICTED_ACROSS_VIEWS.get(vote.kind) if self._has_timeouts else None
         if opposite is not None:
             across = [each.tally.kept(opposite, vote.signer) for each in self._rounds.values() if each is not round_]
-            kept += [other for other in across if other is not None]
-        return [other for other in kept if other is not vote and conflict(vote, other) is not None]
+            kept += [other for other in across if other is not None and conflict(vote, other) is not None]
+        return kept
 
     def _certified_rivals(self, vote: Vote) -> list[Vote]:
         """Votes of the same signer, in certificates of the same view, that contradict ``vote``."""
         known, view = self._certificates, vote.view
-        certificates: list[AnyCertificate] = [
-            certificate
-            for certificate in (known.notarizations.get(view), known.finalizations.get(view))
-            if certificate is not None
-            and (certificate.parent_view, certificate.digest) != (vote.parent_view, vote.digest)
-        ]
-        if view in known.skips:
-            certificates.append(known.skips[view])
-        votes = [other for certificate in certificates for other in certificate.votes()]
+        if vote.kind == NOTARIZE:
+            of_block, skip = known.notarizations.get(view), None
+        else:
+            of_block, skip = known.finalizations.get(view), known.skips.get(view)
+        if of_block is not None and of_block.digest == vote.digest and of_block.parent_view == vote.parent_view:
+            of_block = None
+        if of_block is None and skip is None:
+            return []
+        votes = [other for certificate in (of_block, skip) if certificate is not None for other in certificate.votes()]
         return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
 
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
@@ -154,7 +172,7 @@ class Accountability:
         if (type(evidence), kept.signer) in round_.reported:
             return
         round_.reported.add((type(evidence), kept.signer))
-        if kept.kind == other.kind == VoteKind.NOTARIZE and kept.signer == round_.leader:
+        if kept.kind == other.kind == NOTARIZE and kept.signer == round_.leader:
             round_.equivocated = True
         self._effects.append(Report(evidence))
 

@@ -70,10 +70,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from consensus.interface import DUPLICATE, MALFORMED, STALE, UNPROVED, Broadcast, Parent, Rejected, SendTo
+from consensus.interface import DUPLICATE, STALE, UNPROVED, Broadcast, Parent, Rejected, SendTo
 from consensus.journal import Outgoing
 from consensus.messages import (
+    FINALIZE,
     NO_DIGEST,
+    NOTARIZE,
+    TIMEOUT,
     AnyCertificate,
     Certificate,
     Proposal,
@@ -81,7 +84,6 @@ from consensus.messages import (
     TimeoutCertificate,
     Vote,
     VoteKind,
-    is_well_formed,
 )
 from consensus.retransmission import distinct
 from consensus.tally import Round
@@ -95,7 +97,7 @@ class HotStuff(VotingEngine):
     The module docstring has the rules.
     """
 
-    _gives_up: ClassVar[VoteKind] = VoteKind.TIMEOUT
+    _gives_up: ClassVar[VoteKind] = TIMEOUT
     _finality_lag: ClassVar[int] = 2
     _high: Parent
     """The certified block of the highest known view: we build on it, and our timeouts name it."""
@@ -125,12 +127,12 @@ class HotStuff(VotingEngine):
 
     def _give_up(self, round_: Round) -> None:
         """Vote to time out of the view, if allowed (rule 4). We then never vote to finalize it or an earlier view."""
-        if not round_.may_vote or VoteKind.TIMEOUT in round_.own or VoteKind.FINALIZE in round_.own:
+        if not round_.may_vote or TIMEOUT in round_.own or FINALIZE in round_.own:
             return
         if self._member.abstain_through > self._high.view:
             return  # we may have voted to finalize a block above our high block
         self._timed_out = round_.view
-        vote = self._member.sign(VoteKind.TIMEOUT, round_.view, self._high.view, NO_DIGEST)
+        vote = self._member.sign(TIMEOUT, round_.view, self._high.view, NO_DIGEST)
         self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
@@ -140,8 +142,8 @@ class HotStuff(VotingEngine):
         if not self._member.may_vote(view) or view <= floor:
             return
         round_ = self._rounds[view]
-        if VoteKind.FINALIZE not in round_.own:
-            vote = self._member.sign(VoteKind.FINALIZE, view, notarization.parent_view, notarization.digest)
+        if FINALIZE not in round_.own:
+            vote = self._member.sign(FINALIZE, view, notarization.parent_view, notarization.digest)
             self._journal.cast(round_.own, vote, vote)
 
     # --- to whom votes are sent -------------------------------------------------------------------------------------
@@ -154,9 +156,9 @@ class HotStuff(VotingEngine):
                 if (certificate.kind, certificate.view) not in self._retransmission.announced:
                     self._effects.append(Broadcast(certificate))
             self._effects.append(Broadcast(message))
-        elif vote.kind == VoteKind.NOTARIZE:
+        elif vote.kind == NOTARIZE:
             self._send_to_leader(View(vote.view + 1), vote)
-        elif vote.kind == VoteKind.FINALIZE:
+        elif vote.kind == FINALIZE:
             self._send_to_leader(View(vote.view + 2), vote)
         else:
             open_votes = self._retransmission.open_votes() if vote.view == self.view else [vote]
@@ -176,7 +178,7 @@ class HotStuff(VotingEngine):
     # --- timeouts ---------------------------------------------------------------------------------------------------
 
     def _on_vote(self, sender: ValidatorIndex, vote: Vote) -> None:
-        if vote.kind == VoteKind.TIMEOUT:
+        if vote.kind == TIMEOUT:
             self._on_timeout_vote(sender, Timeout(vote, None))
         else:
             super()._on_vote(sender, vote)
@@ -190,9 +192,6 @@ class HotStuff(VotingEngine):
     def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
         """Count a peer's timeout vote, if its high block is certified: by our certificates or the message's."""
         vote, high = timeout.vote, timeout.high
-        if not is_well_formed(timeout):
-            self._effects.append(Rejected(sender, MALFORMED))
-            return
         if self._rounds.fault_of_vote(sender, vote) is None and not self._has_block(vote.parent_view):
             if high is None:
                 self._effects.append(Rejected(sender, UNPROVED))
@@ -204,9 +203,7 @@ class HotStuff(VotingEngine):
 
     def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
         high = certificate.high
-        if not is_well_formed(certificate):
-            self._effects.append(Rejected(sender, MALFORMED))
-        elif certificate.view <= self.final_view:
+        if certificate.view <= self.final_view:
             self._effects.append(Rejected(sender, STALE))
         elif not self._is_news(certificate):
             self._effects.append(Rejected(sender, DUPLICATE))
@@ -243,5 +240,5 @@ class HotStuff(VotingEngine):
         super()._replay(journal)
         known = self.certificates
         self._high = known.block(max((*known.notarizations, known.final.view))) or known.final
-        timed_out = (view for view, own in self._journal.own.items() if VoteKind.TIMEOUT in own)
+        timed_out = (view for view, own in self._journal.own.items() if TIMEOUT in own)
         self._timed_out = max(timed_out, default=known.root.view)

@@ -64,6 +64,8 @@ class Received(msgspec.Struct, frozen=True):
 
     sender: ValidatorIndex
     message: Message
+    is_checked: bool = False
+    """Whether the message is known to be well-formed, as each is that :func:`consensus.messages.decode` returned."""
 
 
 class TimerExpired(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from typing import Final
 
 from consensus.allowance import Allowances
 from consensus.certificates import CertificateStore
-from consensus.interface import FLOOD, MALFORMED, OWN_KEY, Broadcast, Effect, Rejected, SendTo
+from consensus.interface import FLOOD, OWN_KEY, Broadcast, Effect, Rejected, SendTo
 from consensus.journal import VoteJournal
 from consensus.leader import Member
 from consensus.messages import (
@@ -38,7 +38,6 @@ from consensus.messages import (
     Vote,
     VoteKind,
     encode,
-    is_well_formed,
 )
 from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
@@ -175,8 +174,6 @@ class Retransmission:
         """Rule 10: send the requested certificates that are retained."""
         if sender == self._member.index:
             self._effects.append(Rejected(sender, OWN_KEY))
-        elif not is_well_formed(request):
-            self._effects.append(Rejected(sender, MALFORMED))
         else:
             known = self._certificates
             held = [certificate for view in request.views for certificate in known.of_view(view)]

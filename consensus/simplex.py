@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from consensus.messages import NO_DIGEST, NO_PARENT, Certificate, Proposal, Vote, VoteKind
+from consensus.messages import FINALIZE, NO_DIGEST, NO_PARENT, NULLIFY, Certificate, Proposal, Vote, VoteKind
 from consensus.tally import Round
 from consensus.types import ValidatorIndex, View
 from consensus.voting import Ancestry, VotingEngine, to_request
@@ -61,7 +61,7 @@ class Simplex(VotingEngine):
     The module docstring has the rules.
     """
 
-    _gives_up: ClassVar[VoteKind] = VoteKind.NULLIFY
+    _gives_up: ClassVar[VoteKind] = NULLIFY
     _finality_lag: ClassVar[int] = 1
     _began: View
     """The view in which the engine started."""
@@ -99,8 +99,8 @@ class Simplex(VotingEngine):
 
     def _give_up(self, round_: Round) -> None:
         """Vote to nullify the view, unless we voted to nullify or finalize it before (rule 4)."""
-        if round_.may_vote and VoteKind.NULLIFY not in round_.own and VoteKind.FINALIZE not in round_.own:
-            vote = self._member.sign(VoteKind.NULLIFY, round_.view, NO_PARENT, NO_DIGEST)
+        if round_.may_vote and NULLIFY not in round_.own and FINALIZE not in round_.own:
+            vote = self._member.sign(NULLIFY, round_.view, NO_PARENT, NO_DIGEST)
             self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
@@ -114,16 +114,16 @@ class Simplex(VotingEngine):
         if view in self.certificates.skips:
             return
         round_ = self._rounds[view]
-        if round_.equivocated or VoteKind.NULLIFY in round_.own or VoteKind.FINALIZE in round_.own:
+        if round_.equivocated or NULLIFY in round_.own or FINALIZE in round_.own:
             return
-        vote = self._member.sign(VoteKind.FINALIZE, view, notarization.parent_view, notarization.digest)
+        vote = self._member.sign(FINALIZE, view, notarization.parent_view, notarization.digest)
         self._journal.cast(round_.own, vote, vote)
 
     # --- leaders that nullify or are silent -------------------------------------------------------------------------
 
     def _on_vote(self, sender: ValidatorIndex, vote: Vote) -> None:
         super()._on_vote(sender, vote)
-        if vote.kind == VoteKind.NULLIFY and vote.view == self.certificates.view:
+        if vote.kind == NULLIFY and vote.view == self.certificates.view:
             self._heed_leaders_nullify(self._rounds[vote.view])
 
     def _enter(self, view: View) -> None:
@@ -134,9 +134,9 @@ class Simplex(VotingEngine):
             self._give_up(round_)
 
     def _heed_leaders_nullify(self, round_: Round) -> None:
-        if VoteKind.NULLIFY in round_.own:
+        if NULLIFY in round_.own:
             return
-        vote = round_.tally.kept(VoteKind.NULLIFY, round_.leader)
+        vote = round_.tally.kept(NULLIFY, round_.leader)
         if vote is not None and self._accountability.confirm(vote):
             self._give_up(round_)
 

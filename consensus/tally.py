@@ -33,29 +33,50 @@ from consensus.interface import (
 )
 from consensus.keys import ValidatorSet
 from consensus.leader import Member
-from consensus.messages import Certificate, Proposal, Vote, VoteKind, is_well_formed, vote_signing_bytes
+from consensus.messages import (
+    FINALIZE,
+    NOTARIZE,
+    NULLIFY,
+    TIMEOUT,
+    Certificate,
+    Message,
+    Proposal,
+    Vote,
+    VoteKind,
+    conflict,
+    vote_signing_bytes,
+)
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View
 
 _SLOTS: Final = max(VoteKind) + 1
+
+CONTRADICTED: Final = {
+    NOTARIZE: (NOTARIZE,),
+    NULLIFY: (FINALIZE,),
+    FINALIZE: (NULLIFY, FINALIZE, TIMEOUT),
+    TIMEOUT: (FINALIZE, TIMEOUT),
+}
+"""The kinds of votes that a vote of each kind can contradict (:func:`consensus.messages.conflict`), ascending."""
 
 
 class VoteTally:
     """The votes of one view: at most one of each kind per validator."""
 
-    __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
+    __slots__ = ("_checked", "_committee", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
 
     def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
         self.view = view
         self._validators = validators
         self._namespace = namespace
-        self._kept: tuple[dict[ValidatorIndex, Vote], ...] = tuple({} for _ in range(_SLOTS))
-        self._groups: tuple[dict[Subject, dict[ValidatorIndex, Vote]], ...] = tuple({} for _ in range(_SLOTS))
-        self._checked: tuple[set[ValidatorIndex], ...] = tuple(set() for _ in range(_SLOTS))
+        self._committee = validators.committee(view)
+        self._kept: list[dict[ValidatorIndex, Vote]] = [{} for _ in range(_SLOTS)]
+        self._groups: list[dict[Subject, dict[ValidatorIndex, Vote]]] = [{} for _ in range(_SLOTS)]
+        self._checked: list[set[ValidatorIndex]] = [set() for _ in range(_SLOTS)]
         self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
         """The signed bytes of equal votes, made when first needed."""
 
     def __len__(self) -> int:
-        return sum(len(kept) for kept in self._kept)
+        return sum(map(len, self._kept))
 
     def kept(self, kind: VoteKind, signer: ValidatorIndex) -> Vote | None:
         """The vote of this kind that is kept for ``signer``."""
@@ -65,13 +86,23 @@ class VoteTally:
         """The votes that are kept for ``signer``, by kind."""
         return [kept[signer] for kept in self._kept if signer in kept]
 
+    def rivals(self, vote: Vote) -> list[Vote]:
+        """The votes that are kept for the signer of ``vote`` and contradict it, by kind."""
+        signer = vote.signer
+        held = [kept[signer] for kind in CONTRADICTED[vote.kind] if signer in (kept := self._kept[kind])]
+        return [other for other in held if other is not vote and conflict(vote, other) is not None]
+
     def add(self, vote: Vote, *, checked: bool = False) -> None:
         """Keep a vote, the first of its kind by its signer. ``checked``: whether its signature is known to be valid."""
-        self._kept[vote.kind][vote.signer] = vote
-        subject = (vote.parent_view, vote.digest)
-        self._groups[vote.kind].setdefault(subject, {})[vote.signer] = vote
+        kind, signer = vote.kind, vote.signer
+        self._kept[kind][signer] = vote
+        groups, subject = self._groups[kind], (vote.parent_view, vote.digest)
+        if subject in groups:
+            groups[subject][signer] = vote
+        else:
+            groups[subject] = {signer: vote}
         if checked:
-            self._checked[vote.kind].add(vote.signer)
+            self._checked[kind].add(signer)
 
     def confirm(self, vote: Vote) -> bool:
         """Verify the signature of a kept vote, unless that was done before; drop the vote if it is invalid."""
@@ -86,7 +117,9 @@ class VoteTally:
 
     def assemble(self, vote: Vote) -> tuple[Certificate | None, tuple[ValidatorIndex, ...]]:
         """The certificate that ``vote`` completes, if any, and the signers whose votes were forged."""
-        group = self._groups[vote.kind].get((vote.parent_view, vote.digest), {})
+        group = self._groups[vote.kind].get((vote.parent_view, vote.digest))
+        if group is None:
+            return None, ()
         signers, forgers = self._good_quorum(vote.kind, group)
         if not signers:
             return None, forgers
@@ -95,8 +128,8 @@ class VoteTally:
 
     def assemble_timeouts(self) -> tuple[tuple[Vote, ...], tuple[ValidatorIndex, ...]]:
         """A quorum of valid timeout votes with any high views, or none, and the signers whose votes were forged."""
-        kept = self._kept[VoteKind.TIMEOUT]
-        signers, forgers = self._good_quorum(VoteKind.TIMEOUT, kept)
+        kept = self._kept[TIMEOUT]
+        signers, forgers = self._good_quorum(TIMEOUT, kept)
         return tuple(kept[signer] for signer in signers), forgers
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
@@ -113,12 +146,12 @@ class VoteTally:
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         """The ascending signers of a quorum of valid votes in ``group``, or none, and the signers of forged votes."""
-        quorum = self._validators.committee(self.view).quorum
+        quorum = self._committee.quorum
         if len(group) < quorum:
             return (), ()
         forgers: list[ValidatorIndex] = []
         checked = self._checked[kind]
-        good = sum(signer in checked for signer in group)
+        good = len(checked & group.keys())
         for candidate in [member for signer, member in group.items() if signer not in checked]:
             if good >= quorum or len(group) < quorum:
                 break
@@ -197,13 +230,22 @@ class Rounds(dict[View, Round]):
         own: Mapping[View, dict[VoteKind, Vote]],
     ) -> None:
         super().__init__()
-        self.config = config
         self.tally_class = VoteTally
         self.last_heard = [GENESIS_VIEW] * len(member.validators)
         """The newest view of each validator's votes so far; it may be ahead of the current view."""
         self._member = member
         self._certificates = certificates
         self._own = own
+        self.configure(config)
+
+    def configure(self, config: VotingConfig) -> None:
+        """Use other bounds from now on. Rounds outside them are dropped later."""
+        self.config = config
+        self._open = self._open_views()
+
+    def _open_views(self) -> range:
+        """The views for which votes are kept."""
+        return range(self.floor() + 1, self._certificates.view + self.config.view_window + 1)
 
     def __missing__(self, view: View) -> Round:
         member, leader = self._member, self._member.election.leader(view)
@@ -220,39 +262,38 @@ class Rounds(dict[View, Round]):
         return View(max(behind_final, behind_current, known.root.view))
 
     def prune(self) -> None:
-        """Drop the rounds at the floor and below."""
-        floor = self.floor()
-        for view in [view for view in self if view <= floor]:
+        """Drop the rounds at the floor and below. To be called when the current view or the final one has changed."""
+        self._open = self._open_views()
+        for view in [view for view in self if view < self._open.start]:
             del self[view]
-
-    def keep(self, round_: Round, vote: Vote, *, checked: bool) -> None:
-        """Keep a peer's vote, the first of its kind by its signer."""
-        round_.tally.add(vote, checked=checked)
-        self.hear(vote)
 
     def hear(self, vote: Vote) -> None:
         """Note the view in which a vote's signer was heard, even if the vote is too far behind or ahead to be kept."""
-        view = min(vote.view, View(self._certificates.view + self.config.view_window))
-        self.last_heard[vote.signer] = max(view, self.last_heard[vote.signer])
+        if vote.view > self.last_heard[vote.signer]:
+            newest = View(self._certificates.view + self.config.view_window)
+            self.last_heard[vote.signer] = max(min(vote.view, newest), self.last_heard[vote.signer])
+
+    def fault_of_malformed(self, message: Message) -> str:
+        """The reason to drop a message whose fields do not fit together."""
+        is_signer_known = not isinstance(message, Vote) or 0 <= message.signer < len(self.last_heard)
+        return MALFORMED if is_signer_known else UNKNOWN_SIGNER
 
     def fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
         """The reason to drop a vote before its signature is verified; ``None`` if there is none."""
-        validators = self._member.validators
-        if not 0 <= vote.signer < len(validators):
+        signer, view = vote.signer, vote.view
+        if not 0 <= signer < len(self.last_heard):
             return UNKNOWN_SIGNER
-        if vote.signer != sender:
+        if signer != sender:
             return NOT_THE_SIGNER
         if sender == self._member.index:
             return OWN_KEY
-        if not is_well_formed(vote):
-            return MALFORMED
-        if vote.kind not in self._certificates.kinds:
+        if vote.kind not in self._certificates.by_kind:
             return FOREIGN
-        if vote.signer not in validators.committee(vote.view):
+        if signer not in self._member.validators.committee(view):
             return NOT_A_MEMBER
-        if vote.view > self._certificates.view + self.config.view_window:
-            return FUTURE
-        return STALE if vote.view <= self.floor() else None
+        if view in self._open:
+            return None
+        return STALE if view < self._open.start else FUTURE
 
     def fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
         """The reason to drop a proposal before its signature is verified; ``None`` if there is none."""
@@ -266,4 +307,4 @@ class Rounds(dict[View, Round]):
             return NOT_THE_LEADER
         if len(proposal.body) > self.config.max_body_bytes:
             return OVERSIZED
-        return None if is_well_formed(proposal) else MALFORMED
+        return None

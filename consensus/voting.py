@@ -26,7 +26,6 @@ from consensus.interface import (
     DUPLICATE,
     FOREIGN,
     FUTURE,
-    MALFORMED,
     STALE,
     BlockProposed,
     BlockVerified,
@@ -53,7 +52,11 @@ from consensus.journal import JournalError, Outgoing, VoteJournal, recover
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import LeaderElection, Member, RoundRobin
 from consensus.messages import (
+    FINALIZE,
     MAX_REQUESTED_VIEWS,
+    NOTARIZE,
+    NULLIFY,
+    TIMEOUT,
     AnyCertificate,
     Certificate,
     CertificateRequest,
@@ -158,7 +161,8 @@ class VotingEngine(ABC):
 
     def configure(self, config: VotingConfig) -> None:
         """Use other times and bounds from now on. Running timers are not changed."""
-        self._config = self._rounds.config = config
+        self._config = config
+        self._rounds.configure(config)
 
     # --- what a protocol decides ------------------------------------------------------------------------------------
 
@@ -231,8 +235,10 @@ class VotingEngine(ABC):
         All records of one event are one ``Persist``, the last effect.
         """
         match event:
-            case Received(sender, message):
-                self._on_message(sender, message)
+            case Received() if event.is_checked or is_well_formed(event.message):
+                self._on_message(event.sender, event.message)
+            case Received():
+                self._effects.append(Rejected(event.sender, self._rounds.fault_of_malformed(event.message)))
             case Durable(token):
                 self._on_durable(token)
             case TimerExpired(kind, view):
@@ -248,7 +254,7 @@ class VotingEngine(ABC):
         if persist is not None:
             self._effects.append(persist)
             for vote in self._journal.cast_with(persist.token):  # they count as ours from the end of the event on
-                if vote.kind != VoteKind.FINALIZE:
+                if vote.kind != FINALIZE:
                     self._pacing.voted(vote.kind == self._gives_up and vote.view == self.view)
         effects = self._effects[:]
         self._effects.clear()
@@ -261,7 +267,7 @@ class VotingEngine(ABC):
             self._effects.append(Finalized(finalization))
         for view in range(known.final.view + 1, known.view):
             for certificate in known.of_view(View(view)):
-                if isinstance(certificate, Certificate) and certificate.kind == VoteKind.NOTARIZE:
+                if isinstance(certificate, Certificate) and certificate.kind == NOTARIZE:
                     self._effects.append(Notarized(certificate))
                 else:
                     self._effects.append(Nullified(certificate))
@@ -275,6 +281,7 @@ class VotingEngine(ABC):
             self._retransmission.repeat(round_, ())
 
     def _on_message(self, sender: ValidatorIndex, message: Message) -> None:
+        """Take a well-formed message."""
         match message:
             case Vote():
                 self._on_vote(sender, message)
@@ -297,7 +304,7 @@ class VotingEngine(ABC):
         self._pacing.waited()
         match kind:
             case TimerKind.LEADER:
-                if round_.proposal is None and VoteKind.NOTARIZE not in round_.own:
+                if round_.proposal is None and NOTARIZE not in round_.own:
                     self._give_up(round_)
             case TimerKind.ADVANCE:
                 self._give_up(round_)
@@ -359,7 +366,7 @@ class VotingEngine(ABC):
             return
         if len(block.body) > self._config.max_body_bytes:
             raise ValueError(f"a proposed body of {len(block.body)} bytes exceeds {self._config.max_body_bytes}")
-        vote = self._member.sign(VoteKind.NOTARIZE, block.view, block.parent.view, block.digest)
+        vote = self._member.sign(NOTARIZE, block.view, block.parent.view, block.digest)
         proposal = Proposal(block.view, block.parent.view, block.parent.digest, block.digest, block.body, vote)
         round_.proposal = proposal
         self._journal.cast(round_.own, vote, proposal, block.body)
@@ -378,7 +385,7 @@ class VotingEngine(ABC):
             self._on_vote(sender, vote)
             return
         round_ = self._rounds[proposal.view]
-        if round_.tally.kept(VoteKind.NOTARIZE, sender) == vote:
+        if round_.tally.kept(NOTARIZE, sender) == vote:
             if round_.proposal is not None:
                 self._effects.append(Rejected(sender, DUPLICATE))
                 return
@@ -406,7 +413,7 @@ class VotingEngine(ABC):
         if not valid:
             self._give_up(round_)
         elif round_.may_vote and not round_.own:
-            vote = self._member.sign(VoteKind.NOTARIZE, view, proposal.parent_view, digest)
+            vote = self._member.sign(NOTARIZE, view, proposal.parent_view, digest)
             self._journal.cast(round_.own, vote, vote, proposal.body)
 
     # --- votes ----------------------------------------------------------------------------------------------------
@@ -417,7 +424,7 @@ class VotingEngine(ABC):
             self._effects.append(Rejected(sender, reason))
             if reason in (STALE, FUTURE):
                 self._rounds.hear(vote)
-            if reason == STALE and vote.kind != VoteKind.FINALIZE:
+            if reason == STALE and vote.kind != FINALIZE:
                 self._retransmission.help(sender, vote.view)
             return
         round_ = self._rounds[vote.view]
@@ -427,7 +434,7 @@ class VotingEngine(ABC):
         elif self._accountability.admit(round_, vote):
             self._count(vote)
         view = self.certificates.view
-        if vote.kind != VoteKind.FINALIZE and (vote.view + 1 < view or (repeats and vote.view < view)):
+        if vote.view < view and vote.kind != FINALIZE and (repeats or vote.view + 1 < view):
             self._retransmission.help(sender, vote.view)
 
     def _count(self, vote: Vote) -> None:
@@ -437,12 +444,13 @@ class VotingEngine(ABC):
         if round_ is None or vote.view <= known.final.view or vote.view in known.by_kind[vote.kind]:
             return
         certificate: AnyCertificate | None
-        if vote.kind == VoteKind.TIMEOUT:
+        if vote.kind == TIMEOUT:
             votes, forgers = round_.tally.assemble_timeouts()
             certificate = known.timeout_certificate(votes) if votes else None
         else:
             certificate, forgers = round_.tally.assemble(vote)
-        self._effects.extend(Rejected(forger, BAD_SIGNATURE) for forger in forgers)
+        for forger in forgers:
+            self._effects.append(Rejected(forger, BAD_SIGNATURE))
         if certificate is not None:
             self._retransmission.announce(certificate)
             self._accept(certificate)
@@ -457,8 +465,6 @@ class VotingEngine(ABC):
             self._effects.append(Rejected(sender, FOREIGN))
         elif certificate.view in known.by_kind[certificate.kind]:
             self._effects.append(Rejected(sender, DUPLICATE))
-        elif not is_well_formed(certificate):
-            self._effects.append(Rejected(sender, MALFORMED))
         elif self._accountability.believes(sender, certificate):
             self._accept(certificate)
 
@@ -467,7 +473,7 @@ class VotingEngine(ABC):
         self._learn(certificate)
         if certificate.view >= self.view:
             self._pacing.left(certificate.kind == self._gives_up, self._member.election.longest_row(self.view))
-            if certificate.view == self.view and certificate.kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE):
+            if certificate.view == self.view and certificate.kind in (NOTARIZE, FINALIZE):
                 self._pacing.repetition.made_block()
             self._enter(View(certificate.view + 1))
         else:
@@ -478,9 +484,9 @@ class VotingEngine(ABC):
         """Keep and journal a valid certificate, and vote to finalize a block that it notarizes."""
         self.certificates.add(certificate)
         self._journal.append(certificate)
-        if not isinstance(certificate, Certificate) or certificate.kind == VoteKind.NULLIFY:
+        if not isinstance(certificate, Certificate) or certificate.kind == NULLIFY:
             self._effects.append(Nullified(certificate))
-        elif certificate.kind == VoteKind.NOTARIZE:
+        elif certificate.kind == NOTARIZE:
             self._effects.append(Notarized(certificate))
             self._finalize(certificate)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, product
 
 import msgspec
 import pytest
@@ -15,8 +16,8 @@ from consensus.certificates import (
 )
 from consensus.keys import Committee, Ed25519Scheme, ValidatorSet
 from consensus.leader import ELECTIONS, PseudoRandom, RoundRobin
-from consensus.messages import TimeoutCertificate, encode
-from consensus.tally import VoteTally
+from consensus.messages import TimeoutCertificate, VoteKind, conflict, encode
+from consensus.tally import CONTRADICTED, VoteTally
 from consensus.types import ConsensusError, ValidatorIndex, View
 from tests.consensus.bench import (
     FINALIZE,
@@ -40,6 +41,20 @@ def tally_of(bench: Bench) -> VoteTally:
 def checks(bench: Bench) -> int:
     assert isinstance(bench.scheme, CountingScheme)
     return bench.scheme.checks
+
+
+def test_a_tally_looks_for_rivals_among_all_kinds_that_a_vote_can_contradict() -> None:
+    bench = Bench()
+    votes = {kind: [bench.vote(1, kind, 3, name, parent) for name in "xy" for parent in (0, 2)] for kind in VoteKind}
+    for kind, other in product(VoteKind, repeat=2):
+        contradict = any(conflict(*pair) is not None for pair in product(votes[kind], votes[other]))
+        assert (other in CONTRADICTED[kind]) == contradict
+    for kept, vote in product(product(*votes.values()), chain(*votes.values())):
+        tally = tally_of(bench)
+        for each in kept:
+            tally.add(each)
+        others = (other for other in tally.votes_of(vote.signer) if other is not vote)
+        assert tally.rivals(vote) == [other for other in others if conflict(vote, other) is not None]
 
 
 def test_signatures_are_not_looked_at_before_a_quorum_is_possible() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consensus.interface import Broadcast, Finalized, Rejected, Verify, VotingConfig
+from consensus import voting
+from consensus.interface import MALFORMED, Broadcast, Finalized, Received, Rejected, Verify, VotingConfig
 from consensus.messages import (
     Certificate,
     CertificateRequest,
@@ -114,10 +115,38 @@ def test_mutated_messages_never_raise_and_memory_stays_bounded(
         engine = bench.engine
         floor = engine._rounds.floor()
         assert all(floor < view <= engine.view + CONFIG.view_window for view in engine._rounds)
+        assert engine._rounds._open == range(floor + 1, engine.view + CONFIG.view_window + 1)
     finalized = [effect.certificate.view for effect in of(Finalized, bench.effects)]
     assert finalized == sorted(set(finalized))
     for effect in of(Broadcast, bench.effects):
         assert decode(encode(effect.message)) == effect.message
+
+
+@either
+@given(st.lists(true_messages(), max_size=25))
+@settings(max_examples=100, deadline=None)
+def test_a_decoded_message_has_the_same_effects_whether_it_is_checked_again_or_not(
+    bench_type: type[Bench], story: list[tuple[int, Message]]
+) -> None:
+    checking, trusting = running(bench_type), running(bench_type)
+    for sender, message in story:
+        try:
+            decoded = decode(encode(message))
+        except MessageError:
+            continue
+        said = Received(ValidatorIndex(sender), decoded)
+        assert trusting.do(msgspec.structs.replace(said, is_checked=True)) == checking.do(said)
+    assert trusting.journal == checking.journal
+
+
+def test_an_engine_checks_only_what_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, checked = running(Bench), []
+    monkeypatch.setattr(voting, "is_well_formed", lambda message: bool(checked.append(message)))
+    vote = bench.vote(1, NULLIFY, 6)
+    assert not of(Rejected, bench.do(Received(ValidatorIndex(1), vote, is_checked=True)))
+    assert checked == []
+    assert of(Rejected, bench.do(Received(ValidatorIndex(1), vote))) == [Rejected(ValidatorIndex(1), MALFORMED)]
+    assert checked == [vote]
 
 
 @either

@@ -17,18 +17,18 @@ executor's results. It passes events to its parts, in this order of work:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from consensus import interface as engine_border
-from consensus.interface import HARMLESS_REASONS, TimerKind, VotingConfig
+from consensus.interface import TimerKind, VotingConfig
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import Certificate, encode_evidence
+from consensus.messages import Certificate
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
-from consensus.messages import encode as encode_consensus
 from consensus.protocols import EngineType
 from consensus.simplex import Simplex
 from consensus.types import Digest, Token, ValidatorIndex, View
@@ -51,7 +51,7 @@ from validator.node.pool.mempool import Mempool, Refusal
 from validator.node.pool.offers import Offers
 from validator.primitives.codec import CodecError, encode
 from validator.primitives.types import Hash, Height
-from validator.storage.journal import JournalContent, encode_batch
+from validator.storage.journal import JournalContent
 
 DEFAULT_SYNC_RETRY_MS: Final = 250
 ENGINE_MESSAGES: Final = get_args(EngineMessage)
@@ -155,6 +155,20 @@ class Node:
             config.sync_retry_ms,
             config.blocks.max_proven_ahead,
         )
+        self._performers: Final[dict[type[engine_border.Effect], Callable[[Any], None]]] = {
+            engine_border.Broadcast: effects.broadcast,
+            engine_border.SendTo: effects.send_to,
+            engine_border.StartTimer: self._start_timer,
+            engine_border.Propose: self._propose,
+            engine_border.Verify: self._verify,
+            engine_border.Persist: effects.persist,
+            engine_border.Notarized: effects.certify,
+            engine_border.Nullified: effects.certify,
+            engine_border.Finalized: self._finalize,
+            engine_border.Report: effects.accuse,
+            engine_border.Rejected: effects.reject,
+        }
+        """The method that performs the engine's effects of each type. The other types have nothing to be done."""
 
     # --- for others to read -------------------------------------------------------------------------------------------
 
@@ -203,8 +217,8 @@ class Node:
 
     def _dispatch(self, event: events.Event) -> None:
         match event:
-            case events.Message(sender, payload, content):
-                self._on_message(sender, payload, content)
+            case events.Message():
+                self._on_message(event.sender, event.payload, event.content)
             case events.Completed(result):
                 self._on_completed(result)
             case events.Synced(token):
@@ -236,7 +250,7 @@ class Node:
                 self._effects.fault(sender, "undecodable")
                 return
         if isinstance(message, ENGINE_MESSAGES):
-            self._consensus(engine_border.Received(ValidatorIndex(sender), message))
+            self._consensus(engine_border.Received(ValidatorIndex(sender), message, True))
             return
         match message:
             case messages.TransactionsMessage(transactions=transactions):
@@ -281,56 +295,39 @@ class Node:
 
         Immediate answers wait until all effects are performed, so that journal records keep their order.
         """
-        self._engine_events.append(event)
-        if len(self._engine_events) > 1:
+        waiting = self._engine_events
+        waiting.append(event)
+        if len(waiting) > 1:
             return
-        while self._engine_events:
-            for effect in self._engine.handle(self._engine_events[0]):
+        while waiting:
+            for effect in self._engine.handle(waiting[0]):
                 self._perform(effect)
-            self._engine_events.popleft()
+            waiting.popleft()
 
     def _perform(self, effect: engine_border.Effect) -> None:
-        match effect:
-            case engine_border.Broadcast(message):
-                self._effects.send(None, messages.ConsensusMessage(encode_consensus(message)))
-            case engine_border.SendTo(recipient, message):
-                self._effects.send(recipient, messages.ConsensusMessage(encode_consensus(message)))
-            case engine_border.StartTimer(kind, view, delay_ms):
-                self._effects.append(events.SetTimer(events.TimerName(kind.value, view), delay_ms))
-                if kind is TimerKind.ALLOWANCE:
-                    self._peer_service.tick()
-                elif kind is TimerKind.REBROADCAST:
-                    self._catch_up.tick()
-            case engine_border.Propose():
-                self._proposals.propose(effect, self._config.block_interval_ms)
-                self._try_build()
-            case engine_border.Verify(digest=digest):
-                if self._verification.add(effect):
-                    self._execute_line(Hash(digest))
-            case engine_border.Persist(token, records, body):
-                bodies = () if body is None else (body,)
-                self._effects.append(events.Append(token, encode_batch(records, bodies)))
-            case engine_border.Finalized(certificate):
-                self._effects.append(events.Certified(certificate))
-                if self._finality.certify(certificate):
-                    self._try_finalize()
-            case _:
-                self._pass_on(effect)
+        perform = self._performers.get(type(effect))
+        if perform is not None:
+            perform(effect)
 
-    def _pass_on(self, effect: engine_border.Effect) -> None:
-        """Report an engine's effect to observers."""
-        match effect:
-            case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
-                self._effects.append(events.Certified(certificate))
-            case engine_border.Report(evidence):
-                kind = type(evidence).__name__
-                self._effects.blame(kind, evidence.first.signer, encode_evidence(evidence))
-            case engine_border.Rejected(sender, reason) if reason in HARMLESS_REASONS:
-                self._effects.append(events.Dropped(sender, reason))
-            case engine_border.Rejected(sender, reason):
-                self._effects.fault(sender, reason)
-            case _:
-                pass
+    def _start_timer(self, effect: engine_border.StartTimer) -> None:
+        self._effects.start_timer(effect)
+        if effect.kind is TimerKind.ALLOWANCE:
+            self._peer_service.tick()
+        elif effect.kind is TimerKind.REBROADCAST:
+            self._catch_up.tick()
+
+    def _propose(self, effect: engine_border.Propose) -> None:
+        self._proposals.propose(effect, self._config.block_interval_ms)
+        self._try_build()
+
+    def _verify(self, effect: engine_border.Verify) -> None:
+        if self._verification.add(effect):
+            self._execute_line(Hash(effect.digest))
+
+    def _finalize(self, effect: engine_border.Finalized) -> None:
+        self._effects.certify(effect)
+        if self._finality.certify(effect.certificate):
+            self._try_finalize()
 
     # --- execution ----------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.chain.transactions import transaction_hash
-from validator.node import node as node_module
+from validator.node import outbox
 from validator.node.blocks import verification
 from validator.node.blocks.catch_up import SYNC_TIMER
 from validator.node.events import (
@@ -665,7 +665,7 @@ def test_who_crashes_all_the_time_never_votes_twice() -> None:
 
 def test_a_journal_that_forgets_its_votes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: a journal of bodies only; who restarts from it votes anew."""
-    monkeypatch.setattr(node_module, "encode_batch", lambda _records, bodies: encode_batch((), bodies))
+    monkeypatch.setattr(outbox, "encode_batch", lambda _records, bodies: encode_batch((), bodies))
     with pytest.raises(AssertionError, match="a double vote"):
         crash_all_the_time()
 
