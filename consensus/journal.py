@@ -36,7 +36,6 @@ from consensus.messages import (
     Vote,
     VoteKind,
     decode,
-    encode,
 )
 from consensus.pacing import MAX_FACTOR
 from consensus.types import ConsensusError, Token, View
@@ -54,6 +53,7 @@ class Pace(msgspec.Struct, frozen=True, array_like=True, tag=32, forbid_unknown_
 
 Record = Vote | Certificate | TimeoutCertificate | Pace
 
+_VERSION: Final = bytes((JOURNAL_VERSION,))
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _PACE_DECODER: Final = msgspec.msgpack.Decoder(Pace)
 _PACES: Final = {_ENCODER.encode(Pace(factor)) for factor in range(1, MAX_FACTOR + 1)}
@@ -64,8 +64,8 @@ class JournalError(ConsensusError):
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of one record."""
-    return bytes((JOURNAL_VERSION,)) + (_ENCODER.encode(record) if isinstance(record, Pace) else encode(record))
+    """The bytes of one record, whose fields must fit together."""
+    return _VERSION + _ENCODER.encode(record)
 
 
 def decode_record(encoded: bytes) -> Record:

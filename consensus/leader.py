@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Protocol
 
 from blake3 import blake3
@@ -26,6 +27,8 @@ ANNOUNCERS: Final = 3
 DRAWN_IN_A_ROW: Final = 3
 """Factor by which random elections tolerate more consecutive failed views than elections in turn."""
 LONGEST_DRAWN: Final = 24
+REMEMBERED_LEADERS: Final = 32
+"""Number of views whose leaders a validator keeps."""
 
 
 class LeaderElection(Protocol):
@@ -105,9 +108,12 @@ class Member:
     election: LeaderElection
     abstain_through: View
     """The newest view in which this validator may have cast votes that its journal does not hold."""
+    leader: Callable[[View], ValidatorIndex] = field(init=False, compare=False)
+    """The leader of a view by ``election``; those of recent views are kept."""
 
     def __post_init__(self) -> None:
         validators, index = self.validators, self.index
+        self.leader = lru_cache(REMEMBERED_LEADERS)(self.election.leader)
         if not 1 <= len(validators) <= MAX_VALIDATORS:
             raise ConsensusError(f"a validator set has between 1 and {MAX_VALIDATORS} members")
         if len(set(validators.public_keys)) != len(validators):
@@ -121,8 +127,7 @@ class Member:
 
     def announces(self, view: View) -> bool:
         """Whether we broadcast the certificates of ``view`` that we make: whether we lead one of the next views."""
-        leader, me = self.election.leader, self.index
-        return any(leader(View(view + ahead)) == me for ahead in range(1, ANNOUNCERS + 1))
+        return self.index in [self.leader(View(view + ahead)) for ahead in range(1, ANNOUNCERS + 1)]
 
     def may_vote(self, view: View) -> bool:
         """Whether we are in the view's committee, and the journal holds all votes that we may have cast in it."""

@@ -248,7 +248,7 @@ class Rounds(dict[View, Round]):
         return range(self.floor() + 1, self._certificates.view + self.config.view_window + 1)
 
     def __missing__(self, view: View) -> Round:
-        member, leader = self._member, self._member.election.leader(view)
+        member, leader = self._member, self._member.leader(view)
         tally = self.tally_class(member.validators, member.namespace, view)
         own = self._own.get(view, {})
         round_ = self[view] = Round(view, leader, leader == member.index, member.may_vote(view), tally, own)
@@ -303,7 +303,7 @@ class Rounds(dict[View, Round]):
             return FUTURE
         if sender == self._member.index:
             return OWN_KEY
-        if sender != self._member.election.leader(proposal.view) or proposal.vote.signer != sender:
+        if sender != self._member.leader(proposal.view) or proposal.vote.signer != sender:
             return NOT_THE_LEADER
         if len(proposal.body) > self.config.max_body_bytes:
             return OVERSIZED

@@ -204,7 +204,7 @@ class VotingEngine(ABC):
 
     def leader(self, view: View) -> ValidatorIndex:
         """The validator that may propose in ``view``."""
-        return self._member.election.leader(view)
+        return self._member.leader(view)
 
     @property
     def sizes(self) -> Sizes:
@@ -239,14 +239,14 @@ class VotingEngine(ABC):
                 self._on_message(event.sender, event.message)
             case Received():
                 self._effects.append(Rejected(event.sender, self._rounds.fault_of_malformed(event.message)))
-            case Durable(token):
-                self._on_durable(token)
-            case TimerExpired(kind, view):
-                self._on_timer(kind, view)
+            case Durable():
+                self._on_durable(event.token)
+            case TimerExpired():
+                self._on_timer(event.kind, event.view)
             case BlockProposed():
                 self._on_block_proposed(event)
-            case BlockVerified(view, digest, valid):
-                self._on_block_verified(view, digest, valid)
+            case BlockVerified():
+                self._on_block_verified(event.view, event.digest, event.valid)
             case Start():
                 self._on_start()
         self._journal.pace(self._pacing.factor)

@@ -55,6 +55,7 @@ from validator.storage.journal import JournalContent
 
 DEFAULT_SYNC_RETRY_MS: Final = 250
 ENGINE_MESSAGES: Final = get_args(EngineMessage)
+_ALLOWANCE_TIMER: Final = TimerKind.ALLOWANCE.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class Node:
     @property
     def view(self) -> int:
         """The current consensus view."""
-        return self._engine.view
+        return self._engine.certificates.view
 
     @property
     def leader(self) -> int:
@@ -219,12 +220,12 @@ class Node:
         match event:
             case events.Message():
                 self._on_message(event.sender, event.payload, event.content)
-            case events.Completed(result):
-                self._on_completed(result)
-            case events.Synced(token):
-                self._consensus(engine_border.Durable(Token(token)))
-            case events.Timeout(timer):
-                self._on_timeout(timer)
+            case events.Completed():
+                self._on_completed(event.result)
+            case events.Synced():
+                self._consensus(engine_border.Durable(Token(event.token)))
+            case events.Timeout():
+                self._on_timeout(event.timer)
             case events.Submit(request, transactions):
                 self._effects += self._offers.submit(request, transactions)
             case events.Started():
@@ -236,7 +237,7 @@ class Node:
         elif timer == PROPOSE_TIMER:
             self._proposals.interval_passed()
             self._try_build()
-        elif timer.number == self._engine.view or timer.owner == TimerKind.ALLOWANCE.value:
+        elif timer.number == self._engine.view or timer.owner == _ALLOWANCE_TIMER:
             # the engine ignores timers of earlier views
             self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
 

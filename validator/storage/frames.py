@@ -19,6 +19,7 @@ payload is refused before any of it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
 """Maximum size of a payload. It is many times the maximum size of a block with its receipts
 (:mod:`validator.transition.receipt_bound`)."""
 
+REMEMBERED_CHECKS: Final = 4096
+"""Number of lengths whose checks are kept."""
+
 
 class Frame(NamedTuple):
     """A record and the offset of its frame."""
@@ -53,7 +57,7 @@ def frame(payload: bytes) -> bytes:
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise DiskError(f"a record of {len(payload):,} bytes: expected at most {MAX_PAYLOAD_BYTES:,}")
     length = len(payload).to_bytes(LENGTH_BYTES, "big")
-    head = length + _hash(length, CHECK_BYTES) + _hash(payload, CHECKSUM_BYTES)
+    head = length + _check_of(length) + _hash(payload, CHECKSUM_BYTES)
     return MARK + head + _masked(payload, head) + MARK
 
 
@@ -108,7 +112,7 @@ def _length_at(data: bytes, offset: int) -> int | None:
     begin = offset + len(MARK)
     length = data[begin : begin + LENGTH_BYTES]
     check = data[begin + LENGTH_BYTES : begin + LENGTH_BYTES + CHECK_BYTES]
-    if offset + HEADER_BYTES > len(data) or data[offset:begin] != MARK or check != _hash(length, CHECK_BYTES):
+    if offset + HEADER_BYTES > len(data) or data[offset:begin] != MARK or check != _check_of(length):
         return None
     return int.from_bytes(length, "big")
 
@@ -150,6 +154,12 @@ def _masked(data: bytes, head: bytes) -> bytes:
     """Apply the mask to a payload, or remove it from a masked one: an exclusive or with a hash of ``head``."""
     mask = blake3(head).digest(length=len(data))
     return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
+
+
+@lru_cache(REMEMBERED_CHECKS)
+def _check_of(length: bytes) -> bytes:
+    """The check of a frame's length: a function of four bytes, which few frames do not share with others."""
+    return _hash(length, CHECK_BYTES)
 
 
 def _hash(data: bytes, size: int) -> bytes:
