@@ -6,7 +6,6 @@ A contradiction is two votes of one signer that no honest validator casts togeth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from consensus.certificates import CertificateStore, verify_certificate, verify_timeout_certificate
@@ -137,7 +136,7 @@ class Accountability:
             self._distrust(sender)
             self._reject(sender, BAD_CERTIFICATE)
             return False
-        self.compare(certificate.votes())
+        self.compare(certificate)
         return True
 
     def _distrust(self, forger: ValidatorIndex) -> None:
@@ -156,12 +155,25 @@ class Accountability:
             return verify_certificate(certificate, validators, namespace, tally)
         return verify_timeout_certificate(certificate, validators, namespace, self._certificates.final.view, tally)
 
-    def compare(self, votes: Iterable[Vote]) -> None:
-        """Report each signer whose kept votes contradict its vote in ``votes``, the votes of a valid certificate."""
-        for vote in votes:
+    def compare(self, certificate: AnyCertificate) -> None:
+        """Report each signer whose kept votes contradict its vote in a valid certificate."""
+        if not self._may_be_contradicted(certificate):
+            return
+        for vote in certificate.votes():
             for rival in self.rivals(vote):
                 if self.confirm(rival):
                     self._report(rival, vote)
+
+    def _may_be_contradicted(self, certificate: AnyCertificate) -> bool:
+        """Whether any kept vote could contradict a vote of the certificate. The signers are not compared."""
+        if not isinstance(certificate, Certificate):
+            return True
+        kind, round_ = certificate.kind, self._rounds.get(certificate.view)
+        if round_ is not None and round_.tally.disagrees(kind, (certificate.parent_view, certificate.digest)):
+            return True
+        if kind != FINALIZE or not self._has_timeouts:
+            return False
+        return any(each.tally.has(TIMEOUT) for each in self._rounds.values())
 
     def _report(self, kept: Vote, other: Vote) -> None:
         """Report two contradictory votes with valid signatures; once per signer, view and kind of contradiction."""

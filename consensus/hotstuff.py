@@ -211,7 +211,7 @@ class HotStuff(VotingEngine):
             self._effects.append(Rejected(sender, UNPROVED))
         elif self._accountability.believes(sender, certificate):
             if high is not None and not self._has_block(high.view):
-                self._accountability.compare(high.votes())
+                self._accountability.compare(high)
                 self._learn(high)
             self._accept(certificate)
 

@@ -86,6 +86,18 @@ class VoteTally:
         """The votes that are kept for ``signer``, by kind."""
         return [kept[signer] for kept in self._kept if signer in kept]
 
+    def has(self, kind: VoteKind) -> bool:
+        """Whether any vote of this kind is kept."""
+        return bool(self._kept[kind])
+
+    def disagrees(self, kind: VoteKind, subject: Subject) -> bool:
+        """Whether any vote is kept that could contradict a vote of this kind and subject by its signer."""
+        for other in CONTRADICTED[kind]:
+            if other != kind and self._kept[other]:
+                return True
+        groups = self._groups[kind]
+        return len(groups) > 1 or (len(groups) == 1 and subject not in groups)
+
     def rivals(self, vote: Vote) -> list[Vote]:
         """The votes that are kept for the signer of ``vote`` and contradict it, by kind."""
         signer = vote.signer
@@ -161,7 +173,7 @@ class VoteTally:
                 forgers.append(candidate.signer)
         if good < quorum:
             return (), tuple(forgers)
-        return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
+        return tuple(sorted(checked & group.keys())[:quorum]), tuple(forgers)
 
     def _message(self, kind: VoteKind, subject: Subject) -> bytes:
         """The signed bytes of equal votes of this view, made once."""

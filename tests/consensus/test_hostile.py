@@ -139,6 +139,18 @@ def test_a_decoded_message_has_the_same_effects_whether_it_is_checked_again_or_n
     assert trusting.journal == checking.journal
 
 
+@either
+@given(st.lists(true_messages(), max_size=25))
+@settings(max_examples=150, deadline=None)
+def test_a_certificate_that_no_kept_vote_can_contradict_is_not_compared_and_nothing_else_changes(
+    bench_type: type[Bench], story: list[tuple[int, Message]]
+) -> None:
+    looking, comparing = running(bench_type), running(bench_type)
+    comparing.engine._accountability._may_be_contradicted = lambda certificate: True
+    for sender, message in story:
+        assert looking.receive(sender, message) == comparing.receive(sender, message)
+
+
 def test_an_engine_checks_only_what_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     bench, checked = running(Bench), []
     monkeypatch.setattr(voting, "is_well_formed", lambda message: bool(checked.append(message)))

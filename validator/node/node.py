@@ -208,15 +208,8 @@ class Node:
 
     def handle(self, event: events.Event) -> list[events.Effect]:
         """Take one event; return the effects that follow, in order."""
-        if self.diverged is None:
-            self._dispatch(event)
-        elif isinstance(event, events.Submit):
-            line, reason = _diverged_line(self.diverged), Refusal.DIVERGED.value
-            results = tuple(events.SubmitResult(transaction_hash(wire), line, reason) for wire in event.transactions)
-            self._effects.append(events.Reply(event.request, results))
-        return self._effects.drain()
-
-    def _dispatch(self, event: events.Event) -> None:
+        if self.diverged is not None:
+            return self._refuse(event, self.diverged)
         match event:
             case events.Message():
                 self._on_message(event.sender, event.payload, event.content)
@@ -230,6 +223,16 @@ class Node:
                 self._effects += self._offers.submit(request, transactions)
             case events.Started():
                 self._consensus(engine_border.Start())
+        return self._effects.drain()
+
+    @staticmethod
+    def _refuse(event: events.Event, diverged: events.Diverged) -> list[events.Effect]:
+        """What a diverged validator still does: it answers clients."""
+        if not isinstance(event, events.Submit):
+            return []
+        line, reason = _diverged_line(diverged), Refusal.DIVERGED.value
+        results = tuple(events.SubmitResult(transaction_hash(wire), line, reason) for wire in event.transactions)
+        return [events.Reply(event.request, results)]
 
     def _on_timeout(self, timer: events.TimerName) -> None:
         if timer == SYNC_TIMER:
