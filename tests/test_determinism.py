@@ -78,7 +78,9 @@ def test_another_seed_gives_another_run() -> None:
     assert "" not in digests
 
 
-@pytest.mark.parametrize("hash_seed", [*(pytest.param(seed, marks=pytest.mark.slow) for seed in "01"), "12345"])
+@pytest.mark.parametrize(
+    "hash_seed", [pytest.param("0", marks=pytest.mark.slow), pytest.param("1", marks=pytest.mark.soak), "12345"]
+)
 def test_another_process_with_another_hash_seed_gives_the_same_run(hash_seed: str) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM]
@@ -100,7 +102,10 @@ def test_the_run_passes_without_mutants() -> None:
     assert mutant_runs(record) == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("index", [0, *(pytest.param(index, marks=pytest.mark.slow) for index in range(1, 4))])
+@pytest.mark.parametrize(
+    "index",
+    [0, *(pytest.param(index, marks=pytest.mark.soak) for index in (1, 2)), pytest.param(3, marks=pytest.mark.slow)],
+)
 def test_a_wrong_balance_on_one_validator_fails_the_state_roots_by_height_and_name(index: int) -> None:
     record = run(SEED, (index, "wrong-balance"))
     check = check_run(record).check(MUTANTS["wrong-balance"].caught_by)

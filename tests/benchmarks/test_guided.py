@@ -18,7 +18,7 @@ START = [
 """The first two entries of a corpus that was made without any bug."""
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_corpus_leads_to_a_subtle_bug_that_as_many_plain_seeds_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     guided = load("guided", monkeypatch)
     mutant = MUTANTS["overpays-after-removals"]

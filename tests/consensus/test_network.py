@@ -156,7 +156,7 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
     [
         *((0, engine) for engine in (Simplex, HotStuff)),
         *(
-            pytest.param(first, engine, marks=pytest.mark.slow)
+            pytest.param(first, engine, marks=pytest.mark.slow if first == 20 else pytest.mark.soak)
             for first in range(20, 80, 20)
             for engine in (Simplex, HotStuff)
         ),
@@ -169,9 +169,7 @@ def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
 
 
 @either_slowly
-@pytest.mark.parametrize(
-    "first", [0, pytest.param(5, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.soak) for n in (20, 30))]
-)
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in (5, 20, 30))])
 def test_seven_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(1_000 + first, 1_000 + first + 5):
         survive(Network(7, seed, faults_for(seed), make_engine=engine))

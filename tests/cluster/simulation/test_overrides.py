@@ -21,6 +21,8 @@ from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import Hearing
 from consensus.keys import KeyedHashScheme
+from consensus.protocols import PROTOCOLS
+from tests.tiers.turns import by_turns
 from validator.node.assembly import Validator
 from validator.node.events import Effect, Event, Message
 from validator.storage.journal import JOURNAL_FILE
@@ -173,10 +175,15 @@ def test_a_fault_of_a_region_stays_as_it_was_given() -> None:
 # --- topologies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 @pytest.mark.parametrize(
-    "topology", ["ring", "star", {"kind": "small-world", "p": 0.5}, {"kind": "random-regular", "degree": 3}]
+    ("topology", "protocol"),
+    [
+        pytest.param(topology, protocol, marks=by_turns(place, protocol))
+        for place, topology in enumerate(
+            ["ring", "star", {"kind": "small-world", "p": 0.5}, {"kind": "random-regular", "degree": 3}]
+        )
+        for protocol in PROTOCOLS
+    ],
 )
 def test_a_network_over_few_links_works_and_is_slower(topology: Any, protocol: str) -> None:
     consensus = PLAIN["consensus"] | {"protocol": protocol}

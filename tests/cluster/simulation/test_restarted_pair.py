@@ -36,7 +36,7 @@ def plan(protocol: str) -> Scenario:
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
-@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.soak)])
 def test_the_network_goes_on(protocol: str, seed: int) -> None:
     simulation = CutOff(plan(protocol), seed, "test", scheme=KeyedHashScheme())
     machines = simulation.machines

@@ -37,7 +37,7 @@ BY_BUILDER_AND_FIRST = 2
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
-@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (11, 12))])
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (11, 12))])
 def test_nothing_that_can_be_seen_changes(protocol: str, seed: int) -> None:
     plan = random_scenario(seed, protocol)
     alone, shared = Simulation(plan, seed, "test"), Simulation(plan, seed, "test", shares_executions=True)

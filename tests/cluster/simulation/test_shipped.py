@@ -36,19 +36,27 @@ LOOKED_INTO = {
     "unclean-restarts",
     "validator-set-change",
 }
-"""Scenarios whose runs more than one test looks at, with both protocols. Other runs are not kept."""
+"""Scenarios whose runs more than one test looks at. Other runs are not kept."""
+WITH_BOTH = {"all-online", "deep-reorg"}
+"""Scenarios in which what is looked for depends on the protocol, and the one that others are compared with."""
 
 CHEAP = ("all-online", "simplex")
 NAMES = [path.stem for path in sorted(SCENARIOS.rglob("*.yaml")) if path.stem not in ELSEWHERE]
 
 
 def tier(place: int, name: str, protocol: str) -> list[pytest.MarkDecorator]:
-    """``make test`` runs one. Slow tests run a scenario with one protocol, by turns, unless it is looked into."""
+    """``make test`` runs one. Slow tests run a scenario with one protocol, by turns, unless the other differs."""
     if (name, protocol) == CHEAP:
         return []
     if name in LONG:
         return [pytest.mark.soak]
-    return [pytest.mark.slow if name in LOOKED_INTO else by_turns(place, protocol)]
+    return [pytest.mark.slow if name in WITH_BOTH else by_turns(place, protocol)]
+
+
+def protocols_of(name: str) -> pytest.MarkDecorator:
+    """The protocols with which tests look into a scenario: as often as it is run."""
+    runs = [pytest.param(each, marks=tier(NAMES.index(name), name, each)) for each in PROTOCOLS]
+    return pytest.mark.parametrize("protocol", runs)
 
 
 RUNS = [
@@ -92,16 +100,14 @@ def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
 # --- what they are named for ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("deep-reorg")
 def test_a_deep_reorg_gives_up_as_many_blocks_as_the_protocol_lets_it(protocol: str) -> None:
     deepest = kept_run("deep-reorg", protocol).record.metrics["deepest_reorg"]
     assert deepest >= 4 if protocol == "simplex" else deepest == 2
     assert kept_run("all-online", protocol).record.metrics["deepest_reorg"] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("lone-certificate")
 def test_a_lone_certificate_is_alone_with_each_validator_in_turn(protocol: str) -> None:
     seen = kept_run("lone-certificate", protocol)
     alone, final = seen.alone(ALONE_MS), views_of(seen.record)
@@ -146,8 +152,7 @@ def views_of(record: RunRecord) -> set[int]:
     return {decode(block.block, Block).header.view for block in record.validators[0].blocks}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("split-views")
 def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None:
     seen, other = kept_run("split-views", protocol), kept_run("all-online", protocol)
     assert sum(split_ms > 300 for split_ms in seen.splits_ms()) >= 3, "all four cuts leave some behind"
@@ -157,8 +162,7 @@ def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None
     assert other.splits_ms()[0] < 50
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("unclean-restarts")
 def test_unclean_restarts_kill_everybody_in_an_order_that_is_drawn(protocol: str) -> None:
     seen = kept_run("unclean-restarts", protocol)
     faults = seen.record.faults
@@ -177,8 +181,7 @@ def is_down_at(fault: FaultRecord, at_ms: float) -> bool:
     return fault.begun_ms is not None and fault.begun_ms <= at_ms < (fault.ended_ms or 0.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("long-outage")
 def test_a_long_outage_leaves_a_backlog_of_timers_that_is_worked_off(protocol: str) -> None:
     judged = judge_run(kept_run("long-outage", protocol).record)
     before = [backlog or 0 for backlog in series(judged.books)["backlog"][:20]]
@@ -187,8 +190,7 @@ def test_a_long_outage_leaves_a_backlog_of_timers_that_is_worked_off(protocol: s
     assert judged.metrics["backlog_at_end"] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("hailstorm")
 def test_a_hailstorm_is_the_same_again_with_the_same_seed_only(protocol: str) -> None:
     first, plan = kept_run("hailstorm", protocol).record, scenario("hailstorm", protocol)
     second = run(plan).record
@@ -202,8 +204,7 @@ def test_a_hailstorm_is_the_same_again_with_the_same_seed_only(protocol: str) ->
     assert other.record.checkpoints[1] != first.checkpoints[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols_of("validator-set-change")
 def test_committees_change_under_load(protocol: str) -> None:
     record = kept_run("validator-set-change", protocol).record
     plan = record.scenario

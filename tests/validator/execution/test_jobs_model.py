@@ -187,7 +187,7 @@ def words(event: Event) -> str:
     return dict(event.fields).get("data", event.name)
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.soak)])
 def test_jobs_are_what_the_model_says_on_every_branch(examples: int) -> None:
     with small_limits():
         run_state_machine_as_test(

@@ -58,3 +58,8 @@ def answers(
 
 def here() -> str:
     return sys.executable
+
+
+def is_here(executable: str) -> bool:
+    """Whether it is the one that runs this, of whose file an environment has a link."""
+    return Path(executable).resolve() == Path(here()).resolve()

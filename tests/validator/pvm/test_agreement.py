@@ -189,7 +189,7 @@ def again(payload: Any) -> Any:
     return dict(payload) if isinstance(payload, dict) else payload
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.soak)])
 def test_agrees(examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(st.integers(0, 2**40))

@@ -333,9 +333,7 @@ def sweeping_often() -> Iterator[None]:
 SETTINGS = settings(stateful_step_count=15, deadline=None, derandomize=True)
 
 
-@pytest.mark.parametrize(
-    "examples", [10, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("examples", [10, *(pytest.param(examples, marks=pytest.mark.soak) for examples in (40, 400))])
 def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
     with sweeping_often():
         run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))

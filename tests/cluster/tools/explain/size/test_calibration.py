@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -26,15 +27,34 @@ success: {transactions: 0, fires: 0}
 """
 
 
-def test_a_testnet_of_both_sizes_and_the_load_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
-    monkeypatch.setattr(calibration, "ROUNDS", 2)
+@dataclass
+class Measured:
+    """A calibration for a scenario with load."""
+
+    found: Calibration
+    steps: list[str]
+    """What was said meanwhile."""
+    left: set[int]
+    """The processes that it started and that are still there."""
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
     users = [{"workload": "heartbeat", "count": 4, "interval_ms": 200}]
     scenario = Scenario.model_validate({"name": "loaded", "load": {"users": users}})
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     steps: list[str] = []
-    found = calibrate(scenario, steps.append)
-    assert len(steps) == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "MEASURE_S", 0.5)
+        patch.setattr(calibration, "ROUNDS", 2)
+        found = calibrate(scenario, steps.append)
+    after = {child.pid for child in psutil.Process().children(recursive=True)}
+    return Measured(found, steps, after - before - _resource_tracker())
+
+
+def test_a_testnet_of_both_sizes_and_the_load_are_measured(measured: Measured) -> None:
+    found = measured.found
+    assert len(measured.steps) == 3
     assert found.large.blocks == sum(each.large.blocks for each in found.rounds)
     assert found.small.seconds == sum(each.small.seconds for each in found.rounds) >= 2 * 0.5
     for testnet, count in ((found.small, SMALL), (found.large, LARGE)):
@@ -49,7 +69,7 @@ def test_a_testnet_of_both_sizes_and_the_load_are_measured(monkeypatch: pytest.M
     assert found.load.fires > 1
     assert found.load.core_seconds > 0
     assert 1e-5 < found.verification_s < 1e-2
-    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before | _resource_tracker()
+    assert measured.left == set()
 
 
 def _resource_tracker() -> set[int]:
@@ -58,22 +78,17 @@ def _resource_tracker() -> set[int]:
     return {child.pid for child in children if "resource_tracker" in " ".join(child.cmdline())}
 
 
-class Once:
-    """The real calibration the first time, and the same figures again afterwards."""
-
-    found: Calibration | None = None
-
-    def __call__(self, scenario: Scenario, on_step: Callable[[str], None]) -> Calibration:
-        self.found = self.found or calibrate(scenario, on_step)
-        return self.found
-
-
 def test_the_command_says_whether_a_scenario_fits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    measured: Measured, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
-    monkeypatch.setattr(calibration, "ROUNDS", 1)
-    monkeypatch.setattr(calibration, "calibrate", Once())
+    asked: list[Scenario] = []
+
+    def known(scenario: Scenario, on_step: Callable[[str], None]) -> Calibration:
+        asked.append(scenario)
+        on_step("measured before")
+        return measured.found
+
+    monkeypatch.setattr(calibration, "calibrate", known)
     file = tmp_path / "idle.yaml"
     file.write_text(IDLE)
     assert main(["size", str(file)]) == ExitCode.PASS
@@ -85,6 +100,7 @@ def test_the_command_says_whether_a_scenario_fits(
     [problem] = page["estimate"]["problems"]
     assert problem.startswith("time: ")
     assert page["calibration"]["large"]["validators"] == LARGE
+    assert [each.name for each in asked] == ["idle"] * 2
 
 
 def test_a_scenario_for_the_simulator_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,13 @@ def test_a_bug_of_one_view_is_found(name: str) -> None:
     check(name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FOUND.keys() - QUICK))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.soak if views > 2 else pytest.mark.slow)
+        for name, (_, views, *_) in sorted(FOUND.items())
+        if views > 1
+    ],
+)
 def test_a_bug_of_several_views_is_found(name: str) -> None:
     check(name)

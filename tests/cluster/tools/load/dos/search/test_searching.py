@@ -142,7 +142,7 @@ def test_of_equal_candidates_one_is_confirmed(tmp_path: Path, stop: Stop) -> Non
 @pytest.mark.slow
 def test_the_number_of_processes_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two generations and a part of a third, here and over Ray."""
-    problem = replace(WEAKNESSES["free-queries"].problem(is_planted=True), blocks=20)
+    problem = replace(WEAKNESSES["free-queries"].problem(is_planted=True), blocks=12)
     short = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
     monkeypatch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", short)
     try:
