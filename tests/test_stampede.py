@@ -263,7 +263,7 @@ def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, mon
     monkeypatch.setattr(threading.Event, "wait", waiting)
     with (
         pytest.raises(KeyboardInterrupt if how == "interrupted" else stampede.HarnessError, match=r"no block|^$"),
-        up(Scenario.model_validate(SMALL), out=tmp_path / "run"),
+        up(Scenario.model_validate({**SMALL, "validators": {"count": 2, "hosts": 1}}), out=tmp_path / "run"),
     ):
         pytest.fail("it was not up")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("testnet")]

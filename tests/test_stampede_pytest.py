@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIO = """
 name: mine
+validators: {count: 2, hosts: 1}
 consensus: {block_interval_ms: 100}
 load: {users: [{workload: heartbeat, count: 2, interval_ms: 300}]}
 stop: {height: 10, drain_blocks: 2, timeout_s: 60}

@@ -18,10 +18,12 @@ import pytest
 import yaml
 
 from cluster.audit.reexecution.archived_run import read_run
+from cluster.common.errors import ExitCode
 from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
 from cluster.record.archive import ARCHIVE_MAGIC, items_of
 from cluster.record.folder import STORE_FILE
+from cluster.tools.cli.main import main
 from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
 from tests.hangs import HANGS_AFTER_S
 
@@ -135,14 +137,21 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
 @pytest.mark.parametrize(
     ("fault", "validators", "at"),
     [
-        ({"kind": "upgrade", "version": "2"}, {"count": 2}, "upgrade of all begins"),
+        pytest.param(
+            {"kind": "upgrade", "version": "2"}, {"count": 2}, "upgrade of all begins", marks=pytest.mark.soak
+        ),
         pytest.param(
             {"kind": "lose_node", "target": "validator-1", "disks": "kept"},
             {"count": 4, "ray_nodes": 4},
             "host 1 goes to node",
             marks=pytest.mark.soak,
         ),
-        ({"kind": "pause", "target": "validator-1", "for_ms": 1_000}, {"count": 2}, "for their blocks and accounts"),
+        pytest.param(
+            {"kind": "pause", "target": "validator-1", "for_ms": 1_000},
+            {"count": 2},
+            "for their blocks and accounts",
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=["upgrade", "lost node", "collecting"],
 )
@@ -180,8 +189,8 @@ def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None
     assert len(read_run(folder).blocks) >= 5, "those that it had"
 
 
-def test_a_run_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    refused = stampede("attach", str(tmp_path))
-    assert refused.returncode == 2 and "has no checkpoint; expected a run that was started with" in refused.stderr
-    refused = stampede("attach", str(tmp_path / "nothing"))
-    assert refused.returncode == 2 and "no such folder; expected the folder of a live run" in refused.stderr
+def test_a_run_without_a_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attach", str(tmp_path)]) == ExitCode.BAD_INPUT
+    assert "has no checkpoint; expected a run that was started with" in capsys.readouterr().err
+    assert main(["attach", str(tmp_path / "nothing")]) == ExitCode.BAD_INPUT
+    assert "no such folder; expected the folder of a live run" in capsys.readouterr().err

@@ -20,7 +20,12 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 SCENARIO = Scenario.model_validate(
     {
         "name": "judged",
-        "validators": {"count": 2, "nodes": [{"mutant": "fires-early"}] * 2, "allow_more_faults": True},
+        "validators": {
+            "count": 2,
+            "hosts": 1,
+            "nodes": [{"mutant": "fires-early"}] * 2,
+            "allow_more_faults": True,
+        },
         "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
         "stop": {"height": 1_000, "timeout_s": 120},
     }

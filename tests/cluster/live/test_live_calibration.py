@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 PLAN = {
     "name": "calibrated",
+    "validators": 2,
     "consensus": {"block_interval_ms": 100},
     "load": {"users": [{"workload": "heartbeat", "count": 4, "interval_ms": 500}]},
     "stop": {"height": 25, "drain_blocks": 2, "timeout_s": 300},

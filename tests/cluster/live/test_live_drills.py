@@ -165,6 +165,7 @@ def test_every_drill_is_run_live() -> None:
     assert {drill.name for drill in (*OTHERS, BUG, RESTARTS, Siege())} == set(DRILLS)
 
 
+@pytest.mark.soak
 def test_the_hardened_preset_withstands_a_live_siege(tmp_path: Path) -> None:
     verdict = judged(Siege(validators=2), (), tmp_path / "run")
     wrong = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is not Outcome.PASS]

@@ -62,7 +62,8 @@ def test_blocks_that_are_pruned_before_the_auditor_has_them_are_told(
     notices: list[str] = []
     monkeypatch.setattr(LiveAudit, "prunable_height", lambda *_: 10**9)
     monkeypatch.setattr(live_audit, "ROUND_S", 15.0)
-    record = run_live(RunRequest(scenario(), 3, "test", tmp_path), RunObserver(on_notice=notices.append))
+    pair = scenario(validators={"count": 2, "hosts": 1})
+    record = run_live(RunRequest(pair, 3, "test", tmp_path), RunObserver(on_notice=notices.append))
     told = [problem for problem in record.problems if "pruned blocks above height" in problem]
     assert told
     verdict = check_run(record)

@@ -23,7 +23,7 @@ def run(folder: Path, mutant: str | None, height: int) -> tuple[RunRecord, list[
     scenario = Scenario.model_validate(
         {
             "name": "executed-again",
-            "validators": {"count": 2, "nodes": nodes, "allow_more_faults": True},
+            "validators": {"count": 2, "hosts": 1, "nodes": nodes, "allow_more_faults": True},
             "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
             "stop": {"height": height, "timeout_s": 240},
             "success": {"transactions": 1, "fires": 1, "heights_compared": 15, "stall_ms": 120_000},

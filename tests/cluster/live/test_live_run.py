@@ -426,7 +426,7 @@ class Driver:
         return [json.loads(line) for line in told.splitlines()], complaints
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ctrl_c_leaves_nothing_behind_and_tells_what_is_known(folder: Path, temporary: Path) -> None:
     driver = Driver(folder, temporary)
     driver.wait_for(lambda told: told.get("height", 0) >= 3)
@@ -465,7 +465,7 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["while it starts", "in its middle"])
+@pytest.mark.parametrize("moment", [pytest.param("while it starts", marks=pytest.mark.soak), "in its middle"])
 def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, temporary: Path, moment: str) -> None:
     driver = Driver(folder, temporary)
     if moment == "while it starts":
@@ -878,6 +878,6 @@ def test_hosts_that_cannot_start_are_one_line(foreign_ray: None, folder: Path) -
     folder.mkdir()
     (folder / "data").write_text("in the way", encoding="utf-8")
     with pytest.raises(errors.TestnetError, match=r"^host \d cannot be started: .*File exists") as caught:
-        run_live(RunRequest(scenario(), 7, "test", folder))
+        run_live(RunRequest(Scenario.model_validate(PAIR), 7, "test", folder))
     assert "\n" not in str(caught.value)
     assert ray.is_initialized()
