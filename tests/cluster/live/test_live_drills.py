@@ -97,6 +97,7 @@ def test_the_bug_of_an_external_node_is_found_and_bisected(tmp_path: Path) -> No
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
 
 
+@pytest.mark.soak
 def test_a_sound_external_node_does_not_meet_it(tmp_path: Path) -> None:
     verdict = judged_outside(tmp_path / "run", None)
     found = verdict.check(f"{PREFIX}found")

@@ -86,7 +86,7 @@ def test_it_takes_part_and_is_judged_like_all_others(tmp_path: Path) -> None:
     ("fault", "check", "words"),
     [
         ("wrong-root", "state_roots", "validator-3 at height 5: header root"),
-        ("equivocate", "evidence", "ConflictingNotarize of validator-3"),
+        pytest.param("equivocate", "evidence", "ConflictingNotarize of validator-3", marks=pytest.mark.soak),
     ],
 )
 def test_a_fault_of_it_is_found(tmp_path: Path, fault: str, check: str, words: str) -> None:
