@@ -116,6 +116,8 @@ class BiddingRound:
             for key, before, after in self.world.changes_under(ACTOR)
             if before is not None and after is not None and before.naming != after.naming
         }
+        if not (self._renamed or self.index.open.asked or self.index.parties.unsettled):
+            return  # no agent is to be asked, and nothing to be settled
         for candidate in self._candidates():
             if candidate.actor in self._unpaid or not self._is_affordable():
                 self.not_admitted += 1

@@ -125,6 +125,8 @@ class AuctionPhase(TimerPhase):
         ``None`` for those whose max fee is below the fee floor.
         """
         apart: dict[int, tuple[int, int] | None] = {}
+        if not self.index.pool.live:
+            return apart
         timers = self.eligible() if self.formula is None else map(self._timer, self.bidding.apart)
         for timer in timers:
             if timer.expires_at < self.terms.height or self._gas_limit(timer) > self.terms.cap:

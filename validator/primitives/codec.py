@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,6 +24,10 @@ T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[object]] = {}
+REMEMBERED_HASHES: Final = 4_096
+MAX_REMEMBERED_BYTES: Final = 512
+"""Size limit of data whose Keccak-256 hash is cached."""
+
 _making: Final = threading.Lock()
 """The lock under which decoders are made. From the first use on, msgspec keeps on a struct's class how to decode it. A
 thread that decoded the same struct before this is complete would crash the process."""
@@ -92,7 +97,16 @@ def unpack_uint(data: bytes, limit: int) -> int:
 
 def keccak256(data: bytes) -> Hash:
     """The Keccak-256 hash of ``data``, as in Ethereum. Addresses and timer ids are derived with it."""
+    return _remembered_keccak256(data) if len(data) <= MAX_REMEMBERED_BYTES else _keccak256(data)
+
+
+def _keccak256(data: bytes) -> Hash:
     return Hash(keccak.new(digest_bits=256, data=data).digest())
+
+
+_remembered_keccak256: Final = lru_cache(REMEMBERED_HASHES)(_keccak256)
+"""Cached version of :func:`_keccak256`, which takes some microseconds. A proposer's address is derived for every block,
+and a timer's id again when the block that schedules it was built here."""
 
 
 def tagged_hash(tag: bytes, data: bytes) -> Hash:

@@ -22,7 +22,10 @@ Operation = Callable[[Host], None]
 
 REMEMBERED_PAYLOADS: Final = 2_048
 MAX_REMEMBERED_BYTES: Final = 512
-"""Size limit of payloads whose parsed form is cached; larger ones are parsed at every run."""
+"""Size limit of the payloads that :data:`REMEMBERED_PAYLOADS` counts: they are kept in their parsed form."""
+REMEMBERED_LONG_PAYLOADS: Final = 32
+MAX_REMEMBERED_LONG_BYTES: Final = 32_768
+"""Size limit of the longer payloads of which a few are kept; larger ones are parsed at every run."""
 
 SENDER: Final = Address(b"sender")
 """Placeholder in a parsed payload for the address of the run's sender, which is known only at the run. It is compared
@@ -31,9 +34,15 @@ by identity."""
 
 def run(context: Host, payload: bytes) -> None:
     """Check the whole payload, then perform its operations in order."""
-    operations = _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else parse(payload)
-    for operation in operations:
+    for operation in _parsed(payload):
         operation(context)
+
+
+def _parsed(payload: bytes) -> tuple[Operation, ...]:
+    """The operations of a payload, which may be kept from an earlier run. Raises :class:`BadScript`."""
+    if len(payload) <= MAX_REMEMBERED_BYTES:
+        return _remembered(payload)
+    return _remembered_long(payload) if len(payload) <= MAX_REMEMBERED_LONG_BYTES else parse(payload)
 
 
 def parse(payload: bytes) -> tuple[Operation, ...]:
@@ -46,6 +55,9 @@ def parse(payload: bytes) -> tuple[Operation, ...]:
 
 _remembered: Final = lru_cache(REMEMBERED_PAYLOADS)(parse)
 """Cached version of :func:`parse`. Timers often fire with the same payload."""
+_remembered_long: Final = lru_cache(REMEMBERED_LONG_PAYLOADS)(parse)
+"""The same for long payloads: a transaction's is run more than once if its block is built and executed, or if it waits
+for room in a block."""
 
 
 def _operation(item: Any) -> Operation:

@@ -242,6 +242,8 @@ class SchedulerIndex:
         """
         is_first = self._height == self.supplies.first_height
         first = 0 if is_first else self.pool.count - self._beginnings[-1].appended
+        if first == self.pool.count:
+            return  # no timer is first priced in this block
         answered = np.zeros(len(self.parties.table), np.bool_)
         for number in self.pool.agents_of_unsupplied(first):
             party = self.parties.numbers.party(number)

@@ -96,8 +96,6 @@ class WaitingPool:
         Rows of a party whose agent has answered with a max fee (``answered``, by party number) are left out. Returns
         the number of rows that were set.
         """
-        if first == self.count:
-            return 0
         part = self.rows[first : self.count]
         flags = part["flags"]
         chosen = (flags & (OPEN_MAX | SUPPLIED | DEAD)) == OPEN_MAX

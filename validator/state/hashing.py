@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from blake3 import blake3
@@ -37,6 +38,9 @@ UPPER_LEVELS: Final = 8 * POSITION_BYTES - TWIG_LEVELS
 
 KEY_BYTES_LIMIT: Final = 512
 VALUE_BYTES_LIMIT: Final = 2**24
+
+REMEMBERED_KEYS: Final = 16_384
+"""Number of keys whose hashes are kept. A key and its hash take some 200 bytes, and at most 700."""
 
 ABSENT: Final = bytes(NODE_BYTES)
 """Node for an absent entry or twig."""
@@ -87,9 +91,13 @@ def entry_bytes(data: bytes | memoryview, offset: int) -> int:
     return int(ENTRY_HEAD.size + key_bytes + value_bytes)
 
 
-def previous_of(encoded: bytes) -> int:
-    """The field ``previous`` of an encoded entry. Raises :class:`struct.error` if its head is cut."""
-    return int(ENTRY_HEAD.unpack_from(encoded)[1])
+def links_of(data: bytes | memoryview, offset: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """Iterate over encoded entries that begin at an offset: the field ``previous`` and the key of each."""
+    for _ in range(count):
+        _, previous, _, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(data, offset)
+        middle = offset + ENTRY_HEAD.size + key_bytes
+        yield previous, bytes(data[middle - key_bytes : middle])
+        offset = middle + value_bytes
 
 
 def decode_entry(encoded: bytes) -> Entry:
@@ -111,8 +119,9 @@ def check_bounds(key: bytes, value: bytes | None) -> None:
         raise ValueError(f"a value of {len(value)} bytes: expected at most {VALUE_BYTES_LIMIT}")
 
 
+@lru_cache(maxsize=REMEMBERED_KEYS)
 def key_hash(key: bytes) -> bytes:
-    """A key's place in the ring."""
+    """A key's place in the ring. The same keys are hashed again when their values change, and for proofs."""
     return blake3(key, key=KEY_KEY).digest()
 
 

@@ -168,6 +168,8 @@ class LogStateStore:
         previous, self._final = self._final, view
         if branch[0].height == previous.height:
             self._past.clear()  # this height has another state from now on
+            if self._prover is not None:
+                self._prover.forget_blocks()
         self._epoch += 1
         for layer in (previous, *branch[:-1]):
             layer.retire(f"height {view.height} became final")

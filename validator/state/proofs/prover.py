@@ -33,7 +33,6 @@ from validator.state.hashing import (
     entry_hash,
     hash_pairs,
     key_hash,
-    previous_of,
     state_root,
     twig_hash,
     twigs_for,
@@ -41,6 +40,7 @@ from validator.state.hashing import (
 )
 from validator.state.log import StateLog, chunk_name
 from validator.state.merkle import pruned_peaks
+from validator.state.proofs.newest import NewestBlocks
 from validator.state.proofs.proof import Proof, Witness
 from validator.state.snapshot import CHUNK_TWIGS, Manifest, encode_twig, known_nodes, tree_of
 from validator.storage.disk import DiskError
@@ -214,13 +214,18 @@ class Prover:
         self._log = log
         self._origin = origin
         self._groups = _Groups(engine, log)
+        self._blocks = NewestBlocks(log)
         self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
         self._last_chunk: tuple[Hash | None, int, bytes] = (None, 0, b"")
         """State root, number and content of the last chunk: it may be requested piece by piece."""
 
+    def forget_blocks(self) -> None:
+        """Forget the blocks that were read, since a height that was read got another block."""
+        self._blocks.forget()
+
     def past(self, height: Height) -> PastState:
         """Compute the state of a retained height. The cost is proportional to the changes of the blocks above it."""
-        head = self._log.head_at(height)
+        head = self._blocks.head_at(height)
         if head is not None:
             past = PastState(height, head.root, head.next_position, head.live, head.oldest)
         elif self._origin is not None:
@@ -237,16 +242,15 @@ class Prover:
         The cost is proportional to the changes of the added blocks. Their order does not matter: each entry of the past
         state is replaced or deleted at most once. Replacements and deletions of later entries do not matter either.
         """
-        for section in self._log.sections_above(known):
-            for _, encoded in section.entries():
-                previous = previous_of(encoded)
+        for block in self._blocks.above(known):
+            for place, previous in zip(block.places, block.previous, strict=True):
                 if previous == NO_POSITION:
-                    past.positions.setdefault(key_hash(decode_entry(encoded).key), None)
+                    past.positions.setdefault(place, None)
                 elif previous < past.next_position:
-                    self._note(past, decode_entry(encoded).key, previous)
-            for position in section.deleted():
+                    self._note(past, place, previous)
+            for position in block.deleted:
                 if position < past.next_position:
-                    self._note(past, decode_entry(self._entry(position)).key, position)
+                    self._note(past, self._place_of(position), position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
 
@@ -284,6 +288,10 @@ class Prover:
         count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
         return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
 
+    def _place_of(self, position: int) -> bytes:
+        """The hash of the key of the entry at a position."""
+        return self._blocks.place_of(position) or key_hash(decode_entry(self._entry(position)).key)
+
     def _entry(self, position: int) -> bytes:
         """The encoded entry at a position."""
         index, offset = divmod(position, TWIG_ENTRIES)
@@ -296,9 +304,9 @@ class Prover:
         return self._origin is not None and index * TWIG_ENTRIES < self._origin.next_position
 
     @staticmethod
-    def _note(past: PastState, key: bytes, position: int) -> None:
-        """Record that a block replaced or deleted this key's entry of the past state."""
-        past.positions[key_hash(key)] = position
+    def _note(past: PastState, place: bytes, position: int) -> None:
+        """Record that a block replaced or deleted the entry, in the past state, of the key with this hash."""
+        past.positions[place] = position
         past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
 
     def _position_below(self, place: bytes, past: PastState) -> int:
