@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, Protocol
 
 from blake3 import blake3
@@ -108,12 +107,11 @@ class Member:
     election: LeaderElection
     abstain_through: View
     """The newest view in which this validator may have cast votes that its journal does not hold."""
-    leader: Callable[[View], ValidatorIndex] = field(init=False, compare=False)
-    """The leader of a view by ``election``; those of recent views are kept."""
+    _leaders: dict[View, ValidatorIndex] = field(default_factory=dict, init=False, compare=False)
+    """The leaders of the last views that were asked for."""
 
     def __post_init__(self) -> None:
         validators, index = self.validators, self.index
-        self.leader = lru_cache(REMEMBERED_LEADERS)(self.election.leader)
         if not 1 <= len(validators) <= MAX_VALIDATORS:
             raise ConsensusError(f"a validator set has between 1 and {MAX_VALIDATORS} members")
         if len(set(validators.public_keys)) != len(validators):
@@ -124,6 +122,15 @@ class Member:
             raise ConsensusError(f"validator {index} is not in a set of {len(validators)}")
         if self.signer is None or self.signer.public_key != validators.public_keys[index]:
             raise ConsensusError(f"the signer's key is not that of validator {index}")
+
+    def leader(self, view: View) -> ValidatorIndex:
+        """The leader of a view by ``election``, a function of the view."""
+        leader = self._leaders.get(view)
+        if leader is None:
+            leader = self._leaders[view] = self.election.leader(view)
+            if len(self._leaders) > REMEMBERED_LEADERS:
+                del self._leaders[next(iter(self._leaders))]
+        return leader
 
     def announces(self, view: View) -> bool:
         """Whether we broadcast the certificates of ``view`` that we make: whether we lead one of the next views."""

@@ -62,13 +62,12 @@ CONTRADICTED: Final = {
 class VoteTally:
     """The votes of one view: at most one of each kind per validator."""
 
-    __slots__ = ("_checked", "_committee", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
+    __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
 
     def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
         self.view = view
         self._validators = validators
         self._namespace = namespace
-        self._committee = validators.committee(view)
         self._kept: list[dict[ValidatorIndex, Vote]] = [{} for _ in range(_SLOTS)]
         self._groups: list[dict[Subject, dict[ValidatorIndex, Vote]]] = [{} for _ in range(_SLOTS)]
         self._checked: list[set[ValidatorIndex]] = [set() for _ in range(_SLOTS)]
@@ -158,7 +157,7 @@ class VoteTally:
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         """The ascending signers of a quorum of valid votes in ``group``, or none, and the signers of forged votes."""
-        quorum = self._committee.quorum
+        quorum = self._validators.committee(self.view).quorum
         if len(group) < quorum:
             return (), ()
         forgers: list[ValidatorIndex] = []
