@@ -36,6 +36,7 @@ from cluster.tools.sweeps.drawing.guided.features import features_of
 from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.mutation.detection import CRASHES, mutant_runs
+from consensus.protocols import PROTOCOLS
 
 PLAIN, EMPTY, CORPUS = "plain", "empty", "corpus"
 WAYS = (PLAIN, EMPTY, CORPUS)
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the table of the results so far, and run nothing")
     given = parser.parse_args()
     if not given.table:
-        start = [] if given.corpus is None else Corpus(given.corpus, "simplex").entries
+        start = [] if given.corpus is None else [e for each in PROTOCOLS for e in Corpus(given.corpus, each).entries]
         for sample in range(given.samples):
             for name in given.bugs[:: given.every]:
                 for way in given.ways:
