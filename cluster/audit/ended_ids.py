@@ -39,14 +39,17 @@ class EndedIds:
         return sum(segment.used for segment in self._segments)
 
     def __contains__(self, key: bytes) -> bool:
-        number = _number(key)
-        return self._segments[number % SEGMENTS].get(number // SEGMENTS + 1) != 0
+        return self._value_of(key) != 0
 
     def get(self, key: bytes) -> Ended | None:
         """How and when the timer or job with this id ended; ``None`` if its end was not entered."""
-        number = _number(key)
-        told = self._segments[number % SEGMENTS].get(number // SEGMENTS + 1)
+        told = self._value_of(key)
         return Ended(told & ((1 << OUTCOME_BITS) - 1), told >> OUTCOME_BITS) if told else None
+
+    def _value_of(self, key: bytes) -> int:
+        """The value of an id in its segment; 0 if its end was not entered."""
+        number = _number(key)
+        return self._segments[number % SEGMENTS].get(number // SEGMENTS + 1)
 
     def add(self, key: bytes, outcome: int, height: int) -> None:
         """Enter the end of an id at a height above 0."""

@@ -10,7 +10,6 @@ from msgspec import structs
 
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
-from cluster.audit.safety.signatures import remembering
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
@@ -72,10 +71,9 @@ class Watches:
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
         self._storage = scenario.storage
-        self._configured = scenario.consensus, _timeouts(scenario.consensus)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
-        self.monitor = SafetyMonitor(CertifiedChain(remembering(validators), namespace, leader, log), genesis, log)
+        self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, limits)
         self.answers = AnswerWatch(names, self.monitor.log.look, limits)
@@ -165,7 +163,7 @@ class Watches:
         if machine.byzantine is not None:
             return
         if isinstance(effect, SetTimer):
-            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, self._timeouts(scenario.consensus))
+            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, _timeouts(scenario.consensus))
         elif isinstance(effect, Append):
             for vote in votes_in(effect.data):
                 self.pacing.writes(machine.index, vote)
@@ -209,7 +207,7 @@ class Watches:
         if isinstance(event, Message) and event.content is None:
             event = structs.replace(event, content=read(event.payload))
         if isinstance(event, Timeout):
-            self.pacing.expires(machine.index, event.timer, self._timeouts(scenario.consensus), said.broadcast)
+            self.pacing.expires(machine.index, event.timer, _timeouts(scenario.consensus), said.broadcast)
         self.models.handled(machine, validator, event, effects, kinds, said.broadcast, read)
         if validator.node.diverged is None:
             if said.votes or self.patience.must_follow(machine.index):
@@ -220,12 +218,6 @@ class Watches:
             unsaid = said.proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
             what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
             self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
-
-    def _timeouts(self, consensus: ConsensusSection) -> Timeouts:
-        """The configured durations of timers. An override may change the section in a run."""
-        if consensus is not self._configured[0]:
-            self._configured = consensus, _timeouts(consensus)
-        return self._configured[1]
 
     def _look_at_forgery(
         self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
