@@ -272,8 +272,8 @@ def encode(message: Message) -> bytes:
     return _ENCODER.encode(message)
 
 
-def encode_well_formed(message: Message) -> bytes:
-    """The canonical encoding of a message whose fields are known to fit together, as those of an engine's do."""
+def encode_unchecked(message: Message) -> bytes:
+    """The encoding of a message without a check that its fields fit together, as those of an engine's message do."""
     return _ENCODER.encode(message)
 
 

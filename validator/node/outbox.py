@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from consensus import interface as engine_border
 from consensus.interface import HARMLESS_REASONS
-from consensus.messages import encode_evidence, encode_well_formed
+from consensus.messages import encode_evidence, encode_unchecked
 from validator.chain.messages import ConsensusMessage, PeerMessage, encode_message
 from validator.node import events
 from validator.node.events import Effect, EvidenceFound, PeerFault, Send
@@ -31,11 +31,11 @@ class Outbox(list[Effect]):
 
     def broadcast(self, effect: engine_border.Broadcast) -> None:
         """Send a message of the engine to all peers."""
-        self.send(None, ConsensusMessage(encode_well_formed(effect.message)))
+        self.send(None, ConsensusMessage(encode_unchecked(effect.message)))
 
     def send_to(self, effect: engine_border.SendTo) -> None:
         """Send a message of the engine to one peer."""
-        self.send(effect.recipient, ConsensusMessage(encode_well_formed(effect.message)))
+        self.send(effect.recipient, ConsensusMessage(encode_unchecked(effect.message)))
 
     def start_timer(self, effect: engine_border.StartTimer) -> None:
         """Start a timer of the engine."""

@@ -103,11 +103,11 @@ def read_frame(disk: Disk, name: str, offset: int) -> bytes:
 def _frame_bytes(disk: Disk, name: str, offset: int) -> bytes:
     """Read the bytes of the frame at an offset. Only the header's bytes are read if the header is damaged."""
     head = disk.read(name, offset, HEADER_BYTES)
-    length = _length_at(head, 0)
+    length = length_at(head, 0)
     return head if length is None else disk.read(name, offset, FRAME_BYTES + length)
 
 
-def _length_at(data: bytes, offset: int) -> int | None:
+def length_at(data: bytes, offset: int) -> int | None:
     """The payload's length from a frame's header; ``None`` if the header is incomplete or damaged."""
     begin = offset + len(MARK)
     length = data[begin : begin + LENGTH_BYTES]
@@ -118,7 +118,7 @@ def _length_at(data: bytes, offset: int) -> int | None:
 
 
 def _payload_at(data: bytes, offset: int) -> bytes | None:
-    length = _length_at(data, offset)
+    length = length_at(data, offset)
     if length is None:
         return None
     body = offset + HEADER_BYTES
@@ -131,7 +131,7 @@ def _payload_at(data: bytes, offset: int) -> bytes | None:
 
 def _is_torn(data: bytes, offset: int) -> bool:
     """Whether a crash can have torn the frame at a file's ``offset``. ``data`` are its bytes, not a complete frame."""
-    length = _length_at(data, 0)
+    length = length_at(data, 0)
     end = HEADER_BYTES if length is None else FRAME_BYTES + length
     if end > len(data):
         return True

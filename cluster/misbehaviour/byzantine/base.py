@@ -26,6 +26,7 @@ from consensus.messages import (
     Vote,
     VoteKind,
     encode,
+    encode_unchecked,
     vote_signing_bytes,
 )
 from consensus.types import DIGEST_BYTES, Digest, Signature, ValidatorIndex, View
@@ -231,7 +232,7 @@ def send_peer_message(recipient: int | None, message: PeerMessage) -> Send:
 
 def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
     """The effect that sends a consensus message without a check of its fields, which may be inconsistent."""
-    return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
+    return send_peer_message(recipient, ConsensusMessage(encode_unchecked(message)))
 
 
 def vote_of(message: object) -> Vote | None:

@@ -17,7 +17,7 @@ from consensus.journal import Record
 from consensus.messages import Vote
 from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
-from validator.storage.frames import FRAME_BYTES, LENGTH_BYTES, MARK, split
+from validator.storage.frames import FRAME_BYTES, length_at, split
 from validator.storage.journal import JOURNAL_FILE, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
@@ -97,8 +97,7 @@ def votes_in(appended: bytes) -> tuple[Vote, ...]:
 def _batches_in(data: bytes) -> Iterator[_Batch]:
     """The batches in whole frames at the start of a journal's bytes."""
     offset = 0
-    while offset < len(data):
-        length = int.from_bytes(data[offset + len(MARK) : offset + len(MARK) + LENGTH_BYTES], "big")
+    while (length := length_at(data, offset)) is not None:
         batch = _batch_in(data[offset : offset + FRAME_BYTES + length])
         if batch is None:
             return
