@@ -118,7 +118,7 @@ class ForgetsVotes(MutatedEngine):
         super()._replay(_without_votes(journal, lambda vote: True, self.counter))
 
 
-@MUTANTS.engine("skips-without-nullification", Detection("bad-links", ALL, seeds=8), "safety", "ancestry")
+@MUTANTS.engine("skips-without-nullification", Detection("forks", ALL), "safety", "ancestry")
 class SkipsWithoutNullification(MutatedEngine):
     """builds and votes on the final block, whatever lies between"""
 

@@ -166,7 +166,7 @@ def _journal_as_it_is(counter: RunCounter) -> Parts:
     return Parts(journal=read)
 
 
-@MUTANTS.part("joins-on-one-word", Detection("lost-disk", ALL), "safety", "abstention")
+@MUTANTS.part("joins-on-one-word", Detection("one-peer", ALL), "safety", "abstention")
 class TakesOneWord(Mutated, PastViews):
     """one peer's view ends the abstention of who lost its journal"""
 

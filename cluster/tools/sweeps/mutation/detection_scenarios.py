@@ -410,6 +410,19 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         "Messages are late and lost, and views fail, when a validator loses its disk.",
         faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
     ),
+    "one-peer": _scenario(
+        "A validator loses its disk, and for a while only one of its peers is reachable.",
+        faults=[
+            {
+                "kind": "cut",
+                "from": ["validator-2"],
+                "to": ["validator-0", "validator-1"],
+                "at_height": 12,
+                "for_ms": 6_000,
+            },
+            {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500},
+        ],
+    ),
     "upgrades": _scenario(
         "Disks are slow; again and again all validators get other code, one after the other.",
         faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],

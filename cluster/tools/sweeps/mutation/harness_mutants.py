@@ -24,7 +24,8 @@ from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import Outcome
 from cluster.faults.engine import FaultEngine
 from cluster.faults.link_faults import Seen
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, RunCounter
+from cluster.misbehaviour.mutants.base import Area, Detection, RunCounter
+from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.simulation.watches.safety_monitor import broken
 
@@ -55,6 +56,12 @@ class KnownAnswer:
             return verdict.check(self.check).verdict
         assert record.monitor is not None, "mutants run in the simulator"
         return Outcome.FAIL if broken(record.monitor, self.rule) else Outcome.PASS
+
+
+def _failing_on(mutant: str) -> KnownAnswer:
+    """The known answer that a planted bug in the validators is caught, in the run that must catch it."""
+    bug = MUTANTS[mutant]
+    return KnownAnswer(bug.detection, bug.caught_by, Outcome.FAIL, mutant, bug.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +139,31 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         HarnessMutant(
             "compares-no-roots",
             "the check of state roots compares nothing, and passes",
-            KnownAnswer(Detection("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
+            _failing_on("wrong-balance"),
             _blind_check(check_state_roots),
         ),
         HarnessMutant(
             "reads-no-evidence",
             "the check of evidence reads no proof, and passes",
-            KnownAnswer(Detection("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
+            _failing_on("finalizes-after-nullify"),
             _blind_check(check_evidence),
         ),
         HarnessMutant(
             "monitor-without-certificates",
             "the monitor takes every certificate for signed",
-            KnownAnswer(Detection("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
+            _failing_on("quorum-of-2f"),
             _always_answers(CertifiedChain, "_is_signed", True),
         ),
         HarnessMutant(
             "monitor-without-ancestry",
             "the monitor looks at no final block's ancestry",
-            KnownAnswer(Detection("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
+            _failing_on("skips-without-nullification"),
             _always_answers(CertifiedChain, "_ancestry_problems", ()),
         ),
         HarnessMutant(
             "books-without-work-conservation",
             "the books do not look for timers that were passed over",
-            KnownAnswer(Detection("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
+            _failing_on("passes-over-the-second"),
             _always_answers(PhaseRules, "check_nothing_was_passed_over", None),
         ),
         HarnessMutant(

@@ -36,6 +36,8 @@ FEW = (
     "quorum-of-2f",
     "counts-names",
     "root-without-active-bits",
+    "joins-on-one-word",
+    "monitor-without-ancestry",
     "effect-without-observation",
 )
 MORE = (*FEW, "refund-at-wrong-price", "usage-unchecked", "proposer-unchecked", "diverges-and-goes-on")
