@@ -36,8 +36,6 @@ FEW = (
     "quorum-of-2f",
     "counts-names",
     "root-without-active-bits",
-    "joins-on-one-word",
-    "monitor-without-ancestry",
     "effect-without-observation",
 )
 MORE = (*FEW, "refund-at-wrong-price", "usage-unchecked", "proposer-unchecked", "diverges-and-goes-on")
@@ -305,7 +303,8 @@ def test_the_page_names_each_with_what_catches_it() -> None:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.turns(14)
 @pytest.mark.parametrize("name", list(all_mutants()))
 def test_each_is_caught(name: str) -> None:
     kill = detection.detect(name)
