@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from tests.tiers.turns import chosen
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 DEFAULT = "not soak"
+OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_OPTIONS")
+"""What a ``make`` that runs these tests would tell another one."""
 TARGETS = ("install-dev", "lint", "fuzz", "test", "test-slow")
 
 
@@ -63,8 +66,15 @@ def ci_of(folder: Path, failing: str) -> tuple[int, str]:
     person = ("-c", "user.name=t", "-c", "user.email=t@localhost")
     for command in (("init", "-q"), (*person, "commit", "-q", "--allow-empty", "-m", "empty")):
         subprocess.run(["git", *command], cwd=folder, check=True)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     done = subprocess.run(
-        ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
+        ["bash", ".ci/run"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        check=False,
     )
     return done.returncode, done.stdout
 
