@@ -420,7 +420,7 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
                 "at_height": 12,
                 "for_ms": 6_000,
             },
-            {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500},
+            _WIPED,
         ],
     ),
     "upgrades": _scenario(
