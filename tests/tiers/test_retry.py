@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.live.processes import processes
+from tests.git import git
 from tests.hangs import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
@@ -133,9 +134,8 @@ def test_make_ci_fails_if_something_is_left_and_ends_it(tmp_path: Path, left: st
     (project / ".ci" / "clone").write_text(script.replace("/tmp/st-", str(testnets)), encoding="utf-8")
     run_text = f'cd "$(dirname "$0")"\npwd\n{left.format(testnets=testnets)}\n'
     (project / ".ci" / "run").write_text(run_text, encoding="utf-8")
-    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "All"]):
-        subprocess.run(["git", *command], cwd=project, check=True)
+    for command in (["init"], ["add", "."], ["commit", "--message", "All"]):
+        git(project, *command)
     done = subprocess.run(
         ["bash", ".ci/clone"], cwd=project, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
     )

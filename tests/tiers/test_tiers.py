@@ -15,8 +15,9 @@ from typing import Any, cast
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests.git import git
 from tests.hangs import HANGS_AFTER_S
-from tests.tiers import spreading
+from tests.tiers.spreading import module_of
 from tests.tiers.turns import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,9 +64,8 @@ def ci_of(folder: Path, failing: str) -> tuple[int, str]:
     ends = {target: "false" if target == failing else "true" for target in TARGETS}
     rules = [f"{target}:\n\t@echo ran {target}; echo $(PYTEST_OPTIONS); {end}\n" for target, end in ends.items()]
     (folder / "Makefile").write_text("\n".join([f".PHONY: {' '.join(TARGETS)}", *rules]), encoding="utf-8")
-    person = ("-c", "user.name=t", "-c", "user.email=t@localhost")
-    for command in (("init", "-q"), (*person, "commit", "-q", "--allow-empty", "-m", "empty")):
-        subprocess.run(["git", *command], cwd=folder, check=True)
+    git(folder, "init")
+    git(folder, "commit", "--allow-empty", "--message", "empty")
     environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     done = subprocess.run(
         ["bash", ".ci/run"],
@@ -95,8 +95,7 @@ def test_continuous_integration_runs_all_targets_and_fails_if_one_does(tmp_path:
 def item_of(file: str, number: int, *marks: pytest.MarkDecorator) -> pytest.Item:
     """A test that has some marks."""
     given = {mark.name: mark.mark for mark in marks}
-    nodeid = f"{file}::test_it[{number}]"
-    return cast("Any", SimpleNamespace(nodeid=nodeid, path=Path(file), get_closest_marker=given.get))
+    return cast("Any", SimpleNamespace(nodeid=f"{file}::test_it[{number}]", get_closest_marker=given.get))
 
 
 FILES = ("a.py", "b.py", "live_a.py", "live_b.py", "c.py")
@@ -118,7 +117,7 @@ def test_an_even_and_an_odd_commit_run_every_slow_file_once() -> None:
     halves = [ids_at(commit) & slow for commit in (6, 7)]
     assert halves[0] | halves[1] == slow and not halves[0] & halves[1]
     for half in halves:
-        files = Counter(map(spreading.module_of, half))
+        files = Counter(map(module_of, half))
         assert set(files.values()) == {3}, "the tests of a file share what they build"
         assert sum(file.startswith("live_") for file in files) == 1
     assert ids_at(0xABC_DEF0) & slow == halves[0]

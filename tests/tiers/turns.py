@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -45,13 +44,14 @@ def chosen(items: Iterable[pytest.Item], commit: str) -> Iterator[pytest.Item]:
     """The tests that run at a commit: those that are not slow, and the slow ones whose turn it is."""
     turn = int(commit, 16)
     slow: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    places: defaultdict[Path, Iterator[int]] = defaultdict(count)
+    places: defaultdict[str, Iterator[int]] = defaultdict(count)
     for item in items:
+        module = module_of(item.nodeid)
         if mark := item.get_closest_marker("turns"):
-            if (next(places[item.path]) + turn // 2) % mark.args[0] == 0:
+            if (next(places[module]) + turn // 2) % mark.args[0] == 0:
                 yield item
         elif item.get_closest_marker("slow"):
-            slow[module_of(item.nodeid)].append(item)
+            slow[module].append(item)
         else:
             yield item
     live = {module for module, each in slow.items() if any(item.get_closest_marker("live") for item in each)}

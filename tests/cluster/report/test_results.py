@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +28,7 @@ from cluster.record.run import Resources, RunRecord
 from cluster.report.results import finish_run, reproduce_command
 from cluster.scenario import load_scenario
 from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
+from tests.git import git
 from validator.primitives.codec import tagged_hash
 
 TIMELINE = ("at_ms", "requests", "failures", "response_p50_ms", "response_p95_ms", "response_p99_ms")
@@ -222,15 +222,11 @@ def test_something_else_named_latest_is_left_alone(tmp_path: Path) -> None:
 def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
     assert checkout_commit(tmp_path) == "unknown"
 
-    def git(*arguments: str) -> None:
-        identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
-
-    git("init")
+    git(tmp_path, "init")
     assert checkout_commit(tmp_path) == "unknown"
     (tmp_path / "file").write_text("one")
-    git("add", "file")
-    git("commit", "--no-verify", "-m", "one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--no-verify", "-m", "one")
     clean = checkout_commit(tmp_path)
     assert len(clean) == 12
     found = []
@@ -239,7 +235,7 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
         found.append(checkout_commit(tmp_path))
     assert all(re.fullmatch(rf"{clean}-dirty-[0-9a-f]{{8}}", each) for each in found)
     assert found[0] == found[2] != found[1], "one state of the code does not continue what another one began"
-    git("config", "diff.external", "true")
+    git(tmp_path, "config", "diff.external", "true")
     assert checkout_commit(tmp_path) == found[0], "whatever the user compares files with"
     (tmp_path / "file").write_text("one")
     assert checkout_commit(tmp_path) == clean

@@ -16,6 +16,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.cli.main import main
 from cluster.tools.inspect import checkouts
 from cluster.tools.inspect.checkouts import FOLDER, accepts, checkout_of, commit_of
+from tests.git import git
 from tests.hangs import HANGS_AFTER_S
 
 PROGRAM = """\
@@ -40,7 +41,7 @@ Commit = Callable[..., str]
 def commit(tmp_path: Path) -> Commit:
     """Makes a commit of a small project; returns its id."""
     root = tmp_path / "project"
-    git("init", "--quiet", str(root))
+    git(tmp_path, "init", str(root))
 
     def make(says: str, more: str = "pass", lock: str = "one", makefile: str = LINKS, project: str = SCRIPTS) -> str:
         files = {
@@ -53,9 +54,9 @@ def commit(tmp_path: Path) -> Commit:
             (root / name).write_text(text, encoding="utf-8")
         if not (root / ".venv").is_symlink():
             (root / ".venv").symlink_to("/nowhere")
-        git("-C", str(root), "add", "--all", ":!.against")
-        git("-C", str(root), "commit", "--quiet", "--message", says)
-        return git("-C", str(root), "rev-parse", "HEAD")
+        git(root, "add", "--all", ":!.against")
+        git(root, "commit", "--message", says)
+        return git(root, "rev-parse", "HEAD")
 
     return make
 
@@ -63,11 +64,6 @@ def commit(tmp_path: Path) -> Commit:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "project"
-
-
-def git(*arguments: str) -> str:
-    names = ["-c", "user.name=test", "-c", "user.email=test@test.invalid"]
-    return subprocess.run(["git", *names, *arguments], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def said(program: Path) -> list[str]:
@@ -173,13 +169,13 @@ def test_a_commit_that_changed_the_transition_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
-    git("clone", "--quiet", "--shared", str(ROOT), str(copy))
+    git(tmp_path, "clone", "--shared", str(ROOT), str(copy))
     pricing = copy / "validator" / "scheduler" / "pricing.py"
     before = "max(parameters.min_basefee, basefee - step)"
     text = pricing.read_text(encoding="utf-8")
     assert text.count(before) == 1
     pricing.write_text(text.replace(before, "max(parameters.min_basefee, basefee - step - 1)"), encoding="utf-8")
-    git("-C", str(copy), "commit", "--quiet", "--all", "--message", "planted")
+    git(copy, "commit", "--all", "--message", "planted")
     monkeypatch.setattr(checkouts, "ROOT", copy)
     out = tmp_path / "failures"
     options = ["--seeds", "0:4", "--workers", "1", "--family", "empty-blocks", "--out", str(out)]
