@@ -53,15 +53,12 @@ class Link:
     @property
     def is_clear(self) -> bool:
         """Whether the link affects no message."""
-        return not (
-            self.is_cut
-            or self.latency_us
-            or self.jitter_us
-            or self.loss
-            or self.duplication
-            or self.reordering
-            or self.bytes_per_second
-        )
+        return self.only_delays and not (self.latency_us or self.jitter_us)
+
+    @property
+    def only_delays(self) -> bool:
+        """Whether the link delays messages at most: every message arrives once, and none waits for another."""
+        return not (self.is_cut or self.loss or self.duplication or self.reordering or self.bytes_per_second)
 
     def is_better_than(self, other: Link) -> bool:
         """Whether at least one kind of disturbance is rarer on this link than on the other."""
@@ -114,6 +111,8 @@ class Links:
         """Bandwidth of each validator's uplink; 0 means unbounded."""
         self._by_quality: dict[Quality | None, Link] = {}
         self._rows: list[list[Link] | None] = [None] * len(network.names)
+        self._only: list[Link | None] = [None] * len(network.names)
+        """The link from each sender to all others, if it is the same and does nothing but delay messages."""
 
     @property
     def sent(self) -> int:
@@ -143,6 +142,8 @@ class Links:
         random = random or self._random
         draw = random.random
         found: list[tuple[int, int]] = []
+        if (only := self._only[sender]) is not None:
+            return _delayed(only, [receiver for receiver in receivers if receiver != sender], now_us, draw)
         for receiver in receivers:
             if receiver == sender:
                 continue
@@ -191,6 +192,9 @@ class Links:
 
     def _row(self, sender: int) -> list[Link]:
         row = self._rows[sender] = [self._link(sender, receiver) for receiver in range(len(self._rows))]
+        others = {link for receiver, link in enumerate(row) if receiver != sender}
+        only = others.pop() if len(others) == 1 and not self.uplink_bytes_per_second else None
+        self._only[sender] = only if only is not None and only.only_delays else None
         return row
 
     def _link(self, sender: int, receiver: int) -> Link:
@@ -207,6 +211,16 @@ class Links:
 
 def _link_of(quality: Quality) -> Link:
     return Link().with_changes({name: value or 0 for name, value in quality._asdict().items()})
+
+
+def _delayed(link: Link, receivers: list[int], now_us: int, draw: Callable[[], float]) -> list[tuple[int, int]]:
+    """The arrivals of a message at all ``receivers`` over a link that only delays messages."""
+    link.sent += len(receivers)
+    at_us, jitter_us = now_us + link.latency_us, link.jitter_us
+    if not jitter_us:
+        return [(receiver, at_us) for receiver in receivers]
+    earliest_us, spread_us = at_us - jitter_us, 2 * jitter_us + 1
+    return [(receiver, max(now_us, earliest_us + int(draw() * spread_us))) for receiver in receivers]
 
 
 def _uplink_of(sender: int) -> int:
