@@ -110,7 +110,7 @@ def run(genotype: Genotype, protocol: str, mutant: Mutant | None) -> Judged | No
     scenario = random_scenario(genotype, protocol)
     planted = scenario if mutant is None else with_mutant(scenario, mutant)
     try:
-        return judge_run(simulate(planted, genotype.run_seed, shares_executions=mutant is None))
+        return judge_run(simulate(planted, genotype.run_seed, shortcuts=mutant is None))
     except CRASHES:
         return None
 

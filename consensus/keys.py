@@ -132,10 +132,11 @@ class Committee:
         return len(self.members)
 
     def __contains__(self, index: int) -> bool:
-        return index in self._members
+        return index in self.member_set
 
     @cached_property
-    def _members(self) -> frozenset[int]:
+    def member_set(self) -> frozenset[int]:
+        """The indices as a set, made once."""
         return frozenset(self.members)
 
     @property

@@ -49,6 +49,7 @@ from consensus.messages import (
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View
 
 _SLOTS: Final = max(VoteKind) + 1
+_NO_VOTES: Final[dict[ValidatorIndex, Vote]] = {}
 
 CONTRADICTED: Final = {
     NOTARIZE: (NOTARIZE,),
@@ -62,10 +63,22 @@ CONTRADICTED: Final = {
 class VoteTally:
     """The votes of one view: at most one of each kind per validator."""
 
-    __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
+    __slots__ = (
+        "_checked",
+        "_groups",
+        "_kept",
+        "_members",
+        "_messages",
+        "_namespace",
+        "_quorum",
+        "_validators",
+        "view",
+    )
 
     def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
         self.view = view
+        committee = validators.committee(view)
+        self._members, self._quorum = committee.member_set, committee.quorum
         self._validators = validators
         self._namespace = namespace
         self._kept: list[dict[ValidatorIndex, Vote]] = [{} for _ in range(_SLOTS)]
@@ -115,6 +128,24 @@ class VoteTally:
         if checked:
             self._checked[kind].add(signer)
 
+    def add_usual(self, vote: Vote, is_certified: bool) -> bool:
+        """Keep a notarize or finalize vote of a peer, if that has no consequence; else change nothing.
+
+        Returns whether the vote is kept. It has a consequence if its signer has cast a vote of this kind, or has
+        nullified the view; or if it completes a quorum, unless a certificate of its kind and view is known already.
+        """
+        kind, signer, kept = vote.kind, vote.signer, self._kept
+        if signer in kept[kind] or signer in kept[NULLIFY] or signer not in self._members:
+            return False
+        groups, subject = self._groups[kind], (vote.parent_view, vote.digest)
+        group = groups.get(subject, _NO_VOTES)
+        if not is_certified and len(group) + 1 >= self._quorum:
+            return False
+        if group is _NO_VOTES:
+            group = groups[subject] = {}
+        kept[kind][signer] = group[signer] = vote
+        return True
+
     def confirm(self, vote: Vote) -> bool:
         """Verify the signature of a kept vote, unless that was done before; drop the vote if it is invalid."""
         if vote.signer in self._checked[vote.kind]:
@@ -157,7 +188,7 @@ class VoteTally:
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         """The ascending signers of a quorum of valid votes in ``group``, or none, and the signers of forged votes."""
-        quorum = self._validators.committee(self.view).quorum
+        quorum = self._quorum
         if len(group) < quorum:
             return (), ()
         forgers: list[ValidatorIndex] = []
@@ -252,10 +283,10 @@ class Rounds(dict[View, Round]):
     def configure(self, config: VotingConfig) -> None:
         """Use other bounds from now on. Rounds outside them are dropped later."""
         self.config = config
-        self._open = self._open_views()
+        self.open = self._open_views()
+        """The views for which votes are kept."""
 
     def _open_views(self) -> range:
-        """The views for which votes are kept."""
         return range(self.floor() + 1, self._certificates.view + self.config.view_window + 1)
 
     def __missing__(self, view: View) -> Round:
@@ -274,8 +305,8 @@ class Rounds(dict[View, Round]):
 
     def prune(self) -> None:
         """Drop the rounds at the floor and below. To be called when the current view or the final one has changed."""
-        self._open = self._open_views()
-        for view in [view for view in self if view < self._open.start]:
+        self.open = self._open_views()
+        for view in [view for view in self if view < self.open.start]:
             del self[view]
 
     def hear(self, vote: Vote) -> None:
@@ -283,6 +314,35 @@ class Rounds(dict[View, Round]):
         if vote.view > self.last_heard[vote.signer]:
             newest = View(self._certificates.view + self.config.view_window)
             self.last_heard[vote.signer] = max(min(vote.view, newest), self.last_heard[vote.signer])
+
+    def take_vote(self, sender: int, vote: Vote) -> bool:
+        """Count a peer's vote that has no effect, as the engine does with a message; other votes change nothing here.
+
+        Returns whether the vote was counted. If not, it must be handled as a message. It may say so of votes without
+        effects, too. The vote must be well-formed.
+
+        A vote has no effect if it is the first of its kind by its signer in an open view, contradicts no vote and no
+        certificate, completes no certificate, and does not show that its signer needs help.
+        """
+        kind, view, known = vote.kind, vote.view, self._certificates
+        round_ = self.get(view)
+        if round_ is None or view not in self.open or vote.signer != sender or sender == self._member.index:
+            return False
+        if kind == NOTARIZE:
+            certificate = known.notarizations.get(view)
+            is_usual = view + 1 >= known.view
+        elif kind == FINALIZE:
+            certificate = known.finalizations.get(view)
+            is_usual = TIMEOUT not in known.by_kind and view not in known.skips
+        else:
+            return False
+        if certificate is not None and (certificate.digest, certificate.parent_view) != (vote.digest, vote.parent_view):
+            return False
+        if not (is_usual and round_.tally.add_usual(vote, certificate is not None)):
+            return False
+        if self.last_heard[sender] < view:
+            self.last_heard[sender] = view
+        return True
 
     def fault_of_malformed(self, message: Message) -> str:
         """The reason to drop a message whose fields do not fit together."""
@@ -302,9 +362,9 @@ class Rounds(dict[View, Round]):
             return FOREIGN
         if signer not in self._member.validators.committee(view):
             return NOT_A_MEMBER
-        if view in self._open:
+        if view in self.open:
             return None
-        return STALE if view < self._open.start else FUTURE
+        return STALE if view < self.open.start else FUTURE
 
     def fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
         """The reason to drop a proposal before its signature is verified; ``None`` if there is none."""

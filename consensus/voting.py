@@ -152,6 +152,8 @@ class VotingEngine(ABC):
         self._journal = VoteJournal()
         self.certificates = CertificateStore(root, self._gives_up)
         self._rounds = Rounds(config, member, self.certificates, self._journal.own)
+        self.take_vote = self._rounds.take_vote
+        """A shortcut of :meth:`handle` for votes without effects (:meth:`consensus.tally.Rounds.take_vote`)."""
         self._accountability = Accountability(member, self.certificates, self._rounds, self._effects)
         self._retransmission = Retransmission(
             member, self.certificates, self._rounds, self._journal, self._finality_lag, self._effects

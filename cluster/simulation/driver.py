@@ -44,6 +44,7 @@ from cluster.simulation.shared_executions import SharedExecutions
 from cluster.simulation.simulated_stage import SimulatedStage, Starts
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
+from consensus.messages import Vote
 from validator.chain.transactions import transaction_hash
 from validator.node.assembly import Validator, open_validator
 from validator.node.events import (
@@ -90,10 +91,11 @@ class Simulation:
         scheme: SignatureScheme | None = None,
         checkpoint: Callable[[], None] | None = None,
         pace: Pace = USUAL_PACE,
-        shares_executions: bool = False,
+        shortcuts: bool = False,
     ) -> None:
-        """``pace`` has the durations of each machine's syncs and jobs. With ``shares_executions`` each block is
-        executed once for all validators (:mod:`cluster.simulation.shared_executions`); the digest is the same.
+        """``pace`` has the durations of each machine's syncs and jobs. With ``shortcuts`` each block is
+        executed once for all validators (:mod:`cluster.simulation.shared_executions`), and a vote of which nothing
+        follows is counted without an event (:meth:`Machine.take_vote`); the digest is the same.
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
@@ -119,7 +121,7 @@ class Simulation:
         self._on_notice = on_notice
         scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._reader = SharedReader()
-        self.executions = SharedExecutions() if shares_executions else None
+        self.executions = SharedExecutions() if shortcuts else None
         self.validators = validator_set(RememberingScheme(scheme), scenario, seed)
         genesis = build_genesis(scenario, seed, self.validators)
         self.record = RunRecord(scenario, "sim", seed, commit, genesis, scheme)
@@ -282,10 +284,14 @@ class Simulation:
         signer = validator_signer(self.record.scheme, self.record.seed, index)
 
         def boot(disk: MemoryDisk) -> Validator:
-            mutant = self.machines[index].release.mutant
+            machine = self.machines[index]
+            mutant = machine.release.mutant
             parts = parts_of(self.scenario, index, counter, mutant)
+            machine.counts_votes = False
             if self.executions is not None:
                 parts = self.executions.for_parts(parts)
+                is_production = mutant is None and self.scenario.validators.node(index).mutant is None
+                machine.counts_votes = is_production and machine.byzantine is None
             config = node_config(self.scenario, index, counter, mutant)
             return open_validator(disk, self.record.genesis, index, signer, self.validators, config, parts)
 
@@ -372,9 +378,12 @@ class Simulation:
 
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         content, machine = self._reader.read(payload), self.machines[recipient]
-        rebroadcast_ms = self.scenario.consensus.rebroadcast_ms
-        deliver = self.watches.deliver
-        machine.take_message(lambda: deliver(self.machines[sender], machine, payload, content, rebroadcast_ms))
+        if isinstance(content, Vote) and machine.take_vote(sender, content):
+            self.watches.counted(self.machines[sender], machine, content)
+        else:
+            rebroadcast_ms = self.scenario.consensus.rebroadcast_ms
+            deliver = self.watches.deliver
+            machine.take_message(lambda: deliver(self.machines[sender], machine, payload, content, rebroadcast_ms))
         twin = self._twins.get(recipient)
         if twin is not None:  # it is at another place in the network
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
@@ -546,20 +555,18 @@ def simulate(
     on_notice: Callable[[str], None] | None = None,
     checkpoint: Callable[[], None] | None = None,
     stop_on_fail: bool = False,
-    shares_executions: bool = False,
+    shortcuts: bool = False,
     on_step: Callable[[Step], None] | None = None,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``shares_executions`` changes neither. ``on_step`` is called with each validator's steps. ``checkpoint`` is called
+    ``shortcuts`` changes neither. ``on_step`` is called with each validator's steps. ``checkpoint`` is called
     between events and may raise :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first
     violation of a rule seen during the run ends it.
 
     Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
-    run = Simulation(
-        scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions
-    )
+    run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shortcuts=shortcuts)
     run.stops_on_fail, run.on_step = stop_on_fail, on_step
     try:
         return run.run()

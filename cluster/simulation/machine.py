@@ -25,6 +25,7 @@ from cluster.scenario.node_setup import Pace
 from cluster.scenario.sections.faults import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.own_clock import OwnClock
+from consensus.messages import Vote
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator
 from validator.node.events import (
@@ -130,6 +131,8 @@ class Machine:
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
+    counts_votes: bool = False
+    """Whether the validator's votes without effects may be counted without an event (:meth:`take_vote`)."""
     work_of: Callable[[Machine], Work] | None = None
     """Creates the machine's work; ``None`` for the durations of the pace alone."""
     view: int = 0
@@ -257,6 +260,15 @@ class Machine:
             self._hold(call, is_message=True)
         else:
             call()
+
+    def take_vote(self, sender: int, vote: Vote) -> bool:
+        """Let the validator count a peer's vote of which no effect follows; ``False`` if the vote is to be delivered.
+
+        Nothing else can see the difference between this and :meth:`receive`.
+        """
+        if not self.counts_votes or self.is_paused or self.validator is None:
+            return False
+        return self.validator.node.take_vote(sender, vote)
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
         if self.is_running and self.held.add(call, is_message):

@@ -26,7 +26,7 @@ from consensus.interface import TimerKind, VotingConfig
 from consensus.journal import encode_record
 from consensus.keys import Signer, ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import Certificate
+from consensus.messages import Certificate, Vote
 from consensus.messages import Message as EngineMessage
 from consensus.messages import decode as decode_consensus
 from consensus.protocols import EngineType
@@ -224,6 +224,11 @@ class Node:
             case events.Started():
                 self._consensus(engine_border.Start())
         return self._effects.drain()
+
+    def take_vote(self, sender: int, vote: Vote) -> bool:
+        """Count a peer's vote of which no effect follows; ``False``, and nothing is changed, if :meth:`handle` must
+        take it (:meth:`consensus.tally.Rounds.take_vote`)."""
+        return self.diverged is None and self._engine.take_vote(sender, vote)
 
     @staticmethod
     def _refuse(event: events.Event, diverged: events.Diverged) -> list[events.Effect]:

@@ -67,13 +67,13 @@ class _SmallTally(VoteTally):
 
     def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
         super().__init__(_with_small_committees(validators, namespace), namespace, view)
-        self._quorum = validators.committee(view).quorum
+        self._whole_quorum = validators.committee(view).quorum
 
     def _good_quorum(
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
         signers, forgers = super()._good_quorum(kind, group)
-        self.counter.runs += 0 < len(signers) < self._quorum
+        self.counter.runs += 0 < len(signers) < self._whole_quorum
         return signers, forgers
 
 

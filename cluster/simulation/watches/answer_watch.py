@@ -57,6 +57,7 @@ class AnswerWatch:
     def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
         self._limits = limits
         self._names = names
+        self._most_heard = NEAR_VIEWS * len(VoteKind) * len(names)
         self._tell = look
         self._memories = [_Memory() for _ in names]
         self._sent: dict[tuple[int, int], dict[int, float]] = {}
@@ -79,18 +80,27 @@ class AnswerWatch:
             vote, is_proved, window = message.vote, True, self._limits.proposal_window
         else:
             return None
+        is_repeated = self.notes(index, life, view, vote, window)
+        is_left = vote.view < view - 1 or (vote.view == view - 1 and is_repeated)
+        is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > self._memories[index].began
+        return Hearing(index, life, view, vote) if is_left and is_answered else None
+
+    def notes(self, index: int, life: int, view: int, vote: Vote, window: int) -> bool:
+        """Note a vote that a validator in this view hears, unless it is more than ``window`` views ahead.
+
+        Returns whether the validator heard the vote before.
+        """
         memory = self._memories[index]
         if memory.life != life or not memory.began:
             memory = self._memories[index] = _Memory(life, view)
-        name = (vote.signer, vote.kind, vote.view)
-        is_repeated = name in memory.heard
+        name, heard = (vote.signer, vote.kind, vote.view), memory.heard
+        if name in heard:
+            return True
         if view - NEAR_VIEWS < vote.view <= view + window:
-            memory.heard.add(name)
-        if len(memory.heard) > NEAR_VIEWS * len(VoteKind) * len(self._names):
-            memory.heard = {each for each in memory.heard if each[2] > view - NEAR_VIEWS}
-        is_left = vote.view < view - 1 or (vote.view == view - 1 and is_repeated)
-        is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > memory.began
-        return Hearing(index, life, view, vote) if is_left and is_answered else None
+            heard.add(name)
+            if len(heard) > self._most_heard:
+                memory.heard = {each for each in heard if each[2] > view - NEAR_VIEWS}
+        return False
 
     def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
         """Check that the listener answered a vote, after it handled the message at ``now_ms`` by its own clock without

@@ -120,8 +120,7 @@ class PatienceWatch:
             return
         if isinstance(message, Proposal) and len(message.body) > MAX_BLOCK_BYTES:
             return
-        if vote.view <= waiting.view:
-            waiting.last_heard[sender] = max(vote.view, waiting.last_heard.get(sender, GENESIS_VIEW))
+        self.hears_of(index, sender, vote.view)
         if vote.view < waiting.view or sender != self._leader(vote.view):
             return
         if vote.kind == VoteKind.NULLIFY:
@@ -131,6 +130,12 @@ class PatienceWatch:
             waiting.proposed.add(vote.view)
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
+
+    def hears_of(self, index: int, sender: int, view: View) -> None:
+        """Note that a validator hears a peer's vote of a view."""
+        waiting = self._waiting[index]
+        if waiting.last_heard.get(sender, GENESIS_VIEW) < view <= waiting.view:
+            waiting.last_heard[sender] = view
 
     def must_follow(self, index: int) -> bool:
         """Whether the current message tells a validator that the leader of its view, which is sound, gives it up."""

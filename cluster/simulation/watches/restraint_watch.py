@@ -177,12 +177,15 @@ class RestraintWatch:
         """Note the vote in an honest peer's message, before a validator in this view gets it."""
         vote = vote_of(message)
         is_bare = isinstance(message, Timeout) and message.high is None and message.vote.parent_view != NO_PARENT
-        if vote is None or vote.view != view or is_bare:
-            return
+        if vote is not None and vote.view == view and not is_bare:
+            self.hears_of(index, life, view, vote.signer)
+
+    def hears_of(self, index: int, life: int, view: int, signer: int) -> None:
+        """Note that a validator hears a peer in its view."""
         heard = self._heard.get(index)
         if heard is None or (heard.life, heard.view) != (life, view):
             heard = self._heard[index] = _Heard(life, view)
-        heard.peers.add(vote.signer)
+        heard.peers.add(signer)
 
     def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
         """Note a peer's request for certificates or a block, before a validator in this view gets it."""

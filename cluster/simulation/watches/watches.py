@@ -132,6 +132,15 @@ class Watches:
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
 
+    def counted(self, sender: Machine, machine: Machine, vote: Vote) -> None:
+        """Note a peer's notarize or finalize vote that a machine's honest validator counted, without any effect."""
+        index, view = machine.index, machine.view
+        self.patience.hears_of(index, sender.index, vote.view)
+        if sender.byzantine is None:
+            if vote.view == view:
+                self.restraint.hears_of(index, machine.incarnation, view, vote.signer)
+            self.answers.notes(index, machine.incarnation, view, vote, self._limits.view_window)
+
     def hears(self, sender: Machine, machine: Machine, validator: Validator, content: Reading | None) -> Hearing | None:
         """Note a message before a machine's honest validator gets it. Returns the vote that it must answer, if any.
 

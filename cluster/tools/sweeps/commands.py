@@ -75,8 +75,8 @@ class SeedOptions(OutputOptions):
         "MIB",
         whole_number("number of MiB", LEAST_MEMORY_MIB, 2**20),
     )
-    own_executions: bool = flag(
-        "let every validator execute every block itself, as in each hundredth seed: to find nondeterminism"
+    no_shortcuts: bool = flag(
+        "run every validator in full, without shortcuts, as in each hundredth seed: to find nondeterminism"
     )
     stop_on_fail: bool = flag("stop at the first seed that fails")
     min_passed: int | None = option(
@@ -175,7 +175,7 @@ class Sweep(SeedOptions, ChangeOptions):
         from cluster.tools.sweeps.tasks import ScenarioTask
 
         changes = [*self.changes, *settings]
-        return ScenarioTask.load(self.scenario, changes, shares=not self.own_executions)
+        return ScenarioTask.load(self.scenario, changes, shortcuts=not self.no_shortcuts)
 
     def _run_grid(self) -> int:
         from cluster.tools.sweeps import grid
@@ -221,14 +221,14 @@ class Fuzz(SeedOptions):
 
         self._check_options()
         check_installed()
-        shares, name = not self.own_executions, f"fuzz-{self.protocol}"
+        shortcuts, name = not self.no_shortcuts, f"fuzz-{self.protocol}"
         if self.replay is not None:
             seed = self.replay.run_seed
             alone = replace(self, seeds=range(seed, seed + 1))
-            return alone.run_task(GuidedTask.replay(self.protocol, self.replay, shares), name)
+            return alone.run_task(GuidedTask.replay(self.protocol, self.replay, shortcuts), name)
         if self.guided:
-            return self.run_task(GuidedTask(self.protocol, shares), f"{name}-guided")
-        return self.run_task(FuzzTask(self.protocol, shares), name)
+            return self.run_task(GuidedTask(self.protocol, shortcuts), f"{name}-guided")
+        return self.run_task(FuzzTask(self.protocol, shortcuts), name)
 
     @property
     def corpus_folder(self) -> Path | None:

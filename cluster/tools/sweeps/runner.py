@@ -44,7 +44,7 @@ from cluster.tools.sweeps.drawing.guided.guide import CORPUS_FOLDER, Guide, line
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, SeedTally, broken_off, crashed, judge
-from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, GuidedTask, shares_executions, simulated_seed
+from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, GuidedTask, simulated_seed, takes_shortcuts
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
 SEEDS_TO_REACH_ALL: Final = 200
@@ -166,8 +166,8 @@ def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -
     try:
         scenario = task.scenario(seed)
         drawn = time.monotonic()
-        shares = shares_executions(task, seed)
-        record = simulate(scenario, simulated_seed(task, seed), commit, shares_executions=shares)
+        shortcuts = takes_shortcuts(task, seed)
+        record = simulate(scenario, simulated_seed(task, seed), commit, shortcuts=shortcuts)
         ran = time.monotonic()
         outcome, judged = judge(record, ran - started)
         if isinstance(task, GuidedTask):

@@ -15,8 +15,8 @@ from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 
 SWEEP: Final = "sweep"
-OWN_EXECUTIONS_EVERY: Final = 100
-"""In each seed that is a multiple of this number, validators share no executions: each executes every block itself."""
+WITHOUT_SHORTCUTS_EVERY: Final = 100
+"""In each seed that is a multiple of this number, the simulator takes no shortcuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class ScenarioTask:
     """The scenario as JSON, with the changes applied."""
     changes: tuple[str, ...] = ()
     """The changes as shell words, for :meth:`command`."""
-    shares: bool = True
-    """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
+    shortcuts: bool = True
+    """Whether the simulator takes its shortcuts, in most seeds (:func:`takes_shortcuts`)."""
 
     @staticmethod
-    def load(path: Path, changes: Sequence[Change] = (), shares: bool = True) -> ScenarioTask:
+    def load(path: Path, changes: Sequence[Change] = (), shortcuts: bool = True) -> ScenarioTask:
         """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = load_scenario(path, changes)
-        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shares)
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shortcuts)
 
     @property
     def title(self) -> str:
@@ -62,8 +62,8 @@ class FuzzTask:
     """Task of a fuzz: each seed runs a random scenario."""
 
     protocol: str
-    shares: bool = True
-    """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
+    shortcuts: bool = True
+    """Whether the simulator takes its shortcuts, in most seeds (:func:`takes_shortcuts`)."""
 
     @property
     def title(self) -> str:
@@ -79,8 +79,8 @@ class FuzzTask:
 
     def command(self, seed: int) -> str:
         """The one command that runs a seed again."""
-        own = "" if self.shares else " --own-executions"
-        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}{own}"
+        plain = "" if self.shortcuts else " --no-shortcuts"
+        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}{plain}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class GuidedTask:
     """Task of a guided fuzz, or of a genotype that is run again. A seed is the number of a run there."""
 
     protocol: str
-    shares: bool = True
-    """Whether the validators of a run share executions, in most runs (:func:`shares_executions`)."""
+    shortcuts: bool = True
+    """Whether the simulator takes its shortcuts, in most runs (:func:`takes_shortcuts`)."""
     genotypes: dict[int, str] = field(default_factory=dict)
     """The texts of the genotypes that were chosen so far, keyed by the number of the run."""
     replays: bool = False
     """Whether the genotypes are given, instead of chosen by what runs reach."""
 
     @staticmethod
-    def replay(protocol: str, genotype: Genotype, shares: bool = True) -> GuidedTask:
+    def replay(protocol: str, genotype: Genotype, shortcuts: bool = True) -> GuidedTask:
         """The task that runs one genotype. Its number is the seed of the simulation."""
-        return GuidedTask(protocol, shares, {genotype.run_seed: str(genotype)}, replays=True)
+        return GuidedTask(protocol, shortcuts, {genotype.run_seed: str(genotype)}, replays=True)
 
     @property
     def title(self) -> str:
@@ -123,8 +123,8 @@ class GuidedTask:
 
     def command(self, seed: int) -> str:
         """The one command that runs the genotype again."""
-        own = "" if self.shares else " --own-executions"
-        return f"stampede fuzz --protocol {self.protocol} --replay {self.genotype(seed)}{own}"
+        plain = "" if self.shortcuts else " --no-shortcuts"
+        return f"stampede fuzz --protocol {self.protocol} --replay {self.genotype(seed)}{plain}"
 
 
 AnyTask = ScenarioTask | FuzzTask | GuidedTask
@@ -136,9 +136,9 @@ def simulated_seed(task: AnyTask, seed: int) -> int:
     return task.genotype(seed).run_seed if isinstance(task, GuidedTask) else seed
 
 
-def shares_executions(task: AnyTask, seed: int) -> bool:
-    """Whether a seed's validators share executions (:mod:`cluster.simulation.shared_executions`)."""
-    return task.shares and simulated_seed(task, seed) % OWN_EXECUTIONS_EVERY != 0
+def takes_shortcuts(task: AnyTask, seed: int) -> bool:
+    """Whether the simulator takes its shortcuts in a seed (:class:`cluster.simulation.driver.Simulation`)."""
+    return task.shortcuts and simulated_seed(task, seed) % WITHOUT_SHORTCUTS_EVERY != 0
 
 
 def scenario_name(title: str) -> str:

@@ -30,7 +30,7 @@ def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monke
         return parts_of(scenario, index, given[0], "double-fire") if (index, lives[index]) == (ILL, 1) else PRODUCTION
 
     monkeypatch.setattr(driver, "parts_of", ill_at_first)
-    record = simulate(flooded("healed", faults), 1, shares_executions=True)
+    record = simulate(flooded("healed", faults), 1, shortcuts=True)
     status = record.validators[ILL].status
     assert status is not None
     assert (status["starts"], lives[ILL] > 1) == (2, True)

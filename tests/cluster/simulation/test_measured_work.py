@@ -205,4 +205,4 @@ def test_a_run_with_a_profile_is_the_same_with_any_hash_seed(hash_seed: str) -> 
 
 @pytest.mark.slow
 def test_shared_executions_change_nothing_with_a_profile() -> None:
-    assert simulate(scenario(), SEED, shares_executions=True).digest == run().digest
+    assert simulate(scenario(), SEED, shortcuts=True).digest == run().digest

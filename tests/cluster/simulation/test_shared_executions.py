@@ -13,10 +13,13 @@ from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
+from cluster.simulation.machine import Machine
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
 from cluster.tools.sweeps.runner import run_seed
 from cluster.tools.sweeps.tasks import ScenarioTask
+from consensus.messages import Vote, VoteKind
+from consensus.types import Digest, Signature, ValidatorIndex, View
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
@@ -40,11 +43,13 @@ BY_BUILDER_AND_FIRST = 2
 @pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (11, 12))])
 def test_nothing_that_can_be_seen_changes(protocol: str, seed: int) -> None:
     plan = random_scenario(seed, protocol)
-    alone, shared = Simulation(plan, seed, "test"), Simulation(plan, seed, "test", shares_executions=True)
+    alone, shared = Simulation(plan, seed, "test"), Simulation(plan, seed, "test", shortcuts=True)
     runs = [each.run() for each in (alone, shared)]
     assert alone.executions is None
     assert shared.executions is not None and shared.executions.taken_over > 40
     assert runs[0].digest == runs[1].digest
+    assert runs[0].monitor is not None and runs[1].monitor is not None
+    assert runs[0].monitor.counts == runs[1].monitor.counts
     outcomes = [judge(run, 0.0)[0] for run in runs]
     assert outcomes[0] == outcomes[1]
 
@@ -59,12 +64,50 @@ def test_all_but_the_proposer_and_the_first_take_over(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Transition, "finish", counted)
     plan = Scenario.model_validate(PLAN | {"faults": []})
-    Simulation(plan, SEED, "test", shares_executions=True).run()
+    Simulation(plan, SEED, "test", shortcuts=True).run()
     assert set(executed.values()) == {BY_BUILDER_AND_FIRST}
 
 
+@pytest.mark.parametrize("shortcuts", [False, True])
+def test_most_votes_are_counted_without_an_event(shortcuts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: Counter[bool] = Counter()
+    take_vote = Machine.take_vote
+
+    def noted(self: Machine, sender: int, vote: Vote) -> bool:
+        is_counted = take_vote(self, sender, vote)
+        counted[is_counted] += 1
+        return is_counted
+
+    monkeypatch.setattr(Machine, "take_vote", noted)
+    plan = Scenario.model_validate(PLAN | {"faults": [], "validators": {"count": 7}})
+    Simulation(plan, SEED, "test", shortcuts=shortcuts).run()
+    assert sum(counted.values()) > 1_000
+    assert (counted[True] > counted[False]) == shortcuts
+
+
+def test_a_validator_that_is_paused_down_broken_or_byzantine_counts_no_vote() -> None:
+    nodes = [{}, {"byzantine": ["conflicting-voter"]}, {"mutant": "quorum-of-2f"}, {}, {}, {}, {}]
+    plan = Scenario.model_validate(PLAN | {"faults": [], "validators": nodes})
+    simulation = Simulation(plan, SEED, "test", shortcuts=True)
+    simulation.begin()
+    while simulation.machines[0].view < 3:
+        assert simulation.advance()
+    machine = simulation.machines[0]
+    vote = Vote(
+        VoteKind.NOTARIZE, View(machine.view), View(1), Digest(bytes(32)), ValidatorIndex(3), Signature(bytes(64))
+    )
+    assert [each.counts_votes for each in simulation.machines] == [True, False, False, True, True, True, True]
+    assert not simulation.machines[1].take_vote(3, vote) and not simulation.machines[2].take_vote(3, vote)
+    machine.pause()
+    assert not machine.take_vote(3, vote)
+    machine.go_on()
+    assert machine.take_vote(3, vote)
+    machine.shut_down()
+    assert not machine.take_vote(3, vote)
+
+
 def test_broken_code_shares_nothing() -> None:
-    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shares_executions=True)
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions
     assert executions is not None
     assert executions.for_parts(PRODUCTION).executor is executions.executor
@@ -75,7 +118,7 @@ def test_broken_code_shares_nothing() -> None:
 
 
 def test_who_comes_to_another_root_executes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shares_executions=True)
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions
     assert executions is not None
     find = executions.find
@@ -108,14 +151,14 @@ class TestNondeterminism:
 
         monkeypatch.setattr(Transition, "close", nondeterministic)
 
-    @pytest.mark.parametrize(("seed", "shares"), [(100, True), (101, False)])
-    def test_it_is_found_where_nothing_is_shared(self, seed: int, shares: bool, tmp_path: Path) -> None:
-        assert run(seed, shares, tmp_path).failed
+    @pytest.mark.parametrize(("seed", "shortcuts"), [(100, True), (101, False)])
+    def test_it_is_found_where_nothing_is_shared(self, seed: int, shortcuts: bool, tmp_path: Path) -> None:
+        assert run(seed, shortcuts, tmp_path).failed
 
     def test_it_is_not_seen_otherwise(self, tmp_path: Path) -> None:
         assert not run(101, True, tmp_path).failed
 
 
-def run(seed: int, shares: bool, folder: Path) -> SeedOutcome:
+def run(seed: int, shortcuts: bool, folder: Path) -> SeedOutcome:
     plan = json.dumps(PLAN | {"faults": []})
-    return run_seed(ScenarioTask("a.yaml", plan, shares=shares), str(folder), "test", seed, folder / "seed")
+    return run_seed(ScenarioTask("a.yaml", plan, shortcuts=shortcuts), str(folder), "test", seed, folder / "seed")

@@ -75,7 +75,7 @@ def scenario(name: str, protocol: str) -> Scenario:
 
 
 def watch(plan: Scenario, seed: int = SEED) -> Watched:
-    return Watched(plan, seed, "test", scheme=KeyedHashScheme(), shares_executions=True)
+    return Watched(plan, seed, "test", scheme=KeyedHashScheme(), shortcuts=True)
 
 
 def run(plan: Scenario) -> Seen:

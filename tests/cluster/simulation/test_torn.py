@@ -60,7 +60,7 @@ def test_a_kill_tears_the_commit_that_is_under_way() -> None:
 )
 def test_a_disk_that_reorders_leaves_a_journal_that_can_be_read(seed: int) -> None:
     """An earlier append was lost and a later one was not: that was taken for rot, and nothing could start from it."""
-    record = simulate(flooded("torn", FAULTS, height=40, timeout_s=120), seed, shares_executions=True)
+    record = simulate(flooded("torn", FAULTS, height=40, timeout_s=120), seed, shortcuts=True)
     status = record.validators[SLOW].status
     assert status is not None and status["starts"] == 1 + KILLS
     verdict = check_run(record)

@@ -25,7 +25,7 @@ LOSSES = [
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss["kind"])
 def test_a_disk_that_replaces_one_fails_in_its_place(loss: dict[str, Any], trap: str) -> None:
     faults = [{"kind": trap, "at_height": 14, "down_ms": 500} | VICTIM, loss | VICTIM]
-    record = simulate(flooded("traps", faults), SEED, shares_executions=True)
+    record = simulate(flooded("traps", faults), SEED, shortcuts=True)
     laid, lost = record.faults
     assert lost.begun_ms is not None and laid.begun_ms is not None
     assert lost.ended_ms is not None and lost.ended_ms > laid.begun_ms, "the trap is laid before the disk is lost"

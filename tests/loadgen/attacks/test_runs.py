@@ -120,7 +120,7 @@ def run(name: str, case: Case, budget: int = BUDGET) -> Seen:
             "success": {"heights_compared": case.height, "transactions": 10, "fires": 10},
         }
     )
-    record = Simulation(scenario, SEED, "test", scheme=KeyedHashScheme(), shares_executions=True).run()
+    record = Simulation(scenario, SEED, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
     judged = judge_run(record)
     failed = [(check.name, check.detail) for check in judged.verdict.checks if check.verdict is not Outcome.PASS]
     assert not failed, failed

@@ -117,4 +117,4 @@ def _run_live(scenario: Scenario, number: int, folder: Path) -> tuple[Judged, Ob
 
 def _simulate(scenario: Scenario, profile: ProfileSection, number: int) -> Judged:
     measured = scenario.model_copy(update={"profile": profile})
-    return judge_run(simulate(measured, _seed(scenario, number), checkout_commit(), shares_executions=True))
+    return judge_run(simulate(measured, _seed(scenario, number), checkout_commit(), shortcuts=True))

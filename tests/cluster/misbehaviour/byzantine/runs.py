@@ -38,7 +38,7 @@ def shipped(behaviour: str) -> Scenario:
 
 def run(plan: Scenario, seed: int = SEED) -> RunRecord:
     """Run in the simulator, with signatures that cost little."""
-    return Simulation(plan, seed, "test", scheme=KeyedHashScheme(), shares_executions=True).run()
+    return Simulation(plan, seed, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
 
 
 @cache

@@ -99,7 +99,7 @@ def run(drill: Drill, *changes: Change) -> RunRecord:
     scenario = change_scenario(drill.scenario(), [FAST, *changes], drill.name)
     key = scenario.model_dump_json()
     if key not in RUNS:
-        RUNS[key] = simulate(scenario, scenario.seed, shares_executions=True)
+        RUNS[key] = simulate(scenario, scenario.seed, shortcuts=True)
     return RUNS[key]
 
 
@@ -225,7 +225,7 @@ def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(TimerPhase, "destroy", dear)
     drill = Storm(timers=2_000, lateness_blocks=2)
-    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, shares_executions=True)
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, shortcuts=True)
     verdict = check_run(record, judge=drill.judge)
     assert of(verdict, "honest_lateness") is Outcome.FAIL, verdict.check(PREFIX + "honest_lateness").detail
 
@@ -244,7 +244,7 @@ def test_a_price_that_never_falls_turns_the_siege_red(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Transition, "close", rising)
     drill = Siege(validators=1, policy="cip1")
-    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 2, shares_executions=True)
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 2, shortcuts=True)
     verdict = check_run(record, judge=drill.judge)
     assert of(verdict, "recovery") is Outcome.FAIL, verdict.check(PREFIX + "recovery").detail
 
@@ -444,7 +444,7 @@ def test_a_node_that_more_than_f_depend_on_is_no_drill() -> None:
 def test_validators_of_a_lost_node_that_kept_their_disks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
     drill = CHEAP[9]
-    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, shares_executions=True)
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, shortcuts=True)
     check = check_run(record, judge=drill.judge).check(PREFIX + "elsewhere")
     assert check.verdict is Outcome.FAIL
     assert "validator-3 serves the chain from the genesis on, though its disk was lost" in check.detail
@@ -492,7 +492,7 @@ def interrupted(drill: Drill, height: int) -> Verdict:
         if max(each or 0 for each in sample.heights) >= height:
             raise KeyboardInterrupt
 
-    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, on_sample=look, shares_executions=True)
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, on_sample=look, shortcuts=True)
     assert record.interrupted
     return check_run(record, judge=drill.judge)
 

@@ -119,7 +119,7 @@ def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None
     # Imported here since it loads the simulator.
     from cluster.simulation.driver import simulate
 
-    record = simulate(fast(scenario), problem.seed, checkpoint=checkpoint, shares_executions=True)
+    record = simulate(fast(scenario), problem.seed, checkpoint=checkpoint, shortcuts=True)
     if record.interrupted:
         raise KeyboardInterrupt
     chain = max((validator.blocks for validator in record.validators), key=len)

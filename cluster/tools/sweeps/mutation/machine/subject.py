@@ -109,14 +109,14 @@ def _keep_nothing(*_: object) -> None:
 def _run(task: Any, seed: int, limit_s: float, stops: bool) -> Answer:
     from cluster.simulation.driver import simulate
     from cluster.tools.sweeps.outcome import judge
-    from cluster.tools.sweeps.tasks import shares_executions
+    from cluster.tools.sweeps.tasks import takes_shortcuts
 
     started = time.process_time()
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (ceil(started + limit_s), hard))
     try:
-        shares = shares_executions(task, seed)
-        record = simulate(task.scenario(seed), seed, stop_on_fail=stops, shares_executions=shares)
+        shortcuts = takes_shortcuts(task, seed)
+        record = simulate(task.scenario(seed), seed, stop_on_fail=stops, shortcuts=shortcuts)
         outcome, _ = judge(record, 0.0)
     except Exception as error:  # noqa: BLE001 (a crash is a finding)
         return Answer(CRASH, _one_line(error), time.process_time() - started)

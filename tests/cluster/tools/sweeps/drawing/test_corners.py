@@ -65,7 +65,7 @@ def test_a_corner_reaches_what_it_goes_for(
 ) -> None:
     missing = set(mechanisms)
     for seed in range(RUNS):
-        record = simulate(cornered(seed, protocol, corner, monkeypatch), seed, shares_executions=True)
+        record = simulate(cornered(seed, protocol, corner, monkeypatch), seed, shortcuts=True)
         outcome, _ = judge(record, 0.0)
         assert not outcome.failed, f"seed {seed}: {outcome.reason}"
         missing.difference_update(map(Mechanism, outcome.reached))

@@ -29,7 +29,7 @@ from cluster.tools.sweeps.drawing.guided.guide import Guide, lines_of
 from cluster.tools.sweeps.drawing.guided.schedule import GENERATION
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome
-from cluster.tools.sweeps.tasks import GuidedTask, shares_executions, simulated_seed
+from cluster.tools.sweeps.tasks import GuidedTask, simulated_seed, takes_shortcuts
 
 SEEDS = range(10, 10 + 2 * GENERATION + 3)
 
@@ -134,7 +134,7 @@ def test_what_was_never_reached_is_told() -> None:
 
 @pytest.mark.slow
 def test_a_run_has_features_of_every_kind() -> None:
-    judged = judge_run(simulate(random_scenario(3, "simplex"), 3, shares_executions=True))
+    judged = judge_run(simulate(random_scenario(3, "simplex"), 3, shortcuts=True))
     features = features_of(judged)
     assert features == sorted(set(features))
     kinds = {feature.partition(":")[0] for feature in features}
@@ -162,11 +162,11 @@ def test_a_run_is_repeated_by_its_genotype() -> None:
     assert task.command(4) == "stampede fuzz --protocol hotstuff --replay 17,faults=9,run=200"
     assert task.command(5) == "stampede fuzz --protocol hotstuff --replay 5"
     assert simulated_seed(task, 4) == 200
-    assert not shares_executions(task, 4)
-    assert shares_executions(task, 5)
-    again = GuidedTask.replay("hotstuff", Genotype.parse("17,faults=9,run=200"), shares=False)
+    assert not takes_shortcuts(task, 4)
+    assert takes_shortcuts(task, 5)
+    again = GuidedTask.replay("hotstuff", Genotype.parse("17,faults=9,run=200"), shortcuts=False)
     assert again.title == "fuzz hotstuff 17,faults=9,run=200"
-    assert again.command(200) == f"{task.command(4)} --own-executions"
+    assert again.command(200) == f"{task.command(4)} --no-shortcuts"
     assert again.scenario(200) == task.scenario(4)
 
 
