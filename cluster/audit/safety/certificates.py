@@ -8,6 +8,7 @@ the watched code only the messages as data, the keys, the schedule of committees
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Final
 
@@ -17,6 +18,8 @@ from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate
 VOTE_DOMAIN: Final = b"stampede/consensus/vote/1"
 DIGEST_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
+REMEMBERED_BITMAPS: Final = 1 << 8
+"""Number of bitmaps whose signers are in the cache."""
 NOTARIZE: Final = 1
 NULLIFY: Final = 2
 FINALIZE: Final = 3
@@ -84,11 +87,19 @@ def _is_timed_out(
 
 def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
     """A certificate's signers, from its bitmap, with their signatures; empty if the two numbers differ."""
-    bitmap, joined = certificate.signers, bytes(certificate.signatures)
-    signers = [8 * place + bit for place, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
+    joined, signers = bytes(certificate.signatures), _signers_in(certificate.signers)
     if len(joined) != SIGNATURE_BYTES * len(signers):
         return []
-    return [(signer, joined[SIGNATURE_BYTES * at :][:SIGNATURE_BYTES]) for at, signer in enumerate(signers)]
+    return [
+        (signer, joined[begin : begin + SIGNATURE_BYTES])
+        for signer, begin in zip(signers, range(0, len(joined), SIGNATURE_BYTES), strict=True)
+    ]
+
+
+@functools.lru_cache(REMEMBERED_BITMAPS)
+def _signers_in(bitmap: bytes) -> tuple[int, ...]:
+    """The signers in a bitmap, ascending."""
+    return tuple(8 * place + bit for place, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1)
 
 
 def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: int) -> bool:

@@ -32,7 +32,7 @@ from cluster.audit.safety.certificates import highest_named, is_certified
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule as Rule
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
+from consensus.messages import NOTARIZE, NULLIFY, AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
 from validator.chain.block import Header
 
@@ -120,14 +120,15 @@ class CertifiedChain:
         self._seen[certificate] = None
         if len(self._seen) > CERTIFICATES_REMEMBERED:
             del self._seen[next(iter(self._seen))]
-        self.log.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        is_signed = self._is_signed(certificate)
+        self.log.look(Rule.CERTIFICATES, is_signed, "" if is_signed else f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
             self._on_timeouts(name, certificate)
-        elif certificate.kind == VoteKind.NULLIFY:
+        elif certificate.kind == NULLIFY:
             view.nullified = True
             self.log.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
-        elif certificate.kind == VoteKind.NOTARIZE:
+        elif certificate.kind == NOTARIZE:
             self._on_notarization(certificate, view)
         else:
             self._on_finalization(name, certificate, view)
@@ -170,7 +171,7 @@ class CertifiedChain:
         )
         self.log.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
         self.log.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
-        low = [at for at, high in self._timeouts.items() if at >= number and high < number]
+        low = [at for at, high in self._timeouts.items() if high < number <= at]
         self.log.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self.newest_finalized = max(self.newest_finalized, number)

@@ -11,10 +11,10 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from consensus.messages import VoteKind
+from consensus.messages import FINALIZE, NULLIFY, TIMEOUT, VoteKind
 from consensus.types import GENESIS_VIEW, View
 
-GIVING_UP: Final = (VoteKind.NULLIFY, VoteKind.TIMEOUT)
+GIVING_UP: Final = (NULLIFY, TIMEOUT)
 VERBS: Final = {
     VoteKind.NOTARIZE: "notarizes",
     VoteKind.NULLIFY: "nullifies",
@@ -65,9 +65,9 @@ class OwnVotes:
         if self.has_cast(vote.kind, vote.view):
             return
         self._said[vote.kind, vote.view] = (vote.parent_view, vote.digest)
-        if vote.kind == VoteKind.FINALIZE:
+        if vote.kind == FINALIZE:
             insort(self._finalized, vote.view)
-        elif vote.kind == VoteKind.TIMEOUT:
+        elif vote.kind == TIMEOUT:
             self._timed_out = max(self._timed_out, vote.view)
 
     def contradiction(self, vote: CastVote) -> str | None:
@@ -76,14 +76,14 @@ class OwnVotes:
         if self.has_cast(vote.kind, view):
             return None if self.is_known(vote) else "and did so before with another vote"
         if vote.kind in GIVING_UP:
-            if self.has_cast(VoteKind.FINALIZE, view):
+            if self.has_cast(FINALIZE, view):
                 return "which it voted to finalize"
-            kept = self._finalized_by(view) if vote.kind == VoteKind.TIMEOUT else GENESIS_VIEW
+            kept = self._finalized_by(view) if vote.kind == TIMEOUT else GENESIS_VIEW
             is_low = vote.parent_view < kept
             return f"naming view {vote.parent_view}, and it voted to finalize view {kept}" if is_low else None
-        if any(self.has_cast(kind, view) for kind in GIVING_UP):
+        if self.has_cast(NULLIFY, view) or self.has_cast(TIMEOUT, view):
             return "which it gave up"
-        if vote.kind == VoteKind.FINALIZE and self._timed_out >= view:
+        if vote.kind == FINALIZE and self._timed_out >= view:
             return f"and it timed out of view {self._timed_out}"
         return None
 

@@ -5,7 +5,6 @@ It is read from the disk's durable bytes, not from the validator's reports: a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -94,15 +93,16 @@ def votes_in(appended: bytes) -> tuple[Vote, ...]:
     return tuple(vote for batch in _batches_in(appended) for vote in batch.votes)
 
 
-def _batches_in(data: bytes) -> Iterator[_Batch]:
+def _batches_in(data: bytes) -> list[_Batch]:
     """The batches in whole frames at the start of a journal's bytes."""
-    offset = 0
-    while (length := length_at(data, offset)) is not None:
+    offset, batches = 0, list[_Batch]()
+    while offset < len(data) and (length := length_at(data, offset)) is not None:
         batch = _batch_in(data[offset : offset + FRAME_BYTES + length])
         if batch is None:
-            return
-        yield batch
+            break
+        batches.append(batch)
         offset += batch.length
+    return batches
 
 
 @lru_cache(REMEMBERED_FRAMES)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, NamedTuple
+from typing import ClassVar, Final
 
 from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
@@ -28,8 +28,9 @@ from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import Mechanism
 from cluster.record.rules import SafetyRule as Rule
+from cluster.scenario.sections.consensus import ConsensusSection
 from consensus.interface import TimerKind
-from consensus.messages import Vote, VoteKind
+from consensus.messages import FINALIZE, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.messages import Reading
 from validator.node.events import TimerName
@@ -45,14 +46,6 @@ SAMPLES: Final = 9
 PATIENT: Final = range(8, 2**63, 32)
 """Views in which the first repetition comes a tick later."""
 LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
-
-
-class Timeouts(NamedTuple):
-    """The configured durations of a validator's timers."""
-
-    leader_ms: int
-    advance_ms: int
-    rebroadcast_ms: int
 
 
 @dataclass(slots=True)
@@ -151,7 +144,7 @@ class _Book:
 
     def certified(self, kind: VoteKind) -> None:
         self.ended_by = kind
-        if kind != VoteKind.FINALIZE:
+        if kind != FINALIZE:
             return
         self.failed = 0
         if self.took_part:
@@ -188,6 +181,9 @@ class _Book:
 
 class PacingWatch:
     """Checks in one run the timers and repetitions of honest validators."""
+
+    TIMERS: ClassVar = frozenset({LEADER, ADVANCE, TICK})
+    """Owners of the timers whose expirations matter."""
 
     def __init__(
         self,
@@ -238,44 +234,56 @@ class PacingWatch:
     def writes(self, index: int, vote: Vote) -> None:
         """Note that a validator appends its own vote to its journal: the vote is cast."""
         book = self._books[index]
-        if vote.kind != VoteKind.FINALIZE:
+        if vote.kind != FINALIZE:
             book.took_part = True
             book.gave_up |= vote.kind in GIVING_UP and vote.view == book.view
 
-    def expires(self, index: int, timer: TimerName, configured: Timeouts, broadcast: Iterable[Reading | None]) -> None:
+    def expires(
+        self, index: int, timer: TimerName, configured: ConsensusSection, broadcast: Iterable[Reading | None]
+    ) -> None:
         """Check which votes a validator repeats in the messages that it broadcasts when one of its timers expires."""
         book = self._books[index]
-        if timer.owner not in (LEADER, ADVANCE, TICK) or timer.number != book.view:
+        if timer.owner not in self.TIMERS or timer.number != book.view:
             return
         book.waited = book.took_part = True
         if timer.owner != TICK:
             return
-        said = list(broadcast)
+        said = [vote for vote in map(vote_of, broadcast) if vote is not None]
         oldest = book.view - self._finality_lag
-        old = [vote.view for vote in map(vote_of, said) if vote is not None and vote.view < oldest]
-        what = f"{self._names[index]} repeats in view {book.view} what it said in views {old}"
+        old = [vote.view for vote in said if vote.view < oldest]
+        what = f"{self._names[index]} repeats in view {book.view} what it said in views {old}" if old else ""
         self._tell(Rule.REPETITIONS, not old, what)
-        is_due = book.ticks.is_due(book.factor * configured.leader_ms, configured.rebroadcast_ms)
-        repeated = book.said.intersection(filter(None, map(vote_of, said)))
-        expected = book.said if is_due else set()
+        is_due = book.ticks.is_due(book.factor * configured.leader_timeout_ms, configured.rebroadcast_ms)
+        repeated, expected = book.said.intersection(said), book.said if is_due else set()
+        holds = repeated == expected
         what = (
-            f"{self._names[index]} repeats {counted(len(repeated), 'vote')}, not {len(expected)}, at tick "
+            ""
+            if holds
+            else f"{self._names[index]} repeats {counted(len(repeated), 'vote')}, not {len(expected)}, at tick "
             f"{book.ticks.now} of view {book.view}; it has to at ticks {book.ticks.repeated_at}"
         )
-        self._tell(Rule.REPETITIONS, repeated == expected, what)
+        self._tell(Rule.REPETITIONS, holds, what)
 
-    def starts_timer(self, index: int, timer: TimerName, delay_ms: int, configured: Timeouts) -> None:
+    def starts_timer(self, index: int, timer: TimerName, delay_ms: int, configured: ConsensusSection) -> None:
         """Check the duration of a timer that a validator starts; the leader timer is the first of a view."""
-        book, view = self._books[index], View(timer.number)
-        if timer.owner not in (LEADER, ADVANCE):
+        if timer.owner == LEADER:
+            configured_ms = configured.leader_timeout_ms
+        elif timer.owner == ADVANCE:
+            configured_ms = configured.advance_timeout_ms
+        else:
             return
+        book, view = self._books[index], View(timer.number)
         if timer.owner == LEADER:
             if book.view == GENESIS_VIEW:
-                book.begins(view, delay_ms // configured.leader_ms)
+                book.begins(view, delay_ms // configured_ms)
             else:
                 book.enters(view, self._longest_row(book.view))
-        due_ms = book.factor * (configured.leader_ms if timer.owner == LEADER else configured.advance_ms)
+        due_ms = book.factor * configured_ms
+        holds = delay_ms == due_ms
         what = (
-            f"{self._names[index]} starts the {timer.owner} timer of view {view} with {delay_ms:,} ms, not {due_ms:,}"
+            ""
+            if holds
+            else f"{self._names[index]} starts the {timer.owner} timer of view {view} with {delay_ms:,} ms, not"
+            f" {due_ms:,}"
         )
-        self._tell(Rule.TIMEOUTS, delay_ms == due_ms, what)
+        self._tell(Rule.TIMEOUTS, holds, what)

@@ -28,7 +28,7 @@ from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
-from consensus.messages import Proposal, Vote, VoteKind
+from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, Proposal, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading
@@ -123,7 +123,7 @@ class PatienceWatch:
         self.hears_of(index, sender, vote.view)
         if vote.view < waiting.view or sender != self._leader(vote.view):
             return
-        if vote.kind == VoteKind.NULLIFY:
+        if vote.kind == NULLIFY:
             waiting.given_up_by_leader.add(vote.view)
             waiting.hears_leader_give_up = waiting.hears_leader_give_up or (is_sound and vote.view == waiting.view)
         elif isinstance(message, Proposal):
@@ -157,9 +157,9 @@ class PatienceWatch:
             and self._may_vote(index, view)
         )
         waiting.hears_leader_give_up = False
-        if is_bound and (view, VoteKind.FINALIZE) not in waiting.cast:
+        if is_bound and (view, FINALIZE) not in waiting.cast:
             what = f"{self._names[index]} hears that the leader of view {view} nullifies it, and does not"
-            self._tell(Rule.PATIENCE, (view, VoteKind.NULLIFY) in waiting.cast, what)
+            self._tell(Rule.PATIENCE, (view, NULLIFY) in waiting.cast, what)
 
     def rejects(self, index: int) -> None:
         """Note that a validator finds the block of its view invalid: the view is not judged any more."""
@@ -175,7 +175,7 @@ class PatienceWatch:
             return
         if waiting.is_judged:
             return
-        if vote.kind == VoteKind.NOTARIZE:
+        if vote.kind == NOTARIZE:
             waiting.must_wait = True
         elif vote.kind in GIVING_UP:
             waiting.is_judged = True

@@ -37,10 +37,12 @@ class PruningWatch:
         archive = executor.archive
         self._allow(index, executor.final_header.height, executor.prunable_height)
         least = max(archive.joined_height, self._allowed[index])
+        first = archive.first_height
+        holds = first <= least
         what = (
-            f"{self._names[index]} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
+            "" if holds else f"{self._names[index]} has blocks from height {first + 1} on, and must from {least + 1} on"
         )
-        self._look(SafetyRule.PRUNING, archive.first_height <= least, what)
+        self._look(SafetyRule.PRUNING, holds, what)
 
     def _allow(self, index: int, height: int, most: int) -> None:
         if self._keep_blocks is not None:

@@ -33,7 +33,7 @@ from cluster.simulation.watches.durable_journal import DurableJournal, DurableRe
 from consensus.certificates import verify_signed
 from consensus.journal import Record
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
+from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, AnyCertificate, Certificate, MessageError, Vote
 from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, GENESIS_VIEW, ValidatorIndex, View
 from validator.chain.messages import Reading, ViewReport
@@ -60,7 +60,7 @@ class _Memory:
 
     def learn(self, record: Record) -> None:
         """Note a durable record other than a vote: a certificate of a block may raise the lock."""
-        if isinstance(record, Certificate) and record.kind != VoteKind.NULLIFY:
+        if isinstance(record, Certificate) and record.kind != NULLIFY:
             self.certified.add(record.view)
             self.lock = max(self.lock, record.view)
 
@@ -99,11 +99,13 @@ class VoteWatch:
         if not isinstance(record, Vote):
             memory.learn(record)
             return
+        if memory.votes.is_known(record):
+            return
         is_new = not memory.votes.has_cast(record.kind, record.view)
-        if is_new and record.kind == VoteKind.FINALIZE:
+        if is_new and record.kind == FINALIZE:
             problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
             self._look(Rule.LOCK, index, record, problem)
-        elif is_new and record.kind == VoteKind.TIMEOUT and found.is_appended:
+        elif is_new and record.kind == TIMEOUT and found.is_appended:
             is_kept = record.parent_view >= memory.lock
             problem = None if is_kept else f"naming view {record.parent_view}, and its journal certifies {memory.lock}"
             self._look(Rule.LOCK, index, record, problem)
@@ -184,7 +186,7 @@ def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
     """The part of a vote that a crash would lose although the vote is sent, in words."""
     if vote not in journal.votes:
         return "and its vote is not durable"
-    is_without_body = vote.kind == VoteKind.NOTARIZE and vote.digest not in journal.digests
+    is_without_body = vote.kind == NOTARIZE and vote.digest not in journal.digests
     return "and the block's body is not durable" if is_without_body else None
 
 
@@ -193,5 +195,5 @@ def _not_abstained(memory: _Memory, vote: Vote) -> str | None:
     through = memory.abstains_through
     if vote.view <= through:
         return f"and must abstain through view {through}"
-    is_low = vote.kind == VoteKind.TIMEOUT and vote.parent_view < through
+    is_low = vote.kind == TIMEOUT and vote.parent_view < through
     return f"naming view {vote.parent_view}, and may have finalized view {through}" if is_low else None

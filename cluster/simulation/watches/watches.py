@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import structs
 
@@ -18,9 +19,9 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch, Hearing
 from cluster.simulation.watches.durable_journal import votes_in
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
-from cluster.simulation.watches.models.kinds import Broadcast, kinds_of
+from cluster.simulation.watches.models.kinds import Check, Handled, kinds_of, subject_of
 from cluster.simulation.watches.models.models import NodeModels
-from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
+from cluster.simulation.watches.pacing_watch import PacingWatch
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from cluster.simulation.watches.pruning_watch import PruningWatch
@@ -44,7 +45,6 @@ from validator.node.events import (
     EvidenceFound,
     Message,
     PeerFault,
-    Send,
     SetTimer,
     Timeout,
 )
@@ -53,6 +53,8 @@ from validator.storage.archive import ArchivedBlock
 
 FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
 """Number of later views in which a vote to finalize is repeated (``docs/consensus.md``)."""
+REMEMBERED_CHOICES: Final = 1 << 10
+"""Number of kinds of events, with those of their effects, for which it is remembered which checks they concern."""
 
 
 class Watches:
@@ -83,6 +85,7 @@ class Watches:
         self.models = NodeModels(scenario, genesis, self.monitor.log.look)
         lag = FINALITY_LAGS[scenario.consensus.protocol]
         self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views, lag)
+        self._checks = lru_cache(REMEMBERED_CHOICES)(self._concerned)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
         """The first violation so far, or the validators that diverged, in words; empty if there is none."""
@@ -172,7 +175,7 @@ class Watches:
         if machine.byzantine is not None:
             return
         if isinstance(effect, SetTimer):
-            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, _timeouts(scenario.consensus))
+            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, scenario.consensus)
         elif isinstance(effect, Append):
             for vote in votes_in(effect.data):
                 self.pacing.writes(machine.index, vote)
@@ -195,51 +198,78 @@ class Watches:
         validator = machine.validator
         if machine.byzantine is not None or validator is None:
             return
-        content = event.content if isinstance(event, Message) else None
-        if effects or not isinstance(content, Vote):
-            self._handles(machine, validator, event, effects, read, scenario)
-        elif self.patience.must_follow(machine.index) and validator.node.diverged is None:
-            self.patience.handled(machine.index, View(validator.node.view), ())
+        follows = self.patience.must_follow(machine.index)
+        if isinstance(event, Message):
+            if not effects and isinstance(event.content, Vote):
+                if follows and validator.node.diverged is None:
+                    self.patience.handled(machine.index, View(validator.node.view), ())
+                return
+            if event.content is None:
+                event = structs.replace(event, content=read(event.payload))
+        lacks_blocks = machine.index in self.models.lacking
+        checks = self._checks(type(event), subject_of(event), kinds_of(effects), follows, lacks_blocks)
+        if checks:
+            handled = Handled(machine, validator, event, effects, read, scenario.consensus)
+            for check in checks:
+                check(handled)
 
-    def _handles(
-        self,
-        machine: Machine,
-        validator: Validator,
-        event: Event,
-        effects: Sequence[Effect],
-        read: Callable[[bytes], Reading | None],
-        scenario: Scenario,
-    ) -> None:
-        """Check the effects of an event other than a vote without effects."""
-        kinds = kinds_of(effects)
-        said = _NOTHING if kinds.isdisjoint(_SAYING) else _said_in(effects, read)
-        if isinstance(event, Message) and event.content is None:
-            event = structs.replace(event, content=read(event.payload))
-        if isinstance(event, Timeout):
-            self.pacing.expires(machine.index, event.timer, _timeouts(scenario.consensus), said.broadcast)
-        self.models.handled(machine, validator, event, effects, kinds, said.broadcast, read)
-        if validator.node.diverged is None:
-            if said.votes or self.patience.must_follow(machine.index):
-                self.patience.handled(machine.index, View(validator.node.view), said.votes)
-            if isinstance(event, Message) and isinstance(event.content, Certificate):
-                self._look_at_forgery(machine, event.sender, event.content, effects)
-        if said.proved:
-            unsaid = said.proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
-            what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
-            self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
+    def _concerned(
+        self, event: type, subject: type | str, kinds: frozenset[type], follows: bool, lacks_blocks: bool
+    ) -> tuple[Check, ...]:
+        """The checks that concern an event, by its type, its subject, the kinds of its effects, and what its validator
+        must do: follow a leader that gives up the view, or request blocks."""
+        checks: list[Check] = [self._check_expiry] if subject in PacingWatch.TIMERS else []
+        checks += self.models.checks(event, subject, kinds, lacks_blocks)
+        if follows or Append in kinds:
+            checks.append(self._check_votes)
+        if subject is Certificate:
+            checks.append(self._check_forgery)
+        if EvidenceFound in kinds:
+            checks.append(self._check_blames)
+        return tuple(checks)
 
-    def _look_at_forgery(
-        self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
-    ) -> None:
+    def _check_expiry(self, handled: Handled) -> None:
+        """Check which votes a validator repeats when a timer expires."""
+        if isinstance(handled.event, Timeout):
+            index, timer = handled.machine.index, handled.event.timer
+            self.pacing.expires(index, timer, handled.consensus, handled.broadcast)
+
+    def _check_votes(self, handled: Handled) -> None:
+        """Check that a validator followed a leader that gave up its view, and note the votes for its journal."""
+        node = handled.validator.node
+        if node.diverged is None:
+            appended = [effect.data for effect in handled.effects if isinstance(effect, Append)]
+            votes = [vote for data in appended for vote in votes_in(data)]
+            self.patience.handled(handled.machine.index, View(node.view), votes)
+
+    def _check_forgery(self, handled: Handled) -> None:
         """Check that a machine's validator blames the sender of an invalid certificate, if the certificate is of the
         validator's view or of a later one. The validator then ignores the sender's certificates for some views.
         """
-        if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
+        machine, event = handled.machine, handled.event
+        certificate = event.content if isinstance(event, Message) else None
+        if not isinstance(certificate, Certificate) or certificate.view < machine.view:
             return
-        is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in effects)
+        if handled.validator.node.diverged is not None or self.monitor.certificates.is_signed(certificate):
+            return
+        assert isinstance(event, Message)
+        sender = event.sender
+        is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in handled.effects)
         is_distrusted = self.restraint.distrusts(machine.index, machine.incarnation, machine.view, sender)
         what = f"{machine.name} does not blame {self._names[sender]} for a certificate that does not hold"
         self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
+
+    def _check_blames(self, handled: Handled) -> None:
+        """Check that a validator blames the peers that it has evidence of."""
+        proved = {
+            (effect.culprit, f"evidence_{effect.kind}")
+            for effect in handled.effects
+            if isinstance(effect, EvidenceFound)
+        }
+        if proved:
+            unsaid = proved - {(each.peer, each.reason) for each in handled.effects if isinstance(each, PeerFault)}
+            what = f"{handled.machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
+            self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """Check that a machine's validator is right to report that a peer sent what no honest peer sends."""
@@ -314,36 +344,3 @@ class Watches:
     def _final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
         self.monitor.final(machine.name, height, archived)
         self.promises.finalizes(machine.index, height, archived.block)
-
-
-class _Said(NamedTuple):
-    """What a validator says in the effects of an event."""
-
-    broadcast: list[Reading | None]
-    """The messages to all peers."""
-    votes: list[Vote]
-    """The votes for the journal."""
-    proved: set[tuple[int, str]]
-    """Whom evidence convicts of what."""
-
-
-_NOTHING: Final = _Said([], [], set())
-_SAYING: Final = frozenset({Append, Broadcast, EvidenceFound})
-"""The kinds of effects in which a validator says something."""
-
-
-def _said_in(effects: Iterable[Effect], read: Callable[[bytes], Reading | None]) -> _Said:
-    said = _Said([], [], set())
-    for effect in effects:
-        if isinstance(effect, Send):
-            if effect.recipient is None:
-                said.broadcast.append(read(effect.payload))
-        elif isinstance(effect, Append):
-            said.votes.extend(votes_in(effect.data))
-        elif isinstance(effect, EvidenceFound):
-            said.proved.add((effect.culprit, f"evidence_{effect.kind}"))
-    return said
-
-
-def _timeouts(consensus: ConsensusSection) -> Timeouts:
-    return Timeouts(consensus.leader_timeout_ms, consensus.advance_timeout_ms, consensus.rebroadcast_ms)

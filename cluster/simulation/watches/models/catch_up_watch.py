@@ -100,12 +100,15 @@ class CatchUpWatch:
         self._retry_ms = retry_ms
         self._look = look
         self._asking = [_Asking(index) for index in range(len(names))]
+        self.lacking: set[int] = set()
+        """The validators that know a finalization ahead of their final block, and do nothing about it."""
         self.reached: set[Mechanism] = set()
         """Mechanisms of catching up that at least one validator has used."""
 
     def starts(self, index: int, final_view: int, now_ms: float) -> None:
         """Note that a validator starts with a final block of this view. ``now_ms`` is its own clock without pauses."""
         self._asking[index] = _Asking(index, certified_view=final_view, final_view=final_view, busy_ms=now_ms)
+        self.lacking.discard(index)
 
     def handled(
         self,
@@ -128,7 +131,7 @@ class CatchUpWatch:
                 if effect.recipient is None:
                     continue
                 request = read(effect.payload)
-                if isinstance(request, BlockRequest | FinalBlocksRequest):
+                if isinstance(request, (BlockRequest, FinalBlocksRequest)):
                     what = f"{self._names[index]} has the block that it asked for, and waits for a timer to ask on"
                     self._look(SafetyRule.CATCH_UP, not is_late, what)
                     self._asks(index, asking, effect.recipient, effects[number + 1 : number + 2])
@@ -137,19 +140,18 @@ class CatchUpWatch:
                     asking.busy_ms = now_ms
             elif isinstance(effect, Run):
                 self._runs(index, asking, effect.job, now_ms)
-            elif isinstance(effect, Certified | BlockFinal | Diverged):
+            elif isinstance(effect, (Certified, BlockFinal, Diverged)):
                 _note_effect(asking, effect, now_ms)
-
-    def lacks_blocks(self, index: int) -> bool:
-        """Whether a validator knows a finalization ahead of its final block, and does nothing about it."""
-        asking = self._asking[index]
-        return asking.certified_view > asking.final_view and not asking.jobs
+        if asking.certified_view > asking.final_view and not asking.jobs:
+            self.lacking.add(index)
+        else:
+            self.lacking.discard(index)
 
     def _runs(self, index: int, asking: _Asking, job: Job, now_ms: float) -> None:
         """Check or note a job that a validator gives its executor."""
-        if isinstance(job, Execute | Finalize):
+        if isinstance(job, (Execute, Finalize)):
             asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
-        elif isinstance(job, ReadBlocks | ReadSnapshot):
+        elif isinstance(job, (ReadBlocks, ReadSnapshot)):
             what = f"{self._names[index]} reads two things at once for {self._names[job.peer]}"
             self._look(SafetyRule.CATCH_UP, job.peer not in asking.reading_for, what)
             asking.reading_for.add(job.peer)
@@ -181,18 +183,19 @@ class CatchUpWatch:
 
 
 def _note_event(asking: _Asking, event: Event, now_ms: float) -> None:
-    match event:
-        case Timeout(timer) if timer.owner == SYNC:
+    if isinstance(event, Timeout):
+        asking.is_open &= event.timer.owner != SYNC
+    elif isinstance(event, Message):
+        if isinstance(event.content, BlockResponse):
+            asking.is_answered |= asking.is_open and _is_block(event.content.body, asking.wanted)
             asking.is_open = False
-        case Message(_, _, BlockResponse(body)):
-            asking.is_answered |= asking.is_open and _is_block(body, asking.wanted)
+        elif isinstance(event.content, FinalBlocksResponse):
             asking.is_open = False
-        case Message(_, _, FinalBlocksResponse()):
-            asking.is_open = False
-        case Completed(BlocksRead(peer=peer) | SnapshotRead(peer=peer)):
-            asking.reading_for.discard(peer)
-        case Completed(Executed() | Finalized() | FinalizedInvalid()):
+    elif isinstance(event, Completed):
+        if isinstance(event.result, (Executed, Finalized, FinalizedInvalid)):
             asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
+        elif isinstance(event.result, (BlocksRead, SnapshotRead)):
+            asking.reading_for.discard(event.result.peer)
 
 
 def _note_effect(asking: _Asking, effect: Certified | BlockFinal | Diverged, now_ms: float) -> None:

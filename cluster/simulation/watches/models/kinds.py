@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from cluster.scenario.sections.consensus import ConsensusSection
+from cluster.simulation.machine import Machine
+from validator.chain.messages import Reading
+from validator.node.assembly import Validator
 from validator.node.events import Completed, Effect, Event, Message, Run, Send, Timeout
-
-_NONE: Final[frozenset[type]] = frozenset()
 
 
 class Broadcast:
     """The kind of :class:`Send` to all peers."""
+
+
+class Handled(NamedTuple):
+    """An event that a machine's honest validator handled, with its effects."""
+
+    machine: Machine
+    validator: Validator
+    event: Event
+    effects: Sequence[Effect]
+    read: Callable[[bytes], Reading | None]
+    """Decodes a message."""
+    consensus: ConsensusSection
+    """The present section ``consensus`` of the scenario."""
+
+    @property
+    def broadcast(self) -> list[Reading | None]:
+        """The messages to all peers."""
+        sent = [effect.payload for effect in self.effects if isinstance(effect, Send) and effect.recipient is None]
+        return list(map(self.read, sent))
+
+
+Check = Callable[[Handled], None]
+"""A check of a handled event. It ignores an event that does not concern it."""
 
 
 def subject_of(event: Event) -> type | str:
@@ -27,12 +52,11 @@ def subject_of(event: Event) -> type | str:
 def kinds_of(effects: Sequence[Effect]) -> frozenset[type]:
     """The kinds of effects: their types; of a job that is given to the executor, the type of the job; of a message to
     all peers, :class:`Broadcast`."""
-    if not effects:
-        return _NONE
-    kinds = set[type]()
-    for effect in effects:
-        if isinstance(effect, Run):
-            kinds.add(type(effect.job))
-        else:
-            kinds.add(Broadcast if isinstance(effect, Send) and effect.recipient is None else type(effect))
-    return frozenset(kinds)
+    types = frozenset(map(type, effects))
+    return types if Send not in types and Run not in types else frozenset(map(_kind_of, effects))
+
+
+def _kind_of(effect: Effect) -> type:
+    if isinstance(effect, Run):
+        return type(effect.job)
+    return Broadcast if isinstance(effect, Send) and effect.recipient is None else type(effect)

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from operator import add
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.simulation.watches.models.kinds import subject_of
-from cluster.simulation.watches.models.plain_mempool import Gone, PlainMempool
+from cluster.simulation.watches.models.plain_mempool import Gone, PlainMempool, fault_of
 from validator.chain.block import Header
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
@@ -54,6 +55,8 @@ ROOM: Final = 8_192
 """Maximum number of transactions that wait until their senders' accounts are read. Those from all peers together may
 fill half of it, those from one peer a quarter."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
+REMEMBERED_TRANSACTIONS: Final = 1 << 10
+"""Number of transactions that were judged without the state and are remembered. Each comes to all validators."""
 SHOWN_BYTES: Final = 8
 """Number of bytes of a hash or a transaction that a violation shows."""
 
@@ -77,7 +80,7 @@ class Outcome(NamedTuple):
     @classmethod
     def of(cls, effects: Sequence[Effect], sent: Sequence[bytes]) -> Outcome:
         """Collect the outcome from a validator's effects; ``sent`` has the transactions that it broadcasts."""
-        if not effects and not sent:
+        if not sent and SHOWN.isdisjoint(map(type, effects)):
             return NO_OUTCOME
         outcome = cls([], [], [], list(sent), [])
         for effect in effects:
@@ -93,6 +96,8 @@ class Outcome(NamedTuple):
         return outcome
 
 
+SHOWN: Final = frozenset({Reply, Run, TransactionDropped, TransactionRefused})
+"""Effects that may show what a mempool does."""
 NO_OUTCOME: Final = Outcome([], [], [], [], [])
 """The outcome of most events, in which a mempool does nothing. Its lists stay empty."""
 
@@ -119,6 +124,8 @@ class _Model:
     """One validator's mempool, with the queue in front of it, since the validator's start."""
 
     pool: PlainMempool
+    judge: Callable[[bytes], Judged]
+    """Judges a transaction whatever the state is."""
     final_view: int = 0
     """The view of the newest final block that the validator committed."""
     offers: list[_Offer] = field(default_factory=list)
@@ -166,15 +173,9 @@ class _Model:
         return [self._check(wire) for wire in wires]
 
     def _check(self, wire: bytes) -> Judged:
-        digest = transaction_hash(wire)
-        if digest in self.pool.rows:
-            return digest, "already_known"
-        try:
-            transaction = parse(wire, self.pool.genesis.chain_id)
-        except TransactionError as error:
-            return digest, error.reason
-        reason = self.pool.fault(transaction)
-        return PreparedTransaction(digest, wire, transaction) if reason is None else (digest, reason)
+        judged = self.judge(wire)
+        digest = judged.hash if isinstance(judged, PreparedTransaction) else judged[0]
+        return (digest, "already_known") if digest in self.pool.rows else judged
 
     def _offer(self, offer: _Offer, outcome: Outcome) -> None:
         if not offer.waiting or not self._has_room(offer):
@@ -236,6 +237,17 @@ def _reason(item: Judged, why: str) -> str:
     return why if isinstance(item, PreparedTransaction) else item[1]
 
 
+def _judged(wire: bytes, genesis: Genesis) -> Judged:
+    """A client's or a peer's transaction, judged without the state."""
+    digest = transaction_hash(wire)
+    try:
+        transaction = parse(wire, genesis.chain_id)
+    except TransactionError as error:
+        return digest, error.reason
+    reason = fault_of(transaction, genesis)
+    return PreparedTransaction(digest, wire, transaction) if reason is None else (digest, reason)
+
+
 class MempoolWatch:
     """Compares in one run the mempools of honest validators with their models."""
 
@@ -254,12 +266,13 @@ class MempoolWatch:
         self._genesis = genesis
         self._limits = limits
         self._look = look
+        self._judge = lru_cache(REMEMBERED_TRANSACTIONS)(partial(_judged, genesis=genesis))
         self._models = [self._model(0) for _ in names]
         self.reached: set[Mechanism] = set()
         """Mechanisms of mempools that at least one validator has used."""
 
     def _model(self, final_view: int) -> _Model:
-        return _Model(PlainMempool(self._genesis, self._limits), final_view)
+        return _Model(PlainMempool(self._genesis, self._limits), self._judge, final_view)
 
     def starts(self, index: int, final_view: int) -> None:
         """Begin an empty model of a validator that starts with a final block of this view: mempools are not durable."""
@@ -283,31 +296,37 @@ class MempoolWatch:
             return
         sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
-        if any(isinstance(effect, Diverged) for effect in effects):
+        types = set(map(type, effects))
+        if Diverged in types:
             expected = Outcome(*map(add, expected, model.close()))
-        is_concerned = any(expected) or any(outcome)
+        is_concerned = expected is not outcome and (any(expected) or any(outcome))
         if is_concerned:
             holds = outcome == expected
             self._tell(index, holds, "" if holds else _difference(outcome, expected))
         if isinstance(event, Completed) and isinstance(event.result, Built) and event.result.refused:
             self.reached.add(Mechanism.POOL_SENDER_REFUSED)
-        for effect in effects:
-            if isinstance(effect, Run) and isinstance(effect.job, Build):
-                if model.pool.has_forgiven():
-                    self.reached.add(Mechanism.POOL_SENDER_FORGIVEN)
-                offered = [one.hash for one in effect.job.candidates]
-                has_room = effect.job.view - model.final_view <= self._max_held_blocks
-                due = model.pool.candidates()
-                if due and not has_room:
-                    self.reached.add(Mechanism.PROPOSED_WITHOUT_ROOM)
-                    due = []
-                self._tell(index, offered == due, "offers a builder what waits in another order, or not when it is due")
+        if Run in types:
+            for effect in effects:
+                if isinstance(effect, Run) and isinstance(effect.job, Build):
+                    self._look_at_offer(index, model, effect.job)
         pool = model.pool
         if is_concerned or isinstance(event, Completed):
             found, kept = sizes(), PoolSizes(len(pool.rows), pool.size, len(pool.idle))
             holds = found == kept
             self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {tuple(kept)}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS
+
+    def _look_at_offer(self, index: int, model: _Model, job: Build) -> None:
+        """Check the transactions that a builder gets, and their order."""
+        if model.pool.has_forgiven():
+            self.reached.add(Mechanism.POOL_SENDER_FORGIVEN)
+        offered = [one.hash for one in job.candidates]
+        has_room = job.view - model.final_view <= self._max_held_blocks
+        due = model.pool.candidates()
+        if due and not has_room:
+            self.reached.add(Mechanism.PROPOSED_WITHOUT_ROOM)
+            due = []
+        self._tell(index, offered == due, "offers a builder what waits in another order, or not when it is due")
 
     def _tell(self, index: int, holds: bool, what: str) -> None:
         self._look(SafetyRule.MEMPOOL, holds, "" if holds else f"{self._names[index]}: {what}")

@@ -96,22 +96,6 @@ class PlainMempool:
 
     # --- coming ---------------------------------------------------------------------------------------------------
 
-    def fault(self, transaction: Transaction) -> str | None:
-        """The reason to reject a transaction whatever the state is; ``None`` if there is none."""
-        p, action = self.genesis.parameters, transaction.action
-        is_system = isinstance(action, System)
-        if is_system and transaction.sender not in self.genesis.system_deployers:
-            return "not_system_deployer"
-        payload = action.payload if isinstance(action, Call) else action.code if isinstance(action, Deploy) else b""
-        code_cycles = byte_cycles(action.code) if isinstance(action, Deploy) else 0
-        if transaction.gas_limit < p.tx_base_cycles + code_cycles:
-            return "gas_too_low"
-        if transaction.gas_limit > (p.lane_system_cycles if is_system else p.lane_user_cycles):
-            return "gas_too_high"
-        if transaction.cells_limit < len(payload):
-            return "cells_too_low"
-        return "cells_too_high" if transaction.cells_limit > p.lane_user_cells else None
-
     def add(self, prepared: PreparedTransaction, account: Account) -> str | list[Gone]:
         """Add a transaction. Returns the reason if it is rejected, otherwise the transactions that leave for it.
 
@@ -280,3 +264,20 @@ def most_it_takes(transaction: Transaction) -> int:
     """The most that a transaction can cost its sender."""
     cycles = transaction.gas_limit * transaction.max_fee_per_cycle
     return transaction.value + cycles + transaction.cells_limit * transaction.max_fee_per_cell
+
+
+def fault_of(transaction: Transaction, genesis: Genesis) -> str | None:
+    """The reason to reject a transaction whatever the state is; ``None`` if there is none."""
+    p, action = genesis.parameters, transaction.action
+    is_system = isinstance(action, System)
+    if is_system and transaction.sender not in genesis.system_deployers:
+        return "not_system_deployer"
+    payload = action.payload if isinstance(action, Call) else action.code if isinstance(action, Deploy) else b""
+    code_cycles = byte_cycles(action.code) if isinstance(action, Deploy) else 0
+    if transaction.gas_limit < p.tx_base_cycles + code_cycles:
+        return "gas_too_low"
+    if transaction.gas_limit > (p.lane_system_cycles if is_system else p.lane_user_cycles):
+        return "gas_too_high"
+    if transaction.cells_limit < len(payload):
+        return "cells_too_low"
+    return "cells_too_high" if transaction.cells_limit > p.lane_user_cells else None

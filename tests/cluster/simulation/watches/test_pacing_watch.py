@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cluster.record.rules import Mechanism
-from cluster.simulation.watches.pacing_watch import PATIENT, PacingWatch, Timeouts
+from cluster.scenario.sections.consensus import ConsensusSection
+from cluster.simulation.watches.pacing_watch import PATIENT, PacingWatch
 from consensus.messages import VoteKind
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
@@ -15,7 +16,7 @@ from validator.node.events import TimerName
 BENCH = HotStuffBench()
 VIEW = View(9)
 LEADER_MS, ADVANCE_MS = 500, 800
-CONFIGURED = Timeouts(LEADER_MS, ADVANCE_MS, 100)
+CONFIGURED = ConsensusSection(leader_timeout_ms=LEADER_MS, advance_timeout_ms=ADVANCE_MS, rebroadcast_ms=100)
 LONGEST_ROW = 3
 FINAL_VIEWS = 16
 LAG = 2
