@@ -66,7 +66,7 @@ def split(data: bytes) -> tuple[list[Frame], int]:
     frames: list[Frame] = []
     offset = 0
     while True:
-        payload = _payload_at(data, offset)
+        payload = payload_at(data, offset)
         if payload is None:
             return frames, offset
         frames.append(Frame(offset, payload))
@@ -82,7 +82,7 @@ def recover(disk: Disk, name: str) -> Iterator[Frame]:
     offset, size = 0, disk.size(name)
     while offset < size:
         data = _frame_bytes(disk, name, offset)
-        payload = _payload_at(data, 0)
+        payload = payload_at(data, 0)
         if payload is None:
             if not _is_torn(data, offset):
                 raise DiskError(f"{name}: record at offset {offset} is damaged")
@@ -94,7 +94,7 @@ def recover(disk: Disk, name: str) -> Iterator[Frame]:
 
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
     """One record by its frame's offset. Raises :class:`DiskError` if it is damaged."""
-    payload = _payload_at(_frame_bytes(disk, name, offset), 0)
+    payload = payload_at(_frame_bytes(disk, name, offset), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
     return payload
@@ -117,7 +117,8 @@ def length_at(data: bytes, offset: int) -> int | None:
     return int.from_bytes(length, "big")
 
 
-def _payload_at(data: bytes, offset: int) -> bytes | None:
+def payload_at(data: bytes, offset: int) -> bytes | None:
+    """The payload of the frame at an offset; ``None`` if the frame is not whole."""
     length = length_at(data, offset)
     if length is None:
         return None

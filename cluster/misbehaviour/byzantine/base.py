@@ -237,10 +237,10 @@ def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
 
 def vote_of(message: object) -> Vote | None:
     """The vote that a message is, or that it carries; ``None`` for messages of other kinds."""
-    if isinstance(message, Vote):
+    if type(message) is Vote:
         return message
     carried = getattr(message, "vote", None)
-    return carried if isinstance(carried, Vote) else None
+    return carried if type(carried) is Vote else None
 
 
 def with_vote(message: Message, vote: Vote) -> Message:

@@ -16,8 +16,8 @@ from consensus.journal import Record
 from consensus.messages import Vote
 from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
-from validator.storage.frames import FRAME_BYTES, length_at, split
-from validator.storage.journal import JOURNAL_FILE, decode_batch
+from validator.storage.frames import FRAME_BYTES, length_at, payload_at
+from validator.storage.journal import JOURNAL_FILE
 
 REMEMBERED_RECORDS: Final = 1 << 12
 """Number of decoded records in the cache, which helps since each certificate is in every validator's journal."""
@@ -30,15 +30,17 @@ REMEMBERED_BODIES: Final = 1 << 6
 """Number of bodies in the cache of block digests. Each body is in every validator's journal soon after its proposal."""
 
 _DECODER: Final = msgspec.msgpack.Decoder(Record)
+_BATCHES: Final = msgspec.msgpack.Decoder(tuple[tuple[bytes, ...], tuple[bytes, ...]])
+"""Decodes the bodies and the records of a batch."""
 
 
-class DurableRecord(NamedTuple):
-    """A consensus record that became durable."""
+class DurableBatch(NamedTuple):
+    """Consensus records that became durable together."""
 
-    record: Record
+    records: tuple[Record, ...]
     is_appended: bool
-    """Whether the record was appended, so that its place tells its time. The records of a journal that was written
-    whole are ordered by view, not by time."""
+    """Whether the records were appended, so that their place tells their time. The records of a journal that was
+    written whole are ordered by view, not by time."""
 
 
 class _Batch(NamedTuple):
@@ -65,8 +67,8 @@ class DurableJournal:
     _end: int = 0
     """Number of bytes of the journal that were read so far."""
 
-    def read(self, disk: MemoryDisk) -> list[DurableRecord]:
-        """Read what became durable since the last call. Returns the new records, in the journal's order.
+    def read(self, disk: MemoryDisk) -> list[DurableBatch]:
+        """Read what became durable since the last call. Returns the new batches, in the journal's order.
 
         ``disk`` may be another one each time.
         """
@@ -77,10 +79,9 @@ class DurableJournal:
             self.digests.clear()
         if disk.durable_size(JOURNAL_FILE) <= self._end:
             return []
-        whole_bytes, found = replaced[1], list[DurableRecord]()
+        whole_bytes, found = replaced[1], list[DurableBatch]()
         for batch in _batches_in(disk.durable(JOURNAL_FILE, self._end)):
-            is_appended = self._end >= whole_bytes
-            found.extend([DurableRecord(record, is_appended) for record in batch.records])
+            found.append(DurableBatch(batch.records, self._end >= whole_bytes))
             self.votes.update(batch.votes)
             self.digests.update(batch.digests)
             self._end += batch.length
@@ -90,7 +91,7 @@ class DurableJournal:
 @lru_cache(REMEMBERED_APPENDS)
 def votes_in(appended: bytes) -> tuple[Vote, ...]:
     """The votes in an append to a validator's journal, in order. Cached, since several watches ask for them."""
-    return tuple(vote for batch in _batches_in(appended) for vote in batch.votes)
+    return tuple([vote for batch in _batches_in(appended) for vote in batch.votes])
 
 
 def _batches_in(data: bytes) -> list[_Batch]:
@@ -108,13 +109,13 @@ def _batches_in(data: bytes) -> list[_Batch]:
 @lru_cache(REMEMBERED_FRAMES)
 def _batch_in(frame: bytes) -> _Batch | None:
     """The batch in a frame; ``None`` if the frame is not whole."""
-    frames, length = split(frame)
-    if not frames:
+    payload = payload_at(frame, 0)
+    if payload is None:
         return None
-    content = decode_batch(frames[0].payload)
-    records = tuple(map(_record, content.records))
-    votes = tuple(record for record in records if isinstance(record, Vote))
-    return _Batch(records, votes, tuple(map(_digest, content.bodies)), length)
+    bodies, encoded = _BATCHES.decode(payload)
+    records = tuple(map(_record, encoded))
+    votes = tuple([record for record in records if type(record) is Vote])
+    return _Batch(records, votes, tuple(map(_digest, bodies)), len(frame))
 
 
 @lru_cache(REMEMBERED_RECORDS)

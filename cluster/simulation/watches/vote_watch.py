@@ -29,7 +29,7 @@ from cluster.audit.safety.rule_log import Look
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
-from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
+from cluster.simulation.watches.durable_journal import DurableJournal
 from consensus.certificates import verify_signed
 from consensus.journal import Record
 from consensus.keys import ValidatorSet
@@ -60,7 +60,7 @@ class _Memory:
 
     def learn(self, record: Record) -> None:
         """Note a durable record other than a vote: a certificate of a block may raise the lock."""
-        if isinstance(record, Certificate) and record.kind != NULLIFY:
+        if type(record) is Certificate and record.kind != NULLIFY:
             self.certified.add(record.view)
             self.lock = max(self.lock, record.view)
 
@@ -89,14 +89,14 @@ class VoteWatch:
         if vote is None:
             return
         memory = self._memories[index]
-        for found in memory.journal.read(disk):
-            self._on_record(index, memory, found)
+        for records, is_appended in memory.journal.read(disk):
+            for record in records:
+                self._on_record(index, memory, record, is_appended)
         self._look(Rule.DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
         self._on_vote(index, memory, vote)
 
-    def _on_record(self, index: int, memory: _Memory, found: DurableRecord) -> None:
-        record = found.record
-        if not isinstance(record, Vote):
+    def _on_record(self, index: int, memory: _Memory, record: Record, is_appended: bool) -> None:
+        if type(record) is not Vote:
             memory.learn(record)
             return
         if memory.votes.is_known(record):
@@ -105,7 +105,7 @@ class VoteWatch:
         if is_new and record.kind == FINALIZE:
             problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
             self._look(Rule.LOCK, index, record, problem)
-        elif is_new and record.kind == TIMEOUT and found.is_appended:
+        elif is_new and record.kind == TIMEOUT and is_appended:
             is_kept = record.parent_view >= memory.lock
             problem = None if is_kept else f"naming view {record.parent_view}, and its journal certifies {memory.lock}"
             self._look(Rule.LOCK, index, record, problem)

@@ -105,7 +105,7 @@ class Watches:
             self._sends_with_restraint(machine, recipient, content, consensus)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
-        if isinstance(content, TransactionsMessage):
+        if type(content) is TransactionsMessage:
             self.promises.passes_on(machine.index, content.transactions, recipient is None)
 
     def _sends_with_restraint(
@@ -174,12 +174,12 @@ class Watches:
         timer."""
         if machine.byzantine is not None:
             return
-        if isinstance(effect, SetTimer):
+        if type(effect) is SetTimer:
             self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, scenario.consensus)
-        elif isinstance(effect, Append):
+        elif type(effect) is Append:
             for vote in votes_in(effect.data):
                 self.pacing.writes(machine.index, vote)
-        else:
+        elif type(effect) is Certified:
             self.monitor.certified(machine.name, effect.certificate)
             self.pacing.certified(machine.index, effect.certificate.kind)
 
@@ -199,8 +199,8 @@ class Watches:
         if machine.byzantine is not None or validator is None:
             return
         follows = self.patience.must_follow(machine.index)
-        if isinstance(event, Message):
-            if not effects and isinstance(event.content, Vote):
+        if type(event) is Message:
+            if not effects and type(event.content) is Vote:
                 if follows and validator.node.diverged is None:
                     self.patience.handled(machine.index, View(validator.node.view), ())
                 return
@@ -230,7 +230,7 @@ class Watches:
 
     def _check_expiry(self, handled: Handled) -> None:
         """Check which votes a validator repeats when a timer expires."""
-        if isinstance(handled.event, Timeout):
+        if type(handled.event) is Timeout:
             index, timer = handled.machine.index, handled.event.timer
             self.pacing.expires(index, timer, handled.consensus, handled.broadcast)
 
@@ -238,7 +238,7 @@ class Watches:
         """Check that a validator followed a leader that gave up its view, and note the votes for its journal."""
         node = handled.validator.node
         if node.diverged is None:
-            appended = [effect.data for effect in handled.effects if isinstance(effect, Append)]
+            appended = [effect.data for effect in handled.effects if type(effect) is Append]
             votes = [vote for data in appended for vote in votes_in(data)]
             self.patience.handled(handled.machine.index, View(node.view), votes)
 
@@ -247,14 +247,14 @@ class Watches:
         validator's view or of a later one. The validator then ignores the sender's certificates for some views.
         """
         machine, event = handled.machine, handled.event
-        certificate = event.content if isinstance(event, Message) else None
-        if not isinstance(certificate, Certificate) or certificate.view < machine.view:
+        certificate = event.content if type(event) is Message else None
+        if type(certificate) is not Certificate or certificate.view < machine.view:
             return
         if handled.validator.node.diverged is not None or self.monitor.certificates.is_signed(certificate):
             return
-        assert isinstance(event, Message)
+        assert type(event) is Message
         sender = event.sender
-        is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in handled.effects)
+        is_blamed = any(type(each) is PeerFault and each.peer == sender for each in handled.effects)
         is_distrusted = self.restraint.distrusts(machine.index, machine.incarnation, machine.view, sender)
         what = f"{machine.name} does not blame {self._names[sender]} for a certificate that does not hold"
         self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
@@ -262,12 +262,10 @@ class Watches:
     def _check_blames(self, handled: Handled) -> None:
         """Check that a validator blames the peers that it has evidence of."""
         proved = {
-            (effect.culprit, f"evidence_{effect.kind}")
-            for effect in handled.effects
-            if isinstance(effect, EvidenceFound)
+            (effect.culprit, f"evidence_{effect.kind}") for effect in handled.effects if type(effect) is EvidenceFound
         }
         if proved:
-            unsaid = proved - {(each.peer, each.reason) for each in handled.effects if isinstance(each, PeerFault)}
+            unsaid = proved - {(each.peer, each.reason) for each in handled.effects if type(each) is PeerFault}
             what = f"{handled.machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
             self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
 

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
-from consensus.messages import VoteKind
+from consensus.messages import FINALIZE, AnyCertificate
 from validator.chain.block import decode_block, header_hash
 from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse, Reading
 from validator.node.events import (
@@ -123,11 +123,11 @@ class CatchUpWatch:
         Unless it lacks blocks, only effects and jobs of :attr:`JUDGED` and events of :attr:`SUBJECTS` matter.
         """
         asking = self._asking[index]
-        is_late = asking.is_answered and isinstance(event, Timeout) and event.timer.owner == SYNC
+        is_late = asking.is_answered and type(event) is Timeout and event.timer.owner == SYNC
         _note_event(asking, event, now_ms)
         self._look_at_idleness(index, asking, now_ms)
         for number, effect in enumerate(effects):
-            if isinstance(effect, Send):
+            if type(effect) is Send:
                 if effect.recipient is None:
                     continue
                 request = read(effect.payload)
@@ -135,13 +135,17 @@ class CatchUpWatch:
                     what = f"{self._names[index]} has the block that it asked for, and waits for a timer to ask on"
                     self._look(SafetyRule.CATCH_UP, not is_late, what)
                     self._asks(index, asking, effect.recipient, effects[number + 1 : number + 2])
-                    asking.wanted = request.digest if isinstance(request, BlockRequest) else b""
+                    asking.wanted = request.digest if type(request) is BlockRequest else b""
                     asking.is_answered = False
                     asking.busy_ms = now_ms
-            elif isinstance(effect, Run):
+            elif type(effect) is Run:
                 self._runs(index, asking, effect.job, now_ms)
-            elif isinstance(effect, (Certified, BlockFinal, Diverged)):
-                _note_effect(asking, effect, now_ms)
+            elif type(effect) is Certified:
+                _note_certificate(asking, effect.certificate, now_ms)
+            elif type(effect) is BlockFinal:
+                asking.final_view, asking.busy_ms = effect.view, now_ms
+            elif type(effect) is Diverged:
+                asking.has_diverged = True
         if asking.certified_view > asking.final_view and not asking.jobs:
             self.lacking.add(index)
         else:
@@ -162,7 +166,7 @@ class CatchUpWatch:
         expected = next(other for step in range(1, count + 1) if (other := (asking.last_peer + step) % count) != index)
         what = f"{name} asks {self._names[peer]} for blocks, in the turn of {self._names[expected]}"
         self._look(SafetyRule.CATCH_UP, peer == expected, what)
-        timers = [effect.delay_ms for effect in behind if isinstance(effect, SetTimer) and effect.timer.owner == SYNC]
+        timers = [effect.delay_ms for effect in behind if type(effect) is SetTimer and effect.timer.owner == SYNC]
         what = f"{name} asks for blocks, and for the next time sets timers of {timers} ms, not [{self._retry_ms}]"
         self._look(SafetyRule.CATCH_UP, timers == [self._retry_ms], what)
         asking.is_open, asking.last_peer = True, peer
@@ -183,31 +187,26 @@ class CatchUpWatch:
 
 
 def _note_event(asking: _Asking, event: Event, now_ms: float) -> None:
-    if isinstance(event, Timeout):
+    if type(event) is Timeout:
         asking.is_open &= event.timer.owner != SYNC
-    elif isinstance(event, Message):
-        if isinstance(event.content, BlockResponse):
+    elif type(event) is Message:
+        if type(event.content) is BlockResponse:
             asking.is_answered |= asking.is_open and _is_block(event.content.body, asking.wanted)
             asking.is_open = False
-        elif isinstance(event.content, FinalBlocksResponse):
+        elif type(event.content) is FinalBlocksResponse:
             asking.is_open = False
-    elif isinstance(event, Completed):
+    elif type(event) is Completed:
         if isinstance(event.result, (Executed, Finalized, FinalizedInvalid)):
             asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
         elif isinstance(event.result, (BlocksRead, SnapshotRead)):
             asking.reading_for.discard(event.result.peer)
 
 
-def _note_effect(asking: _Asking, effect: Certified | BlockFinal | Diverged, now_ms: float) -> None:
-    match effect:
-        case Certified(certificate) if certificate.kind == VoteKind.FINALIZE:
-            if asking.certified_view <= asking.final_view:
-                asking.busy_ms = now_ms
-            asking.certified_view = max(asking.certified_view, certificate.view)
-        case Diverged():
-            asking.has_diverged = True
-        case BlockFinal(view=view):
-            asking.final_view, asking.busy_ms = view, now_ms
+def _note_certificate(asking: _Asking, certificate: AnyCertificate, now_ms: float) -> None:
+    if certificate.kind == FINALIZE:
+        if asking.certified_view <= asking.final_view:
+            asking.busy_ms = now_ms
+        asking.certified_view = max(asking.certified_view, certificate.view)
 
 
 def _is_block(body: bytes, digest: bytes) -> bool:

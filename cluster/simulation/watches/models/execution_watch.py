@@ -88,29 +88,29 @@ class ExecutionWatch:
         tree = self._trees[index]
         if tree is None:
             return
-        is_due = isinstance(event, Completed) and self._completed(index, tree, event)
+        is_due = type(event) is Completed and self._completed(index, tree, event)
         for effect in effects:
-            if isinstance(effect, Run):
+            if type(effect) is Run:
                 self._runs(index, tree, effect.job)
-            elif isinstance(effect, ReplaceJournal):
+            elif type(effect) is ReplaceJournal:
                 self._tell(index, is_due, f"replaces its journal at height {tree.height}, not when it is due")
                 is_due = False
                 self._replaces(index, tree, effect.data)
-            elif isinstance(effect, Diverged):
+            elif type(effect) is Diverged:
                 self._trees[index] = None
                 return
-        if isinstance(event, Completed):
+        if type(event) is Completed:
             self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
 
     def _runs(self, index: int, tree: _Tree, job: Job) -> None:
         """Check a job that a validator gives its executor."""
-        if isinstance(job, Execute):
+        if type(job) is Execute:
             parent, height = Hash(job.block.header.parent_hash), job.block.header.height
             self._tell(index, tree.is_live(parent), f"executes a block of height {height} on a dead one")
             tree.running[job.digest] = parent
-        elif isinstance(job, Build):
+        elif type(job) is Build:
             self._tell(index, tree.is_live(job.parent), f"builds its block of view {job.view} on a dead one")
-        elif isinstance(job, Finalize):
+        elif type(job) is Finalize:
             self._finalizes(index, tree, job.digest)
 
     def _completed(self, index: int, tree: _Tree, event: Completed) -> bool:

@@ -294,7 +294,7 @@ class MempoolWatch:
         model = self._models[index]
         if not model.is_followed:
             return
-        sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
+        sent = [wire for each in broadcast if type(each) is TransactionsMessage for wire in each.transactions]
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
         types = set(map(type, effects))
         if Diverged in types:
@@ -303,14 +303,14 @@ class MempoolWatch:
         if is_concerned:
             holds = outcome == expected
             self._tell(index, holds, "" if holds else _difference(outcome, expected))
-        if isinstance(event, Completed) and isinstance(event.result, Built) and event.result.refused:
+        if type(event) is Completed and type(event.result) is Built and event.result.refused:
             self.reached.add(Mechanism.POOL_SENDER_REFUSED)
         if Run in types:
             for effect in effects:
-                if isinstance(effect, Run) and isinstance(effect.job, Build):
+                if type(effect) is Run and type(effect.job) is Build:
                     self._look_at_offer(index, model, effect.job)
         pool = model.pool
-        if is_concerned or isinstance(event, Completed):
+        if is_concerned or type(event) is Completed:
             found, kept = sizes(), PoolSizes(len(pool.rows), pool.size, len(pool.idle))
             holds = found == kept
             self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {tuple(kept)}")

@@ -53,7 +53,7 @@ class NodeModels:
 
     def _start(self, handled: Handled) -> None:
         """Begin the models of a validator that starts."""
-        if isinstance(handled.event, Started):
+        if type(handled.event) is Started:
             index, executor = handled.machine.index, handled.validator.executor
             self._mempools.starts(index, executor.final_header.view)
             self._execution.starts(index, executor.final_digest, executor.final_header.height)
