@@ -35,6 +35,8 @@ CHECKSUM_BYTES: Final = 8
 HEADER_BYTES: Final = len(MARK) + LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
 FRAME_BYTES: Final = HEADER_BYTES + len(MARK)
 """Size of a frame without its payload."""
+FEW_BYTES: Final = 512
+"""Maximum size of a payload that is masked as an integer. Above it, an array is faster."""
 SECTOR_BYTES: Final = 512
 """The smallest unit that a disk writes whole or not at all."""
 MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
@@ -154,6 +156,8 @@ def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
 def _masked(data: bytes, head: bytes) -> bytes:
     """Apply the mask to a payload, or remove it from a masked one: an exclusive or with a hash of ``head``."""
     mask = blake3(head).digest(length=len(data))
+    if len(data) <= FEW_BYTES:
+        return (int.from_bytes(data) ^ int.from_bytes(mask)).to_bytes(len(data))
     return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
 
 

@@ -15,7 +15,17 @@ from validator.primitives.codec import encode, tagged_hash
 from validator.primitives.types import Hash
 from validator.storage.archive import ArchivedBlock, BlockArchive
 from validator.storage.disk import DiskError
-from validator.storage.frames import FRAME_BYTES, HEADER_BYTES, SECTOR_BYTES, frame, read_frame, recover, split
+from validator.storage.frames import (
+    FEW_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    SECTOR_BYTES,
+    frame,
+    payload_at,
+    read_frame,
+    recover,
+    split,
+)
 from validator.storage.journal import JOURNAL_FILE, encode_batch, encode_journal, open_journal
 from validator.storage.segments import ARCHIVE_FILE
 
@@ -42,6 +52,16 @@ def test_frames_come_back(given_payloads: list[bytes]) -> None:
     assert end == len(data)
     disk = disk_with(data)
     assert [read_frame(disk, FILE, found.offset) for found in frames] == given_payloads
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, FEW_BYTES, FEW_BYTES + 1])
+def test_few_bytes_are_framed_as_many_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = bytes(place % 251 for place in range(size))
+    framed = frame(payload)
+    for most in (-1, size):
+        monkeypatch.setattr("validator.storage.frames.FEW_BYTES", most)
+        assert frame(payload) == framed
+        assert payload_at(framed, 0) == payload
 
 
 def test_a_torn_tail_is_cut_at_every_byte() -> None:
