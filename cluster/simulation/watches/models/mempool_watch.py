@@ -40,14 +40,14 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
-from validator.node.executor.jobs import AccountsRead, Build, Built, Finalized, ReadAccounts
+from validator.node.executor.jobs import AccountsRead, Build, Built, Finalized, JobResult, ReadAccounts
 from validator.node.limits import PoolLimits
 from validator.node.pool.mempool import PoolSizes
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
-FOLLOWED: Final = frozenset({AccountsRead, Built, Finalized, Submit, TransactionsMessage})
-"""The subjects of events that change a mempool."""
+FOLLOWED: Final = frozenset({Submit, TransactionsMessage})
+"""The subjects of events that bring transactions."""
 MOST_ROWS: Final = 300
 MOST_GOSSIPED: Final = 1_024
 """Maximum number of transactions in one message of a peer; a message with more is dropped."""
@@ -134,6 +134,8 @@ class _Model:
 
     def follow(self, event: Event) -> Outcome:
         """Apply an event to the model. Returns the outcome that the validator's mempool must have."""
+        if type(event) is Completed:
+            return self._follow_result(event.result)
         if subject_of(event) not in FOLLOWED:
             return NO_OUTCOME
         outcome = Outcome([], [], [], [], [])
@@ -142,17 +144,24 @@ class _Model:
                 self._offer(_Offer(request, None, self._checked(transactions)), outcome)
             case Message(sender, _, TransactionsMessage(transactions)) if len(transactions) <= MOST_GOSSIPED:
                 self._offer(_Offer(None, sender, self._checked(transactions)), outcome)
-            case Completed(AccountsRead(header, accounts)):
+        return outcome
+
+    def _follow_result(self, result: JobResult) -> Outcome:
+        match result:
+            case Finalized(header=header, transactions=digests, accounts=accounts):
+                self._note_final(header)
+                if dropped := self.pool.settle(digests, accounts):
+                    return Outcome([], dropped, [], [], [])
+            case Built(refused=senders):
+                self.pool.refuse(senders)
+            case AccountsRead(header, accounts):
+                outcome = Outcome([], [], [], [], [])
                 self._note_final(header)
                 read, self.being_read = self.being_read, []
                 self._judge(read, accounts, outcome)
                 self._read_or_judge(outcome)
-            case Completed(Finalized(header=header, transactions=digests, accounts=accounts)):
-                self._note_final(header)
-                outcome.dropped.extend(self.pool.settle(digests, accounts))
-            case Completed(Built(refused=senders)):
-                self.pool.refuse(senders)
-        return outcome
+                return outcome
+        return NO_OUTCOME
 
     def close(self) -> Outcome:
         """End the model of a validator that diverged. Returns the outcome: a rejection of each transaction still to be
@@ -251,7 +260,7 @@ def _judged(wire: bytes, genesis: Genesis) -> Judged:
 class MempoolWatch:
     """Compares in one run the mempools of honest validators with their models."""
 
-    SUBJECTS: ClassVar = frozenset({Submit, TransactionsMessage})
+    SUBJECTS: ClassVar = FOLLOWED
     """What brings transactions. Besides, all results of jobs concern a mempool. Most events do not: they are consensus
     messages."""
     JUDGED: ClassVar = frozenset({Build, Diverged, ReadAccounts, Reply, TransactionDropped, TransactionRefused})
@@ -311,9 +320,9 @@ class MempoolWatch:
                     self._look_at_offer(index, model, effect.job)
         pool = model.pool
         if is_concerned or type(event) is Completed:
-            found, kept = sizes(), PoolSizes(len(pool.rows), pool.size, len(pool.idle))
+            found, kept = sizes(), (len(pool.rows), pool.size, len(pool.idle))
             holds = found == kept
-            self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {tuple(kept)}")
+            self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {kept}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS
 
     def _look_at_offer(self, index: int, model: _Model, job: Build) -> None:
