@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgpack
 from blake3 import blake3
@@ -27,6 +27,10 @@ HASH_BYTES: Final = 32
 MAX_UINT_BYTES: Final = 32
 REMEMBERED_BLOCKS: Final = 4
 REMEMBERED_ADDRESSES: Final = 1_024
+REMEMBERED_TAGS: Final = 32
+REMEMBERED_TRANSACTIONS: Final = 1_024
+MAX_REMEMBERED_BYTES: Final = 8_192
+"""The size of a transaction up to which it is remembered."""
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -122,10 +126,12 @@ def _record(kind: type[T]) -> Callable[[Any], T]:
     """A function that reads a record from the list of its fields; each field is read by its type annotation."""
     reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
 
-    name, count = kind.__name__, len(reads)
+    name, count, make = kind.__name__, len(reads), cast(Callable[[type[T], list[Any]], T], tuple.__new__)
 
     def read(value: Any) -> T:
-        return kind(*[one(field) for one, field in zip(reads, _fields(name, value, count), strict=True)])
+        if type(value) is not list or len(value) != count:
+            _fields(name, value, count)
+        return make(kind, [one(field) for one, field in zip(reads, value, strict=True)])
 
     return read
 
@@ -296,6 +302,19 @@ class Effects(NamedTuple):
     messages: tuple[Sent, ...] = ()
 
 
+NO_EFFECTS: Final = Effects()
+_NOTHING: Final[list[Any]] = [[] for _ in Effects._fields]
+_some_effects: Final = _record(Effects)
+
+
+def _effects(value: Any) -> Effects:
+    """Read the effects of a run. Most runs have none."""
+    return NO_EFFECTS if value == _NOTHING else _some_effects(value)
+
+
+RunEffects = Annotated[Effects, _effects]
+
+
 class TransactionReceipt(NamedTuple):
     transaction_hash: Hash
     sender: Address
@@ -305,7 +324,7 @@ class TransactionReceipt(NamedTuple):
     cells: U64
     burned: Uint
     tip: Uint
-    effects: Effects
+    effects: RunEffects
     created: AddressOrNone
 
 
@@ -322,7 +341,7 @@ class FireReceipt(NamedTuple):
     burned: Uint
     tip: Uint
     tip_per_cycle: Price
-    effects: Effects
+    effects: RunEffects
 
 
 class DestroyedReceipt(NamedTuple):
@@ -373,7 +392,7 @@ class MessageReceipt(NamedTuple):
     error: str
     cycles: U64
     cells: U64
-    effects: Effects
+    effects: RunEffects
 
 
 class CallbackReceipt(NamedTuple):
@@ -384,7 +403,7 @@ class CallbackReceipt(NamedTuple):
     error: str
     cycles: U64
     cells: U64
-    effects: Effects
+    effects: RunEffects
     unsettled: Event | None
 
 
@@ -488,14 +507,20 @@ def watched_digest(value: bytes | None) -> bytes:
 
 def tagged(tag: bytes, data: bytes) -> bytes:
     """BLAKE3 over the tag's length in one byte, the tag and the data."""
-    return blake3(bytes((len(tag),)) + tag + data).digest()
+    return blake3(_prefix(tag) + data).digest()
+
+
+@lru_cache(REMEMBERED_TAGS)
+def _prefix(tag: bytes) -> bytes:
+    return bytes((len(tag),)) + tag
 
 
 def merkle_root(tag: bytes, contents: Sequence[bytes]) -> bytes:
     """The Merkle root of a list. An unpaired node moves up a level unchanged. The root also covers the length."""
-    level = [tagged(tag + b"/leaf", content) for content in contents]
+    leaf, node = _prefix(tag + b"/leaf"), _prefix(tag + b"/node")
+    level = [blake3(leaf + content).digest() for content in contents]
     while len(level) > 1:
-        pairs = [tagged(tag + b"/node", b"".join(level[at : at + 2])) for at in range(0, len(level) - 1, 2)]
+        pairs = [blake3(node + level[at] + level[at + 1]).digest() for at in range(0, len(level) - 1, 2)]
         level = pairs + level[2 * len(pairs) :]
     return tagged(tag + b"/root", len(contents).to_bytes(8, "big") + b"".join(level))
 
@@ -565,9 +590,19 @@ def read_receipts(data: bytes) -> BlockReceipts:
 
 
 def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Decode a signed transaction into sender and body, without verifying it. Raises :class:`Unreadable`."""
+    """Decode a signed transaction into sender and body, without verifying it. Raises :class:`Unreadable`.
+
+    The newest short ones are remembered: they are read when a client gives them, and again in a final block.
+    """
+    return _remembered(wire) if len(wire) <= MAX_REMEMBERED_BYTES else _read_transaction(wire)
+
+
+def _read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     return address_of(public_key), _body(_unpack(body))
+
+
+_remembered: Final = lru_cache(REMEMBERED_TRANSACTIONS)(_read_transaction)
 
 
 def read_key_and_nonce(wire: bytes) -> tuple[bytes, int]:

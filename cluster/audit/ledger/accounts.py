@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
 
-from cluster.audit.chain_codec import Effects, FireReceipt, Movement, TransactionReceipt
+from cluster.audit.chain_codec import NO_EFFECTS, Effects, FireReceipt, Movement, TransactionReceipt
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.primitives.types import BID_ESCROW_ADDRESS, address_text
-
-NO_EFFECTS: Final = Effects()
 
 
 class Accounts:

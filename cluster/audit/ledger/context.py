@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import msgspec
+
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
 from cluster.audit.fee_market import Basefees
 from cluster.record.rules import Mechanism
@@ -168,7 +170,7 @@ class BlockContext:
             heights.append(self.height)
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A part of a block, such as a fire, with the name that its violations carry."""
 
     context: BlockContext

@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
+
+import msgspec
 
 from cluster.audit.chain_codec import (
     Appointment,
@@ -63,7 +65,7 @@ _FIELDS: Final = {
 }
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True):
     """A handler's run as an observer knows it, without its effects."""
 
     actor: bytes | None

@@ -23,6 +23,8 @@ from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
+import msgspec
+
 from cluster.audit.chain_codec import Bid, DestroyedReceipt, Extended, FireReceipt, QueryReceipt, Scheduled
 from cluster.audit.fee_market import (
     BiasMarket,
@@ -101,7 +103,7 @@ class TimerLife:
         return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
 
 
-class Offer(NamedTuple):
+class Offer(msgspec.Struct, frozen=True):
     """A due timer as it competes in a block: its limits and prices, and its place in the order of turns."""
 
     actor: bytes
@@ -205,16 +207,18 @@ class Phase:
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
 
-    def find_pass(self, offer: Offer) -> Iterator[str]:
-        """Begin the second pass if this turn belongs to it; yields a problem if it belongs to the first one instead."""
+    def find_pass(self, offer: Offer) -> str:
+        """Begin the second pass if this turn belongs to it. Returns the problem if it belongs to the first one instead;
+        else it is empty."""
         if offer.share is None:
-            return
+            return ""
         is_aside = self.cycles_of[offer.actor] >= offer.share
         if is_aside and len(self.passes) == 1:
             self.passes.append(LanePass())
             self.last = None
         elif not is_aside and len(self.passes) > 1:
-            yield "came after timers whose actors had used their slices, though its own actor had not"
+            return "came after timers whose actors had used their slices, though its own actor had not"
+        return ""
 
     def answers(self) -> list[PassAnswers]:
         """The answers about each pass, once all are over."""
@@ -412,7 +416,8 @@ class TurnAudit:
         assert phase is not None, "offers are made in a phase"
         context = phase.context
         if context.policy.is_order_known:
-            yield from phase.find_pass(offer)
+            if problem := phase.find_pass(offer):
+                yield problem
             if phase.last is not None and offer.order < phase.last:
                 kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
                 yield f"came out of turn {kind}"
@@ -595,12 +600,12 @@ class TurnAudit:
     def _offer(self, waiting: TimerLife, phase: Phase) -> Offer:
         terms, context, p = waiting.terms, phase.context, phase.context.parameters
         gas_limit = context.fire_cap if terms.gas_limit is None else terms.gas_limit
-        max_fee, tip, order, share, bias = 0, 0, (0, b"", waiting.turn), None, 0
-        tie = waiting.timer_id if p.tie_break is TieBreak.ID else b""
+        max_fee, tip, score, share, bias = 0, 0, 0, None, 0
+        tie = waiting.timer_id if p.tie_break is TieBreak.ID and not context.is_fifo else b""
         late = context.height - waiting.trigger_height
         if context.policy.locks_bids:
             bias = self.bias.bias(late, p)
-            order = (-density(waiting.bid, bias, gas_limit), tie, waiting.turn)
+            score = density(waiting.bid, bias, gas_limit)
         if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
             tip = min(priority, max_fee - context.fee_floor)
@@ -609,7 +614,7 @@ class TurnAudit:
                 share = self.weights.share(waiting.actor, context.height, p)
             else:
                 score = self.window.score(waiting.actor, tip, p)
-            order = (-score, tie, waiting.turn)
+        order = (-score, tie, (waiting.trigger_height, waiting.sequence))
         per_cycle = context.basefees.cycle + context.lane_price + tip
         max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
         passes = tip >= 0 and gas_limit <= context.fire_cap

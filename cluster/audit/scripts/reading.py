@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from validator.primitives import script_json
 from validator.primitives.errors import BadScript
@@ -28,43 +30,47 @@ MAX_REMEMBERED_BYTES: Final = 1_024
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-class Burn(NamedTuple):
+class _Part(msgspec.Struct, frozen=True, gc=False):
+    """Base of the parts of a script. A script has many; a struct is made in a fraction of a named tuple's time."""
+
+
+class Burn(_Part, frozen=True):
     cycles: int
 
 
-class Get(NamedTuple):
+class Get(_Part, frozen=True):
     key: str
 
 
-class Set(NamedTuple):
+class Set(_Part, frozen=True):
     key: str
     value: str
 
 
-class Delete(NamedTuple):
+class Delete(_Part, frozen=True):
     key: str
 
 
-class AllowWatching(NamedTuple):
+class AllowWatching(_Part, frozen=True):
     key: str
     allowed: bool
 
 
-class Emit(NamedTuple):
+class Emit(_Part, frozen=True):
     name: str
     text: str
 
 
-class Fail(NamedTuple):
+class Fail(_Part, frozen=True):
     text: str
 
 
-class Transfer(NamedTuple):
+class Transfer(_Part, frozen=True):
     to: Address
     amount: int
 
 
-class Send(NamedTuple):
+class Send(_Part, frozen=True):
     to: Address
     handler: str
     payload: bytes
@@ -72,7 +78,7 @@ class Send(NamedTuple):
     cells: int | None
 
 
-class Schedule(NamedTuple):
+class Schedule(_Part, frozen=True):
     """The operation that schedules a timer. Omitted arguments are ``None``.
 
     Exactly one of ``height``, ``blocks_ahead`` and ``watch`` is given.
@@ -97,23 +103,23 @@ class Schedule(NamedTuple):
     save_as: str | None
 
 
-class Chosen(NamedTuple):
+class Chosen(_Part, frozen=True):
     """A timer, named by its id, or by the key under which its id is stored."""
 
     timer_id: bytes
     saved: str | None
 
 
-class Cancel(NamedTuple):
+class Cancel(_Part, frozen=True):
     timer: Chosen
 
 
-class Extend(NamedTuple):
+class Extend(_Part, frozen=True):
     timer: Chosen
     expires_at: int
 
 
-class Try(NamedTuple):
+class Try(_Part, frozen=True):
     operation: Operation
 
 
@@ -156,13 +162,12 @@ _remembered: Final = lru_cache(REMEMBERED)(_read)
 
 
 def _operation(item: Any) -> Operation:
-    if not isinstance(item, list) or not item or not isinstance(item[0], str):
+    if type(item) is not list or not item or type(item[0]) is not str:
         raise BadScript
-    name, *arguments = item
-    read = _READ.get((name, len(arguments)))
+    read = _READ.get((item[0], len(item) - 1))
     if read is None:
         raise BadScript
-    return read(*arguments)
+    return read(*item[1:])
 
 
 def _named(value: Any) -> dict[str, Any]:
@@ -185,12 +190,12 @@ def _send(value: Any) -> Send:
 def _schedule(value: Any) -> Schedule:
     named = _named(value)
     given = {
-        name: _SCHEDULE_ARGUMENTS[name](each)
+        name: read(each)
         for name, each in named.items()
-        if each is not None and name in _SCHEDULE_ARGUMENTS
+        if each is not None and (read := _SCHEDULE_ARGUMENTS.get(name)) is not None
     }.get
     height, ahead, watch, tier, payer = given("height"), given("in"), given("watch"), given("tier"), given("fee_payer")
-    if [height, ahead, watch].count(None) != 2 or tier not in (None, *TIERS):
+    if [height, ahead, watch].count(None) != 2 or (tier is not None and tier not in TIERS):
         raise BadScript
     return Schedule(
         height=height,
@@ -228,13 +233,13 @@ def _timer(value: Any) -> Chosen:
 
 
 def _payload(value: Any) -> bytes:
-    match value:
-        case str():
-            return value.encode()
-        case list():
-            return _ENCODER.encode(value).encode()
-        case {"hex": str(digits)} if len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits):
-            return bytes.fromhex(digits)
+    if type(value) is str:
+        return value.encode()
+    if type(value) is list:
+        return _ENCODER.encode(value).encode()
+    digits = value.get("hex") if type(value) is dict else None
+    if type(digits) is str and len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits):
+        return bytes.fromhex(digits)
     raise BadScript
 
 

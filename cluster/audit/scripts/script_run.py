@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from cluster.audit.chain_codec import (
     Cancelled,
     Effects,
@@ -115,7 +117,7 @@ class Terms(NamedTuple):
     p50_tip: int
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True):
     """The input of a script's run: actor, sender, payload and limits."""
 
     actor: Address
@@ -186,15 +188,14 @@ def outcome(run: Run, terms: Terms, state: State) -> Outcome:
     )
 
 
-@dataclass(slots=True)
-class _Made:
+class _Made(msgspec.Struct):
     """The effects of a run so far."""
 
-    movements: list[Movement] = field(default_factory=list)
-    scheduled: list[Scheduled] = field(default_factory=list)
-    timer_changes: list[TimerChange] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    messages: list[Sent] = field(default_factory=list)
+    movements: list[Movement] = []
+    scheduled: list[Scheduled] = []
+    timer_changes: list[TimerChange] = []
+    events: list[Event] = []
+    messages: list[Sent] = []
 
     def effects(self) -> Effects:
         return Effects(
@@ -240,7 +241,7 @@ class _Running:
         if operations is None:
             raise _Failed("BadScript")
         for operation in operations:
-            self.perform(operation)
+            _PERFORM[type(operation)](self, operation)
 
     def pay(self, cycles: int, cells: int = 0) -> None:
         if self.cycles + cycles > self.run.cycles_limit:
@@ -254,12 +255,9 @@ class _Running:
     def report(self, name: str, **fields: str) -> None:
         self.made.events.append(Event(name, self.run.actor, tuple(fields.items())))
 
-    def perform(self, operation: Operation) -> None:
-        _PERFORM[type(operation)](self, operation)
-
     def attempt(self, operation: Operation) -> None:
         try:
-            self.perform(operation)
+            _PERFORM[type(operation)](self, operation)
         except _Rejected as rejected:
             self.report("ScriptCaught", error=rejected.name)
 

@@ -84,7 +84,7 @@ def test_bad_scripts_are_bad(payload: bytes) -> None:
 
 def test_what_operations_say() -> None:
     given = b'[["try",["burn",7]],["schedule",{"in":2,"payload":[["burn",1]],"fee_payer":"self","tier":"fast","x":1}]]'
-    nothing = dict.fromkeys(Schedule._fields)
+    nothing = dict.fromkeys(Schedule.__struct_fields__)
     scheduled = Schedule(
         **{
             **nothing,
