@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -24,6 +25,8 @@ _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _STEPS: Final = np.zeros(256, np.int8)
 """How a byte outside of strings changes the level of nesting."""
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", bytes([ord("0")] * 9))
+_ZEROS_OF_LONGEST: Final = b"0" * MAX_INTEGER_DIGITS
 
 
 def parse(payload: bytes) -> Any:
@@ -33,8 +36,9 @@ def parse(payload: bytes) -> Any:
     except UnicodeDecodeError:
         raise BadScript from None
     _check_nesting(payload)
+    decoder = _DECODER if _may_have_refused_integers(payload) else _DECODER_OF_USUAL_INTEGERS
     try:
-        value = _DECODER.decode(text)
+        value = decoder.decode(text)
     except ValueError:
         raise BadScript from None
     if "\\u" in text:
@@ -49,8 +53,11 @@ def _check_nesting(payload: bytes) -> None:
     """
     if payload.count(b"[") + payload.count(b"{") <= MAX_NESTING:
         return
-    rest = np.frombuffer(_STRINGS.sub(b"", payload), np.uint8)
-    if np.cumsum(_STEPS[rest], dtype=np.int32).max(initial=0) > MAX_NESTING:
+    if b"\\" in payload:
+        outside = _STRINGS.sub(b"", payload)
+    else:  # every second part between quotation marks is a string
+        outside = b"".join(payload.split(b'"')[::2])
+    if np.cumsum(_STEPS[np.frombuffer(outside, np.uint8)], dtype=np.int32).max(initial=0) > MAX_NESTING:
         raise BadScript
 
 
@@ -67,17 +74,26 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _may_have_refused_integers(payload: bytes) -> bool:
+    """Whether a payload may have an integer that :func:`_integer` refuses, or a text that looks like one."""
+    return b"-0" in payload or (
+        len(payload) > MAX_INTEGER_DIGITS and _ZEROS_OF_LONGEST in payload.translate(_DIGITS_AS_ZEROS)
+    )
+
+
 def _refuse(_text: str) -> NoReturn:
     raise BadScript
 
 
-def _strict_decoder() -> json.JSONDecoder:
+def _strict_decoder(parse_int: Callable[[str], int] = _integer) -> json.JSONDecoder:
     return json.JSONDecoder(
-        object_pairs_hook=_unique_keys, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
+        object_pairs_hook=_unique_keys, parse_int=parse_int, parse_float=_refuse, parse_constant=_refuse
     )
 
 
 _DECODER: Final = _strict_decoder()
+_DECODER_OF_USUAL_INTEGERS: Final = _strict_decoder(int)
+"""It calls no function for each integer."""
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 
 import msgspec
 import pytest
@@ -192,13 +194,49 @@ def test_a_parser_without_its_checks_is_caught(monkeypatch: pytest.MonkeyPatch) 
             assert passing() - {"very deep"}
     with monkeypatch.context() as patched:
         patched.setattr(script_json, "_unique_keys", dict)
-        patched.setattr(script_json, "_DECODER", script_json._strict_decoder())
+        make_decoders_again(patched)
         assert passing()
     with monkeypatch.context() as patched:
         patched.setattr(script_json, "_refuse", lambda _text: 1)
-        patched.setattr(script_json, "_DECODER", script_json._strict_decoder())
+        make_decoders_again(patched)
         assert passing()
     assert not passing()
+
+
+def make_decoders_again(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(script_json, "_DECODER", script_json._strict_decoder())
+    patched.setattr(script_json, "_DECODER_OF_USUAL_INTEGERS", script_json._strict_decoder(int))
+
+
+NUMBERS = ("0", "-0", "7", "-12", "1" * 640, "-" + "1" * 639, "1" * 641, "-" + "1" * 640, "0.5", "1e3", "01")
+TEXTS = ("-0", "1" * 650, "[" * 70, '\\"]', "\\\\", "é")
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.sampled_from(NUMBERS) | st.sampled_from(TEXTS).map('"{}"'.format) | st.integers(1, 66).map(lambda n: "[" * n)
+    )
+)
+def test_the_short_cuts_of_the_parser_change_nothing(parts: list[str]) -> None:
+    """Integers are looked at one by one only if one may be refused, and strings without escapes are cut out whole."""
+    text = "[" + ",".join(part + "7" + "]" * len(part) if part[0] == "[" else part for part in parts) + "]"
+    payload = text.encode()
+    assert parsed(script_json.parse, payload) == parsed(parse_the_long_way, payload)
+
+
+def parsed(parse: Callable[[bytes], object], payload: bytes) -> object:
+    try:
+        return parse(payload)
+    except (BadScript, ValueError):
+        return BadScript
+
+
+def parse_the_long_way(payload: bytes) -> object:
+    outside = script_json._STRINGS.sub(b"", payload)
+    if max(accumulate((byte in b"[{") - (byte in b"]}") for byte in outside)) > script_json.MAX_NESTING:
+        raise BadScript
+    return script_json._strict_decoder().decode(payload.decode())
 
 
 def passing() -> set[str]:
