@@ -192,16 +192,26 @@ class Windows:
             self._has_begun = True
             self._open("the beginning", at_ms)
 
-    def keep(self, message: TracedMessage) -> None:
-        """Keep a message in the window that covers its time, if there is one and it is not full."""
-        at_ms = _moment(message)
+    def at(self, at_ms: float) -> TraceWindow | None:
+        """The window that covers a time; ``None`` if there is none, or if it is full."""
         for window in reversed(self._record.windows):
             if window.begun_ms <= at_ms <= window.ended_ms:
-                if len(window.messages) < MAX_MESSAGES_PER_WINDOW:
-                    window.messages.append(message)
-                else:
-                    window.is_full = True
-                return
+                return None if window.is_full else window
+        return None
+
+    def keep(self, message: TracedMessage) -> None:
+        """Keep a message in the window that covers its time, if there is one and it is not full."""
+        window = self.at(_moment(message))
+        if window is not None:
+            self.keep_in(window, message)
+
+    @staticmethod
+    def keep_in(window: TraceWindow, message: TracedMessage) -> None:
+        """Keep a message in the window that covers its time, unless that is full."""
+        if len(window.messages) < MAX_MESSAGES_PER_WINDOW:
+            window.messages.append(message)
+        else:
+            window.is_full = True
 
     def close(self, now_ms: float) -> None:
         """End the trace: cut the windows to the run's end, and full ones to their last kept message."""
@@ -300,7 +310,7 @@ def _moment(message: TracedMessage) -> float:
 # --- the simulator's ------------------------------------------------------------------------------------------------
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, frozen=True):
     """A message sent in the simulator, with the time of its arrival at each receiver that gets it."""
 
     at_us: int
@@ -344,15 +354,17 @@ class SimulatedTrace:
             self._ring.clear()
 
     def _keep(self, sent: _Sent) -> None:
-        watched = self.windows.watched
-        if sent.sender not in watched:
+        watched, sent_ms = self.windows.watched, sent.at_us / MICROSECONDS_PER_MILLISECOND
+        window = self.windows.at(sent_ms) if sent.sender in watched else None
+        if window is None:
             return
-        about, sent_ms = (*peek(sent.head), sent.size), sent.at_us / MICROSECONDS_PER_MILLISECOND
+        about = (*peek(sent.head), sent.size)
         lost = set(sent.recipients) - {sent.sender, *(receiver for receiver, _ in sent.arrivals)}
         ends = [(receiver, at_us / MICROSECONDS_PER_MILLISECOND) for receiver, at_us in sent.arrivals]
         for receiver, received_ms in [*ends, *((receiver, None) for receiver in sorted(lost))]:
             if receiver in watched:
-                self.windows.keep(TracedMessage(sent.sender, receiver, sent_ms, received_ms, *about))
+                message = TracedMessage(sent.sender, receiver, sent_ms, received_ms, *about)
+                self.windows.keep_in(window, message)
 
 
 # --- the live testnet's ---------------------------------------------------------------------------------------------

@@ -49,18 +49,25 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def encode_script(script: Script) -> bytes:
-    """The script's JSON as the chain writes it: separators ``,`` and ``:``, ASCII escapes, keys in the order given."""
-    return _ENCODER.encode(script).encode("ascii")
+    """The script's JSON as the chain writes it: separators ``,`` and ``:``, ASCII escapes, keys in the order given.
+
+    A script has texts, integers, flags and ``None``, in lists and in dictionaries with texts as keys.
+    """
+    text = msgspec.json.encode(script)  # many times as fast; it leaves non-ASCII characters and DEL as they are
+    return text if text.isascii() and b"\x7f" not in text else _ENCODER.encode(script).encode("ascii")
 
 
 def cost_of(script: Script) -> Cost:
     """The cost of performing every operation once. Raises :class:`ValueError` on an operation without a known price."""
     costs: dict[int, Cost] = {}
+    cycles = cells = 0
     for operation in script:
-        if id(operation) not in costs:  # bursts have one operation many times
-            costs[id(operation)] = _cost_of_operation(operation)
-    each = [costs[id(operation)] for operation in script]
-    return Cost(sum(cost.cycles for cost in each), sum(cost.cells for cost in each))
+        cost = costs.get(id(operation))  # bursts have one operation many times
+        if cost is None:
+            cost = costs[id(operation)] = _cost_of_operation(operation)
+        cycles += cost.cycles
+        cells += cost.cells
+    return Cost(cycles, cells)
 
 
 def fire_gas_limit(script: Script, parameters: Parameters) -> int:
@@ -143,6 +150,10 @@ _FIXED_COSTS: Final = {
 
 def _cost_of_operation(operation: Operation) -> Cost:
     match operation:
+        case ["try", list(inner)]:
+            return _cost_of_operation(inner)
+        case ["schedule", dict(call)]:
+            return _cost_of_schedule(call)
         case ["burn", int(cycles)]:
             return Cost(cycles)
         case ["get" | "del" | "fail", str()] | ["transfer", dict()]:
@@ -153,14 +164,10 @@ def _cost_of_operation(operation: Operation) -> Cost:
             return Cost(ALLOW_WATCHING_CYCLES, _size(key))
         case ["emit", str(), str(text)]:
             return Cost(EMIT_CYCLES, _size(text))
-        case ["schedule", dict(call)]:
-            return _cost_of_schedule(call)
         case ["send", {"payload": payload, "cycles": int(cycles), "cells": int(cells)}]:
             return Cost(SEND_CYCLES + max(0, cycles), _payload_bytes(payload) + max(0, cells))
         case ["cancel" | "extend", dict(call)]:
             return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
-        case ["try", list(inner)]:
-            return _cost_of_operation(inner)
         case _:
             raise ValueError(f"no known price: {operation!r}")
 

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
+import msgspec
+
 from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.ledger import Ledger
@@ -42,8 +44,7 @@ from validator.node.pool.mempool import Departure
 HASH_DIGITS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Offered:
+class _Offered(msgspec.Struct, frozen=True):
     """A client's transaction: the fields that decide when it can run."""
 
     sender: bytes
