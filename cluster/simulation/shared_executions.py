@@ -4,8 +4,13 @@ Executing a block is a pure function of the parent's state and the block's bytes
 repeats: half of the cost of a simulated run. Here the first validator that executes a block, at its own state and with
 its own index, does so for all. Another validator takes over the outcome if it runs the production's code
 (:attr:`SharedExecutions.executor` is used nowhere else), if its parent's state has the same root, and if the block is
-the same. It still updates its own index, applies the changes to its own state tree, and computes the root of that: if
-the root differs from the first validator's, it executes the block. A proposer builds its own block.
+the same. A proposer builds its own block.
+
+The other validator still updates its own index and moves its own state tree. The new entries, nodes and root are a
+function of the parent's root and the block's changes: it takes them over too (:func:`validator.state.store.repeat`),
+unless its tree had other values or positions for the changed keys. In that case, and with a state that has outgrown the
+plain engine, it applies the changes and computes the root: if the root differs from the first validator's, it executes
+the block.
 
 This hides a transition that depends on something else: a clock, the order of a set, an index that a reorganization left
 wrong. So runs that look for nondeterminism share nothing, and neither does every hundredth seed of a sweep
@@ -17,17 +22,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from validator.node.assembly import Parts
 from validator.node.executor.executor import BlockExecution, Executor
 from validator.primitives.types import Hash
+from validator.state.store import ViewRecord, record_of, repeat
 from validator.state.working_set import batch_of
 from validator.transition.transition import BlockResult, PreparedTransaction, Transition
 
 REMEMBERED_BLOCKS: Final = 64
 """Maximum number of blocks whose outcomes are kept; the oldest are dropped first. A validator executes a block whose
 outcome was dropped."""
+
+
+class SharedExecution(NamedTuple):
+    """The execution of a block that other validators take over."""
+
+    outcome: BlockResult
+    record: ViewRecord | None
+    """The record of the state after the block; ``None`` if the validator's store makes none."""
 
 
 class SharedExecutions:
@@ -37,22 +51,22 @@ class SharedExecutions:
         self.executor = type("SharingExecutor", (_SharingExecutor,), {"shared": self})
         self.taken_over = 0
         """Number of executions that were taken over."""
-        self._outcomes: OrderedDict[tuple[Hash, Hash], BlockResult] = OrderedDict()
+        self._executions: OrderedDict[tuple[Hash, Hash], SharedExecution] = OrderedDict()
 
     def for_parts(self, parts: Parts) -> Parts:
         """A validator's parts, with an executor that shares executions if they are the production's."""
         is_production = parts.executor is Executor and parts.transition is Transition
         return replace(parts, executor=self.executor) if is_production else parts
 
-    def find(self, parent_root: Hash, digest: Hash) -> BlockResult | None:
-        """The outcome of a block on a parent with this state root, if it is known."""
-        return self._outcomes.get((parent_root, digest))
+    def find(self, parent_root: Hash, digest: Hash) -> SharedExecution | None:
+        """The execution of a block on a parent with this state root, if it is known."""
+        return self._executions.get((parent_root, digest))
 
     def note(self, parent_root: Hash, digest: Hash, outcome: BlockResult) -> None:
-        """Note the outcome of a block that a validator executed."""
-        self._outcomes[parent_root, digest] = outcome
-        if len(self._outcomes) > REMEMBERED_BLOCKS:
-            self._outcomes.popitem(last=False)
+        """Note the outcome of a block that a validator executed just now."""
+        self._executions[parent_root, digest] = SharedExecution(outcome, record_of(outcome.view))
+        if len(self._executions) > REMEMBERED_BLOCKS:
+            self._executions.popitem(last=False)
 
 
 class _SharingExecutor(Executor):
@@ -64,11 +78,14 @@ class _SharingExecutor(Executor):
         parent, height = transition.parent, transition.context.height
         known = self.shared.find(parent.root, digest)
         if known is not None:
-            view = parent.derive(height, batch_of(known.changes))
-            if view.root == known.state_root:
-                self.index.begin_again(height, known.changes)
+            changes = known.outcome.changes
+            view = None if known.record is None else repeat(parent, known.record)
+            if view is None:
+                view = parent.derive(height, batch_of(changes))
+            if view.root == known.outcome.state_root:
+                self.index.begin_again(height, changes)
                 self.shared.taken_over += 1
-                return replace(known, view=view)
+                return replace(known.outcome, view=view)
         outcome = super()._apply(digest, transition, prepared)
         self.shared.note(parent.root, digest, outcome)
         return outcome

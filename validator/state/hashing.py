@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -81,8 +81,12 @@ class Entry(NamedTuple):
 
     def encode(self) -> bytes:
         """The encoding of the entry, as hashed and logged."""
-        head = ENTRY_HEAD.pack(self.height, self.previous, self.next_hash, len(self.key), len(self.value))
-        return b"".join((head, self.key, self.value))
+        return encode_entry(*self)
+
+
+def encode_entry(height: int, previous: int, next_hash: bytes, key: bytes, value: bytes) -> bytes:
+    """The encoding of the entry with these fields (:class:`Entry`)."""
+    return ENTRY_HEAD.pack(height, previous, next_hash, len(key), len(value)) + key + value
 
 
 def entry_bytes(data: bytes | memoryview, offset: int) -> int:
@@ -128,6 +132,18 @@ def key_hash(key: bytes) -> bytes:
 def entry_hash(encoded_entry: bytes | memoryview) -> bytes:
     """The hash of an encoded entry, which is its leaf in a twig's entry tree."""
     return blake3(encoded_entry, key=ENTRY_KEY).digest()
+
+
+def entry_hashes(encoded_entries: Iterable[bytes]) -> list[bytes]:
+    """The hash of each encoded entry."""
+    hasher = blake3(key=ENTRY_KEY)  # as in hash_pairs
+    reset, update, digest = hasher.reset, hasher.update, hasher.digest
+    hashes = []
+    for encoded in encoded_entries:
+        reset()
+        update(encoded)
+        hashes.append(digest())
+    return hashes
 
 
 def twig_hash(entries_root: bytes, active_bits: bytes) -> bytes:

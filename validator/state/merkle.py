@@ -25,6 +25,7 @@ from validator.state.hashing import (
     EMPTY_FRONTIER,
     EMPTY_ROOT,
     ENTRY_NODE_KEY,
+    GROUP_ENTRIES,
     GROUP_LEVELS,
     NODE_BYTES,
     TWIG_ENTRIES,
@@ -58,6 +59,19 @@ class TreeUndo:
     root: Hash
     twigs: dict[int, Twig | None] = field(default_factory=dict)
     upper: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRecord:
+    """The data with which :meth:`Tree.repeat` repeats one extension: what it changed, as it was after it."""
+
+    next_position: int
+    frontier: Frontier
+    root: Hash
+    twigs: tuple[tuple[int, Twig], ...]
+    upper: tuple[tuple[tuple[int, int], bytes], ...]
+    first_group: int
+    groups: tuple[bytes, ...]
 
 
 class Tree:
@@ -148,6 +162,39 @@ class Tree:
             else:
                 self._upper[place] = node
         self.next_position, self.frontier, self.root = undo.next_position, undo.frontier, undo.root
+
+    def record(self, undo: TreeUndo) -> TreeRecord:
+        """The record of the last extension, whose undo data is given."""
+        first = undo.next_position >> GROUP_LEVELS
+        after = self.next_position + GROUP_ENTRIES - 1 >> GROUP_LEVELS
+        has_leaves = self.next_position > undo.next_position
+        return TreeRecord(
+            self.next_position,
+            self.frontier,
+            self.root,
+            tuple((index, self._twigs[index]) for index in undo.twigs),
+            tuple((place, self._upper[place]) for place in undo.upper),
+            first,
+            tuple(self._group(number) for number in (range(first, after) if has_leaves else ())),
+        )
+
+    def repeat(self, record: TreeRecord) -> TreeUndo:
+        """Extend the tree like another tree, which was equal to this one. Nothing is hashed."""
+        undo = TreeUndo(self.next_position, self.frontier, self.root)
+        for index, twig in record.twigs:
+            undo.twigs[index] = self._twigs.get(index)
+            self._twigs[index] = twig
+        for place, node in record.upper:
+            undo.upper[place] = self._upper.get(place)
+            self._upper[place] = node
+        self._keep_groups(record.first_group, record.groups)
+        self.next_position, self.frontier, self.root = record.next_position, record.frontier, record.root
+        return undo
+
+    def _group(self, number: int) -> bytes:
+        """The root of a group, counted from the first twig on."""
+        index, group = divmod(number, TWIG_GROUPS)
+        return bytes(self._groups[index][group * NODE_BYTES : (group + 1) * NODE_BYTES])
 
     def _keep_groups(self, first: int, roots: Sequence[bytes]) -> None:
         """Store the roots of the groups from ``first`` on."""

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from validator.primitives.types import HEIGHT_LIMIT, Hash, Height, ValidatorError
 from validator.state.engine import Engine, SectionHead, Step
-from validator.state.engines.plain import PlainEngine
+from validator.state.engines.plain import PlainEngine, StepRecord
 from validator.state.hashing import COMPACTION_SLACK, TWIG_LEVELS
 from validator.state.interface import Batch, View
 from validator.state.log import MANIFEST_NAME, NO_SNAPSHOT, Recovery, StateLog, chunk_name, log_bytes, snapshot_meta
@@ -55,6 +55,15 @@ PACKED_LOG_BYTES: Final = 16 * 1024 * 1024
 """Size of the log from which on the packed engine replays it: the plain one would take more than a second."""
 
 EMPTY_STEP: Final = Step(b"", Hash(b""), 0, 0, None)
+
+
+class ViewRecord(NamedTuple):
+    """A view of one store as another store repeats it, at a parent with the same root. Nothing in it is mutable."""
+
+    height: Height
+    changes: tuple[tuple[bytes, bytes | None], ...]
+    """The items of the view's batch."""
+    step: StepRecord
 
 
 class StaleViewError(ValidatorError):
@@ -305,6 +314,21 @@ class LogStateStore:
         self._standing = _StateView(self, parent, height, changes, step, step.root)
         return self._standing
 
+    def record(self, view: _StateView) -> ViewRecord | None:
+        """The record of the view that was derived last; ``None`` for any other, and with the packed engine."""
+        if view is not self._standing or view is self._final or not isinstance(self._engine, PlainEngine):
+            return None
+        return ViewRecord(view.height, tuple(view.changes.items()), self._engine.record(view.step))
+
+    def repeat(self, parent: _StateView, record: ViewRecord) -> _StateView | None:
+        """Derive the child of a readable view from the record of another store; ``None`` if that is not possible."""
+        self._stand_at(parent)
+        step = self._engine.repeat(record.step) if isinstance(self._engine, PlainEngine) else None
+        if step is None:
+            return None
+        self._standing = _StateView(self, parent, record.height, dict(record.changes), step, step.root)
+        return self._standing
+
     def items(self, view: _StateView, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Keys with a prefix, and their values, in a readable view."""
         found = dict(self._engine.items(prefix))
@@ -511,6 +535,23 @@ def section_of(view: View) -> bytes:
     """The section that a block appends to the log, from the block's view before the view is committed. It is empty
     afterwards, and for a view of a store without a log."""
     return view.step.section if isinstance(view, _StateView) else b""
+
+
+def record_of(view: View) -> ViewRecord | None:
+    """The record of a view that was derived just now, for other stores; ``None`` if its store has none for it."""
+    return view.store.record(view) if isinstance(view, _StateView) else None
+
+
+def repeat(parent: View, record: ViewRecord) -> View | None:
+    """The child of a view that another store derived from a view with the same root. Nothing is hashed.
+
+    ``None`` if this store cannot repeat it, or has other values or positions of the changed keys. Raises
+    :class:`StaleViewError`.
+    """
+    if not isinstance(parent, _StateView):
+        return None
+    parent.require_readable()
+    return parent.store.repeat(parent, record)
 
 
 def _overwrite(found: dict[bytes, bytes], changes: Batch, prefix: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
+from cluster.simulation.shared_executions import SharedExecution
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
 from cluster.tools.sweeps.runner import run_seed
@@ -24,7 +26,7 @@ from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
 from validator.primitives.types import Hash
-from validator.transition.transition import BlockResult, Outcome, Transition
+from validator.transition.transition import Outcome, Transition
 
 SEED = 3
 PLAN = {
@@ -117,17 +119,34 @@ def test_broken_code_shares_nothing() -> None:
     assert all(executions.for_parts(each) is each for each in executing)
 
 
-def test_who_comes_to_another_root_executes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_last_change(known: SharedExecution) -> SharedExecution:
+    """The execution as of a state that has outgrown the plain engine, without its last change."""
+    return SharedExecution(replace(known.outcome, changes=known.outcome.changes[:-1]), None)
+
+
+def from_other_slots(known: SharedExecution) -> SharedExecution:
+    """The execution without its last change, and with other positions of the changed keys in the parent's state."""
+    assert known.record is not None
+    step = known.record.step
+    others = tuple(slot and (slot[0] + 1, slot[1]) for slot in step.before)
+    record = known.record._replace(step=replace(step, before=others))
+    return without_last_change(known)._replace(record=record)
+
+
+@pytest.mark.parametrize("alter", [without_last_change, from_other_slots])
+def test_who_comes_to_another_root_executes_by_itself(
+    alter: Callable[[SharedExecution], SharedExecution], monkeypatch: pytest.MonkeyPatch
+) -> None:
     simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions
     assert executions is not None
     find = executions.find
 
-    def without_last_change(parent_root: Hash, digest: Hash) -> BlockResult | None:
+    def altered(parent_root: Hash, digest: Hash) -> SharedExecution | None:
         known = find(parent_root, digest)
-        return known and replace(known, changes=known.changes[:-1])
+        return known and alter(known)
 
-    monkeypatch.setattr(executions, "find", without_last_change)
+    monkeypatch.setattr(executions, "find", altered)
     record = simulation.run()
     assert executions.taken_over == 0
     outcome, _ = judge(record, 0.0)

@@ -14,7 +14,8 @@ from cluster.disks.directory import DirectoryDisk
 from cluster.disks.memory import FaultPlan, MemoryDisk
 from tests.validator.state.naive_state import NaiveState
 from validator.primitives.types import Height, ValidatorError
-from validator.state import LogStateStore, StaleViewError, StateStore
+from validator.state import LogStateStore, StaleViewError, StateStore, TreelessStore, View
+from validator.state.store import record_of, repeat, section_of
 from validator.storage.disk import DiskError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -280,3 +281,56 @@ def test_roots_do_not_depend_on_the_hash_seed() -> None:
         )
         roots.add(done.stdout.strip())
     assert len(roots) == 1 and len(roots.pop()) == 64
+
+
+# --- what another store derived -------------------------------------------------------------------------------------
+
+
+def everything(store: LogStateStore, view: View) -> list[object]:
+    """All that a store answers of a view that it makes final, and what it has on disk."""
+    found = [view.height, view.root, list(view.scan(b"")), section_of(view)]
+    store.commit(view)
+    disk = store.log.disk
+    return [*found, store.prove(b"a"), store.prove(b"absent"), {name: disk.read(name) for name in disk.names()}]
+
+
+def test_a_view_of_another_store_is_repeated() -> None:
+    first, other = (LogStateStore.open(MemoryDisk()) for _ in range(2))
+    for number in range(1, 30):
+        batch = {b"%d" % (number * at % 40): b"%d" % number for at in range(5)} | {b"%d" % number: None, b"a": b"1"}
+        view = first.final.derive(Height(number), batch)
+        record = record_of(view)
+        assert record is not None
+        other.final.derive(Height(number), {b"on another branch": b"%d" % number})
+        again = repeat(other.final, record)
+        assert again is not None
+        if number % 2:
+            other.final.derive(Height(number), {})  # the engine leaves the repeated view, and comes back
+        assert everything(other, again) == everything(first, view)
+
+
+def test_what_cannot_be_repeated(store: LogStateStore) -> None:
+    first = LogStateStore.open(MemoryDisk())
+    assert record_of(first.final) is None, "it was not derived"
+    left, right = first.final.derive(Height(1), {b"a": b"1"}), first.final.derive(Height(1), {b"a": b"2"})
+    assert record_of(left) is None, "the engine has left it"
+    record = record_of(right)
+    assert record is not None
+    parent = store.final.derive(Height(1), {b"a": b"0"})
+    assert repeat(parent, record) is None, "a changed key has another value there"
+    assert parent.derive(Height(1), {}).root == parent.root
+    dropped = store.final.derive(Height(1), {})
+    store.drop(dropped)
+    with pytest.raises(StaleViewError):
+        repeat(dropped, record)
+    assert repeat(TreelessStore().final, record) is None
+
+
+def test_a_packed_state_makes_no_record_and_repeats_none() -> None:
+    packed, plain = LogStateStore.open(MemoryDisk(), packed_keys=1), LogStateStore.open(MemoryDisk())
+    for store in (packed, plain):
+        store.commit(store.final.derive(Height(1), {b"a": b"1"}))
+    assert record_of(packed.final.derive(Height(2), {b"a": b"2"})) is None
+    record = record_of(plain.final.derive(Height(2), {b"a": b"2"}))
+    assert record is not None
+    assert repeat(packed.final, record) is None

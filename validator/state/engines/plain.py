@@ -28,14 +28,16 @@ from validator.state.hashing import (
     Twig,
     check_bounds,
     decode_entry,
+    encode_entry,
     entry_bytes,
     entry_hash,
+    entry_hashes,
     key_hash,
     twigs_for,
     window_limit,
 )
 from validator.state.interface import Batch
-from validator.state.merkle import Tree, TreeUndo, pruned_peaks, tree_nodes
+from validator.state.merkle import Tree, TreeRecord, TreeUndo, pruned_peaks, tree_nodes
 from validator.state.snapshot import SnapshotTwig
 
 FEW: Final = 64
@@ -56,6 +58,19 @@ class _Undo:
     tree: TreeUndo
 
 
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """An applied step as another plain engine can repeat it (:meth:`PlainEngine.repeat`). Nothing in it is mutable."""
+
+    section: bytes
+    keys: tuple[bytes, ...]
+    """The touched keys. The next two fields have their slots, in the same order."""
+    before: tuple[_Slot | None, ...]
+    after: tuple[_Slot | None, ...]
+    oldest: int
+    tree: TreeRecord
+
+
 class _Appender:
     """Collects the entries that one block appends."""
 
@@ -69,17 +84,18 @@ class _Appender:
 
     def append(self, place: bytes, key: bytes, value: bytes) -> None:
         """Append an entry of the key whose hash is ``place``. It replaces the key's current entry, if there is one."""
-        engine = self.engine
-        old = engine.slots.get(key)
-        self.before[key] = old
-        previous = NO_POSITION if old is None else old[0]
-        if old is not None:
+        engine, position = self.engine, self.next_position
+        old = self.before[key] = engine.slots.get(key)
+        if old is None:
+            previous = NO_POSITION
+        else:
+            previous = old[0]
             self.deactivated.append(previous)
             del engine.key_at[previous]
-        self.entries.append(Entry(self.height, previous, engine.place_after(place), key, value).encode())
-        engine.slots[key] = (self.next_position, value)
-        engine.key_at[self.next_position] = key
-        self.next_position += 1
+        self.entries.append(encode_entry(self.height, previous, engine.place_after(place), key, value))
+        engine.slots[key] = (position, value)
+        engine.key_at[position] = key
+        self.next_position = position + 1
 
     def delete(self, key: bytes) -> int:
         """Forget a key; returns the position of its entry."""
@@ -140,7 +156,7 @@ class PlainEngine:
             key, value = changed.get(place) or (self._by_hash[place], None)
             appender.append(place, key, self.slots[key][1] if value is None else value)
         self._compact(appender)
-        leaves = [entry_hash(entry) for entry in appender.entries]
+        leaves = entry_hashes(appender.entries)
         undo = _Undo(appender.before, oldest, self.tree.extend(leaves, appender.deactivated, self.live))
         entries = b"".join(appender.entries)
         head = SectionHead(
@@ -174,6 +190,40 @@ class PlainEngine:
         self._change_ring(added, removed)
         self._oldest = undo.oldest
         self.tree.revert(undo.tree)
+
+    def record(self, step: Step) -> StepRecord:
+        """The record of the last step that was applied and not undone."""
+        undo: _Undo = step.undo
+        after = tuple(self.slots.get(key) for key in undo.slots)
+        tree = self.tree.record(undo.tree)
+        return StepRecord(step.section, tuple(undo.slots), tuple(undo.slots.values()), after, self._oldest, tree)
+
+    def repeat(self, record: StepRecord) -> Step | None:
+        """Move to the state to which another engine moved from a state with the same root.
+
+        Returns ``None``, and changes nothing, if the touched keys had other slots there.
+        """
+        before = tuple(map(self.slots.get, record.keys))
+        if before != record.before:
+            return None
+        added, removed = [], []
+        for old in before:
+            if old is not None:
+                del self.key_at[old[0]]
+        for key, old, new in zip(record.keys, before, record.after, strict=True):
+            if new is None:
+                removed.append(key_hash(key))
+                del self.slots[key]
+                continue
+            if old is None:
+                added.append(key_hash(key))
+                self._by_hash[added[-1]] = key
+            self.slots[key] = new
+            self.key_at[new[0]] = key
+        self._change_ring(added, removed)
+        undo = _Undo(dict(zip(record.keys, before, strict=True)), self._oldest, self.tree.repeat(record.tree))
+        self._oldest = record.oldest
+        return Step(record.section, self.root, self.next_position, self.live, undo)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
         """The values that the keys of an applied step had before it, including keys whose entry only moved."""
@@ -247,7 +297,8 @@ class PlainEngine:
         changed: dict[bytes, tuple[bytes, bytes | None]] = {}
         for key, value in batch.items():
             check_bounds(key, value)
-            if value != self.get(key):
+            slot = self.slots.get(key)
+            if value != (None if slot is None else slot[1]):
                 changed[key_hash(key)] = (key, value)
         return changed
 
@@ -271,7 +322,10 @@ class PlainEngine:
         for place in removed:
             del self._by_hash[place]
         if len(added) + len(removed) > FEW:
-            self._ring = sorted(self._by_hash)
+            gone = set(removed)
+            self._ring = [place for place in self._ring if place not in gone]
+            self._ring.extend(sorted(added))
+            self._ring.sort()  # merges two ascending runs
             return
         for place in removed:
             del self._ring[bisect_left(self._ring, place)]
