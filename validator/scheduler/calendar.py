@@ -96,17 +96,19 @@ class Calendar:
         self._overflow = OverflowTree()
         self._epoch = 0
 
-    def add(self, timer: Timer, row: Rows) -> None:
+    def add(self, timer: Timer, packed: bytes) -> None:
+        """Add a timer with its packed row."""
         if self._is_far(timer):
-            self._overflow.add(row, self._part_of(timer))
+            self._overflow.add(np.frombuffer(packed, ROW), self._part_of(timer))
         else:
-            self._buckets[timer.trigger_height].add(row.tobytes(), timer.sequence)
+            self._buckets[timer.trigger_height].add(packed, timer.sequence)
 
-    def change(self, timer: Timer, row: Rows) -> None:
+    def change(self, timer: Timer, packed: bytes) -> None:
+        """Replace the packed row of a timer."""
         if self._is_far(timer):
-            self._overflow.change(row, self._part_of(timer))
+            self._overflow.change(np.frombuffer(packed, ROW), self._part_of(timer))
         else:
-            self._buckets[timer.trigger_height].change(row.tobytes(), timer.sequence)
+            self._buckets[timer.trigger_height].change(packed, timer.sequence)
 
     def remove(self, timer: Timer) -> None:
         if self._is_far(timer):

@@ -119,7 +119,7 @@ class SchedulerIndex:
         self._cut_due(self._beginnings[-1].appended)
         for before, after in triggered.values():
             self.calendar.remove(before)
-            self.calendar.add(after, self._row(after))
+            self.calendar.add(after, self._packed_row(after))
         self._beginnings[-1] = self._beginnings[-1]._replace(appended=self._append_due(), triggered=triggered)
 
     def is_due(self, timer: Timer) -> bool:
@@ -156,7 +156,7 @@ class SchedulerIndex:
         self._cut_due(beginning.appended)
         for before, after in beginning.triggered.values():
             self.calendar.remove(after)
-            self.calendar.add(before, self._row(before))
+            self.calendar.add(before, self._packed_row(before))
         self.parties.withdraw()
         if self._height == self.supplies.first_height:
             self.pool.withdraw_supplies()
@@ -183,9 +183,10 @@ class SchedulerIndex:
 
     def _timer_changes(self, changes: Sequence[Change]) -> Iterator[tuple[Timer | None, Timer | None]]:
         """A block's changes of timers, after :meth:`make_due`."""
+        triggered = self._beginnings[-1].triggered
         for key, before, after in changes:
             if key[:1] == TIMER:
-                yield None if before is None else self._when_due(before), after
+                yield before if before is None or not triggered else self._when_due(before), after
 
     def overflow_root_after(
         self, changes: Iterable[tuple[Timer | None, Timer | None]], deployed: Mapping[Address, Actor]
@@ -327,18 +328,18 @@ class SchedulerIndex:
             elif after.trigger_height <= self._height:
                 self.pool.put(self._row(after))
             elif after.trigger_height == before.trigger_height:
-                self.calendar.change(after, self._row(after))
+                self.calendar.change(after, self._packed_row(after))
             else:
                 self.calendar.remove(before)
-                self.calendar.add(after, self._row(after))
+                self.calendar.add(after, self._packed_row(after))
         if ended:
             self._end_timers(ended)
 
     def _add_timer(self, timer: Timer) -> None:
-        row = self._row(timer)
         if timer.trigger_height > self._height:
-            self.calendar.add(timer, row)
+            self.calendar.add(timer, self._packed_row(timer))
             return
+        row = self._row(timer)
         self.pool.put(row)
         self.open.add(timer)
         height = self.supplies.height_for(timer, self._height)
@@ -354,11 +355,15 @@ class SchedulerIndex:
             if height is not None:
                 self.supplies.count(height, -1)
 
-    def _row(self, timer: Timer) -> Rows:
+    def _packed_row(self, timer: Timer) -> bytes:
+        """The packed row of a timer that is not due."""
         has_agent = timer.actor in self.parties.bidders
-        packed = pack_row(timer, self.parties.number(party_of(timer)), has_agent, self._genesis.locks_bids)
-        row = np.frombuffer(bytearray(packed), ROW)
-        height = self.supplies.height_for(timer, self._height) if timer.trigger_height <= self._height else None
+        return pack_row(timer, self.parties.number(party_of(timer)), has_agent, self._genesis.locks_bids)
+
+    def _row(self, timer: Timer) -> Rows:
+        """The row of a due timer."""
+        row = np.frombuffer(bytearray(self._packed_row(timer)), ROW)
+        height = self.supplies.height_for(timer, self._height)
         if height is not None and height in self.supplies.max_fees:
             row["max_low"], row["max_high"] = words_of(self.supplies.max_fees[height])
             row["flags"] |= SUPPLIED

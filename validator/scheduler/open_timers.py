@@ -40,6 +40,8 @@ class OpenTimers:
 
     def remove(self, timer: Timer) -> None:
         """Remove a due timer that ended."""
+        if not self._places:
+            return
         key, place = _key(party_of(timer)), (timer.trigger_height, timer.sequence)
         places = self._places.get(key, [])
         at = bisect_left(places, place)

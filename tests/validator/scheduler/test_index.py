@@ -596,9 +596,9 @@ def test_cancelled_and_extended_timers_cost_blocks_of_other_heights_nothing(monk
     timers = {height: [timer_at(height, 1_000 * height + i) for i in range(300)] for height in (5_000, 5_001, 5_002)}
     for height, some in timers.items():
         for timer in some:
-            calendar.add(timer, row_of(timer))
+            calendar.add(timer, row_of(timer).tobytes())
         for timer in some[: {5_000: 0, 5_001: 200, 5_002: 299}[height]]:
-            calendar.change(timer, row_of(timer))
+            calendar.change(timer, row_of(timer).tobytes())
             calendar.remove(timer)
     original = calendar_module._positions
 
