@@ -57,6 +57,17 @@ def ended_timers(receipts: BlockReceipts) -> Iterator[tuple[TimerId, TimerEnd]]:
         yield TimerId(fire.timer_id), TimerEnd(state, Source("fire", fire.timer_id), fire, None)
 
 
+def ended_timer_ids(receipts: BlockReceipts) -> list[TimerId]:
+    """The ids of the timers that ended in the block, in the order of :func:`ended_timers`."""
+    changing = (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages)
+    changes = [change for part in changing for receipt in part for change in receipt.effects.timer_changes]
+    return [
+        *(TimerId(change.timer_id) for change in changes if isinstance(change, Cancelled)),
+        *(TimerId(destroyed.timer_id) for destroyed in receipts.destroyed),
+        *(TimerId(fire.timer_id) for fire in receipts.fires),
+    ]
+
+
 def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Event, ...]]]:
     """Each receipt that may hold events: its source, its effects, and its other events."""
     for transaction in receipts.transactions:

@@ -41,6 +41,7 @@ record here, and so under ``state_root``; all indexes elsewhere are derived from
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -83,6 +84,8 @@ LONGEST_INLINE_PAYLOAD: Final = 1_024
 """Maximum size, in bytes, of a payload that is stored inside the timer's record. A longer payload has a separate
 record, because the timer's record is read and written at each change of the timer, at a price that does not depend on
 its length."""
+REMEMBERED_TIMERS: Final = 4_096
+"""Number of the last read timers whose records are kept decoded. A timer takes at most some 2 KiB."""
 PYTHON_CODE: Final = "python:"
 PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
@@ -674,5 +677,10 @@ def encode_record(key: bytes, record: Any) -> bytes:
 
 def decode_record(key: bytes, value: bytes) -> Any:
     """Decode the record from the state value under a key. The key's first byte determines the kind of record."""
-    record = _CODECS[key[:1]][1](value)
-    return replace(record, timer_id=TimerId(key[1:])) if key[:1] == TIMER else record
+    return _read_timer(key, value) if key[:1] == TIMER else _CODECS[key[:1]][1](value)
+
+
+@lru_cache(REMEMBERED_TIMERS)
+def _read_timer(key: bytes, value: bytes) -> Timer:
+    """Decode the timer from the state value under a key. The validators of a process read each timer about once."""
+    return replace(_decode_timer(value), timer_id=TimerId(key[1:]))

@@ -67,7 +67,9 @@ class Parties:
     def answered_since(self, party: Party) -> int:
         """The block since which a kept answer has priced the max fee of a party's timers; 0 if none does."""
         record = self.bidders.get(party.actor)
-        if record is not None and record.naming is not None and party.named == OWN:
+        if record is None:
+            return 0
+        if record.naming is not None and party.named == OWN:
             return record.naming.answered_since
         return self.kept_for(party).since
 

@@ -184,8 +184,7 @@ class WaitingPool:
         while True:
             found = np.zeros(min(size, LARGEST_BATCH), FOUND)
             number = order.best(self.rows, self.count, summary, actors, prices[0], biases, after, found)
-            for item in found[:number]:
-                position, score_high, score_low, tip_low, tip_high = item.tolist()
+            for position, score_high, score_low, tip_low, tip_high in found[:number].tolist():
                 yield position, tip_high << WORD_BITS | tip_low, score_high << WORD_BITS | score_low
             if number < len(found):
                 return

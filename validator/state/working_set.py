@@ -220,16 +220,13 @@ class World:
 
     def remove_timers(self, timers: Sequence[Timer]) -> None:
         """Remove timers, and subtract them from the counts of their actors and the chain."""
-        by_actor: dict[bytes, int] = {}
         for timer in timers:
             self.put(timer.key, None)
             if timer.payload is None:
                 self.put(timer_payload_key(timer.timer_id), None)
-            by_actor[timer.actor] = by_actor.get(timer.actor, 0) + 1
-        for address, number in by_actor.items():
-            actor, chain = self._counts(address)
-            self.put_actor(address, replace(actor, live_timers=actor.live_timers - number))
-            self.globals = replace(chain, live_timers=chain.live_timers - number)
+            actor, chain = self._counts(timer.actor)
+            self.put_actor(timer.actor, replace(actor, live_timers=actor.live_timers - 1))
+            self.globals = replace(chain, live_timers=chain.live_timers - 1)
 
     def _counts(self, address: bytes) -> tuple[Actor, Globals]:
         """The records that count the timers of an actor."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from validator.chain.block import Block, BlockReceipts, TransactionReceipt
-from validator.chain.receipts import TimerEnd, ended_timers
+from validator.chain.receipts import TimerEnd, ended_timer_ids, ended_timers
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash, Height, TimerId
 from validator.storage.disk import Disk, DiskError
@@ -223,7 +223,7 @@ class BlockArchive:
     def _add(self, segment: Segment, record: bytes, receipts: BlockReceipts) -> None:
         """Index a block's record that was appended to a segment: its offset, transactions and ended timers."""
         transactions = [receipt.transaction_hash for receipt in receipts.transactions]
-        ended = [timer_id for timer_id, _ in ended_timers(receipts)]
+        ended = ended_timer_ids(receipts)
         segment.add(record, keys_of(transactions), keys_of(ended))
         for position, name in enumerate(transactions):
             self._transactions.add(name, receipts.height, position)
