@@ -19,6 +19,7 @@ from validator.primitives import script_json
 from validator.primitives.errors import BadScript, Rejection
 from validator.primitives.params import GOVERNED, ParameterError, Parameters, parse_value
 from validator.primitives.types import SYSTEM_PARAMETERS_ADDRESS
+from validator.state.interface import View
 from validator.state.working_set import World
 
 GOVERNED_NAMES: Final = tuple(sorted(GOVERNED))
@@ -40,9 +41,9 @@ _STORED_KEYS: Final = tuple(storage_key(SYSTEM_PARAMETERS_ADDRESS, storage_name(
 """The storage keys of the governed parameters. All names are short, so the records are the values themselves."""
 
 
-def parameters_in_force(world: World, genesis: Parameters) -> Parameters:
+def parameters_in_force(state: World | View, genesis: Parameters) -> Parameters:
     """The genesis parameters, with the governed ones as they are in state."""
-    return _with_governed(genesis, tuple([_stored(world, key) for key in _STORED_KEYS]))
+    return _with_governed(genesis, tuple([_stored(state, key) for key in _STORED_KEYS]))
 
 
 def update_config(world: World, genesis: Parameters, text: str) -> None:
@@ -80,8 +81,9 @@ def _parse(text: str) -> Mapping[str, Any]:
     return config
 
 
-def _stored(world: World, key: bytes) -> bytes:
-    stored: bytes | None = world.get(key)
+def _stored(state: World | View, key: bytes) -> bytes:
+    """A governed parameter. Its record in a world is its value in a view."""
+    stored: bytes | None = state.get(key)
     assert stored is not None, "the genesis stores every governed parameter"
     return stored
 

@@ -88,6 +88,8 @@ class Step:
     root: Hash
     next_position: int
     live: int
+    oldest: int
+    """Position of the oldest active entry after the step."""
     undo: Any
     """The data with which the same engine undoes the step."""
 

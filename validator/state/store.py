@@ -54,7 +54,7 @@ nothing has to be compiled."""
 PACKED_LOG_BYTES: Final = 16 * 1024 * 1024
 """Size of the log from which on the packed engine replays it: the plain one would take more than a second."""
 
-EMPTY_STEP: Final = Step(b"", Hash(b""), 0, 0, None)
+EMPTY_STEP: Final = Step(b"", Hash(b""), 0, 0, 0, None)
 
 
 class ViewRecord(NamedTuple):
@@ -100,7 +100,8 @@ class LogStateStore:
         self._packed_keys = packed_keys
         self._engine: Engine = PlainEngine() if engine is None else engine
         self._retained = retained
-        self._epoch = 0
+        self.epoch = 0
+        """Number of events so far that may have made a view stale. For views."""
         self.origin: Manifest | None = None
         """The snapshot with which the log begins."""
         self._prover: Prover | None = None
@@ -179,7 +180,7 @@ class LogStateStore:
             self._past.clear()  # this height has another state from now on
             if self._prover is not None:
                 self._prover.forget_blocks()
-        self._epoch += 1
+        self.epoch += 1
         for layer in (previous, *branch[:-1]):
             layer.retire(f"height {view.height} became final")
         view.settle()
@@ -199,7 +200,7 @@ class LogStateStore:
         if view in self._standing.branch():
             assert view.parent is not None, "a view that is not final has a parent"
             self._stand_at(view.parent)
-        self._epoch += 1
+        self.epoch += 1
         view.retire("it was dropped")
 
     def rewind(self, height: Height) -> None:
@@ -270,17 +271,12 @@ class LogStateStore:
 
     def close(self) -> None:
         """Make all views unusable. Commits stay; the disk is closed by its owner."""
-        self._epoch += 1
+        self.epoch += 1
         self._final.retire("the store was closed")
         self._standing = self._final
         self._engine = PlainEngine()
 
     # --- for views ----------------------------------------------------------------------------------------------------
-
-    @property
-    def epoch(self) -> int:
-        """Number of events so far that may have made a view stale."""
-        return self._epoch
 
     @property
     def engine(self) -> Engine:
@@ -379,7 +375,7 @@ class LogStateStore:
     def _note_floors(self, branch: list[_StateView]) -> None:
         """Record, for each block that became final, its height and oldest active position. Pruning uses them."""
         for layer in branch:
-            self._floors.append((layer.height, SectionHead.decode(layer.step.section, 0).oldest))
+            self._floors.append((layer.height, layer.step.oldest))
         self._drop_floors()
 
     def _drop_floors(self) -> None:

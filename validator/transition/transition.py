@@ -277,7 +277,7 @@ class Transition:
     def freeze(self) -> None:
         """Freeze the basefees, the fairness window and the parameters for the block."""
         height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
-        parameters = parameters_in_force(self.world, genesis.parameters)
+        parameters = parameters_in_force(self.parent, genesis.parameters)
         self.deferred_lane = DeferredLane(parameters.lane_deferred_cycles)
         rules = self.policy_phase.rules
         basefee_lane = chain.basefee_lane_timer

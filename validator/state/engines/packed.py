@@ -160,7 +160,7 @@ class PackedEngine:
         )
         section = b"".join((head.encode(), *(part.entries for part in parts), deleted.astype(">u8").tobytes()))
         saved = _Undo(parts[-1].undo, oldest, mark)
-        return Step(section, self.root, self.next_position, self.live, saved)
+        return Step(section, self.root, self.next_position, self.live, self.oldest, saved)
 
     def undo(self, step: Step) -> None:
         undo: _Undo = step.undo

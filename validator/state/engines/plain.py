@@ -170,7 +170,7 @@ class PlainEngine:
             len(deleted),
         )
         section = encode_section(head, entries, deleted)
-        return Step(section, self.root, self.next_position, self.live, undo)
+        return Step(section, self.root, self.next_position, self.live, self._oldest, undo)
 
     def undo(self, step: Step) -> None:
         undo: _Undo = step.undo
@@ -223,7 +223,7 @@ class PlainEngine:
         self._change_ring(added, removed)
         undo = _Undo(dict(zip(record.keys, before, strict=True)), self._oldest, self.tree.repeat(record.tree))
         self._oldest = record.oldest
-        return Step(record.section, self.root, self.next_position, self.live, undo)
+        return Step(record.section, self.root, self.next_position, self.live, self._oldest, undo)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
         """The values that the keys of an applied step had before it, including keys whose entry only moved."""

@@ -6,8 +6,9 @@ A past state is the final one without the blocks above it, so questions about ne
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from validator.primitives.types import Height
@@ -19,6 +20,10 @@ REMEMBERED_ENTRIES: Final = 65_536
 """Number of entries above which the oldest blocks are dropped. An entry takes some 150 bytes."""
 
 
+REMEMBERED_SECTIONS: Final = 8
+"""Number of the last read blocks that all stores of a process share."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockEntries:
     """What one block appended to the log."""
@@ -26,19 +31,26 @@ class BlockEntries:
     head: SectionHead
     first_position: int
     """Position of the block's first entry."""
-    places: Sequence[bytes]
+    places: tuple[bytes, ...]
     """The hash of each entry's key, in the order of the entries."""
-    previous: Sequence[int]
+    previous: tuple[int, ...]
     """The position of the entry that each entry replaced; :data:`~validator.state.hashing.NO_POSITION` for none."""
-    deleted: Sequence[int]
+    deleted: tuple[int, ...]
     """Positions of the entries whose keys the block removed."""
 
     @staticmethod
     def of(section: Section) -> BlockEntries:
         """Read a block's section of the log."""
-        links = list(links_of(section.data, SECTION_HEAD.size, section.head.entries))
-        places, previous = [key_hash(key) for _, key in links], [replaced for replaced, _ in links]
-        return BlockEntries(section.head, section.first_position, places, previous, section.deleted())
+        return _entries_of(bytes(section.data), section.first_position)
+
+
+@lru_cache(REMEMBERED_SECTIONS)
+def _entries_of(data: bytes, first_position: int) -> BlockEntries:
+    """Read a section. The last ones are cached: the validators of a process are asked about the same blocks."""
+    section = Section(SectionHead.decode(data, 0), first_position, memoryview(data))
+    links = list(links_of(data, SECTION_HEAD.size, section.head.entries))
+    places, previous = tuple(key_hash(key) for _, key in links), tuple(replaced for replaced, _ in links)
+    return BlockEntries(section.head, first_position, places, previous, tuple(section.deleted()))
 
 
 class NewestBlocks:

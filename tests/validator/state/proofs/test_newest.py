@@ -45,8 +45,9 @@ def read(log: StateLog, height: Height) -> list[BlockEntries]:
     found = []
     for section in log.sections_above(height):
         entries = [decode_entry(encoded) for _, encoded in section.entries()]
-        places, previous = [key_hash(entry.key) for entry in entries], [entry.previous for entry in entries]
-        found.append(BlockEntries(section.head, section.first_position, places, previous, section.deleted()))
+        places, previous = tuple(key_hash(entry.key) for entry in entries), tuple(entry.previous for entry in entries)
+        deleted = tuple(section.deleted())
+        found.append(BlockEntries(section.head, section.first_position, places, previous, deleted))
     return found[::-1]
 
 
