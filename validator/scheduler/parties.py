@@ -75,17 +75,18 @@ class Parties:
 
     def number(self, party: Party) -> int:
         """The party's number. A new party gets one, and a row in :attr:`table`."""
-        known = len(self.numbers)
+        known = self.numbers.find(party)
+        if known is not None:
+            return known
         number = self.numbers.number(party)
         if number >= len(self.table):
             self.table = np.concatenate([self.table, np.zeros(len(self.table), order.ACTOR)])
-        if number == known:
-            account = self._account_of(party.actor)
-            counted_at = self.table[number]["counted_at"] = self._counted_at.setdefault(account, number)
-            if counted_at == number:
-                self.table[number]["recent"] = self.fires.by_account.get(account, 0)
-            self._set_weight(number, self.weights.get(party.actor))
-            self._set_bid(party, self.kept_for(party))
+        account = self._account_of(party.actor)
+        counted_at = self.table[number]["counted_at"] = self._counted_at.setdefault(account, number)
+        if counted_at == number:
+            self.table[number]["recent"] = self.fires.by_account.get(account, 0)
+        self._set_weight(number, self.weights.get(party.actor))
+        self._set_bid(party, self.kept_for(party))
         return number
 
     # --- changes ------------------------------------------------------------------------------------------------------

@@ -82,6 +82,10 @@ class PartyNumbers:
             self._of.setdefault(party.actor, []).append(number)
         return number
 
+    def find(self, party: Party) -> int | None:
+        """The number of a party; ``None`` if it has none."""
+        return self._numbers.get(party)
+
     def __contains__(self, party: Party) -> bool:
         return party in self._numbers
 

@@ -113,7 +113,8 @@ class LogStateStore:
         self._replay()
         log.confirm(self._engine.root, self._engine.next_position)
         self._final = _StateView(self, None, log.meta.height, {}, EMPTY_STEP, self._engine.root)
-        self._standing = self._final
+        self.standing = self._final
+        """The view that the engine is at. For views."""
         self._outgrow()
 
     @classmethod
@@ -172,7 +173,7 @@ class LogStateStore:
         if not branch:
             return
         self._log.commit(view.height, view.root, view.step.next_position, [layer.step.section for layer in branch])
-        if view not in self._standing.branch():
+        if view not in self.standing.branch():
             self._stand_at(view)
         self._note_floors(branch)
         previous, self._final = self._final, view
@@ -197,7 +198,7 @@ class LogStateStore:
         if not isinstance(view, _StateView) or view.store is not self or view is self._final:
             raise ValueError("a store drops only its own views, and never the final one")
         view.require_readable()
-        if view in self._standing.branch():
+        if view in self.standing.branch():
             assert view.parent is not None, "a view that is not final has a parent"
             self._stand_at(view.parent)
         self.epoch += 1
@@ -273,7 +274,7 @@ class LogStateStore:
         """Make all views unusable. Commits stay; the disk is closed by its owner."""
         self.epoch += 1
         self._final.retire("the store was closed")
-        self._standing = self._final
+        self.standing = self._final
         self._engine = PlainEngine()
 
     # --- for views ----------------------------------------------------------------------------------------------------
@@ -290,14 +291,14 @@ class LogStateStore:
 
     def value(self, view: _StateView, key: bytes) -> bytes | None:
         """The value of a key in a readable view."""
-        if view is self._standing:
+        if view is self.standing:
             return self._engine.get(key)
         layer = view
         while layer.parent is not None:
             if key in layer.changes:
                 return layer.changes[key]
             layer = layer.parent
-        for above in self._standing.branch():
+        for above in self.standing.branch():
             if key in above.changes:
                 return above.before()[key]
         return self._engine.get(key)
@@ -307,14 +308,8 @@ class LogStateStore:
         self._stand_at(parent)
         changes = dict(batch)
         step = self._engine.apply(height, changes)
-        self._standing = _StateView(self, parent, height, changes, step, step.root)
-        return self._standing
-
-    def record(self, view: _StateView) -> ViewRecord | None:
-        """The record of the view that was derived last; ``None`` for any other, and with the packed engine."""
-        if view is not self._standing or view is self._final or not isinstance(self._engine, PlainEngine):
-            return None
-        return ViewRecord(view.height, tuple(view.changes.items()), self._engine.record(view.step))
+        self.standing = _StateView(self, parent, height, changes, step, step.root)
+        return self.standing
 
     def repeat(self, parent: _StateView, record: ViewRecord) -> _StateView | None:
         """Derive the child of a readable view from the record of another store; ``None`` if that is not possible."""
@@ -322,13 +317,13 @@ class LogStateStore:
         step = self._engine.repeat(record.step) if isinstance(self._engine, PlainEngine) else None
         if step is None:
             return None
-        self._standing = _StateView(self, parent, record.height, dict(record.changes), step, step.root)
-        return self._standing
+        self.standing = _StateView(self, parent, record.height, dict(record.changes), step, step.root)
+        return self.standing
 
     def items(self, view: _StateView, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Keys with a prefix, and their values, in a readable view."""
         found = dict(self._engine.items(prefix))
-        for above in reversed(self._standing.branch()):
+        for above in reversed(self.standing.branch()):
             _overwrite(found, above.before(), prefix)
         for layer in view.branch():
             _overwrite(found, layer.changes, prefix)
@@ -336,9 +331,9 @@ class LogStateStore:
 
     def _stand_at(self, view: _StateView) -> None:
         """Move the engine to a readable view."""
-        if view is self._standing:
+        if view is self.standing:
             return
-        here, there = self._standing.branch(), view.branch()
+        here, there = self.standing.branch(), view.branch()
         shared = 0
         while shared < min(len(here), len(there)) and here[shared] is there[shared]:
             shared += 1
@@ -347,7 +342,7 @@ class LogStateStore:
         for layer in there[shared:]:
             layer.step = self._engine.apply(layer.height, layer.changes)
             assert layer.step.root == layer.root, "applying a batch again gives the same root"
-        self._standing = view
+        self.standing = view
 
     def _outgrow(self) -> None:
         """Move the final state into the packed engine, if the plain one holds many keys."""
@@ -502,6 +497,13 @@ class _StateView:
             self._before = {key: values.get(key, value) for key, value in self.changes.items()}
         return self._before
 
+    def record(self) -> ViewRecord | None:
+        """The record of the view, if it was derived just now; ``None`` otherwise, and with the packed engine."""
+        engine = self.store.engine
+        if self is not self.store.standing or self.parent is None or not isinstance(engine, PlainEngine):
+            return None
+        return ViewRecord(self._height, tuple(self.changes.items()), engine.record(self.step))
+
     def require_readable(self) -> None:
         """Raise :class:`StaleViewError` unless this view is the final one or descends from it."""
         if self._checked_epoch == self.store.epoch:
@@ -535,7 +537,7 @@ def section_of(view: View) -> bytes:
 
 def record_of(view: View) -> ViewRecord | None:
     """The record of a view that was derived just now, for other stores; ``None`` if its store has none for it."""
-    return view.store.record(view) if isinstance(view, _StateView) else None
+    return view.record() if isinstance(view, _StateView) else None
 
 
 def repeat(parent: View, record: ViewRecord) -> View | None:

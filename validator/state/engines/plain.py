@@ -92,7 +92,7 @@ class _Appender:
             previous = old[0]
             self.deactivated.append(previous)
             del engine.key_at[previous]
-        self.entries.append(encode_entry(self.height, previous, engine.place_after(place), key, value))
+        self.entries.append(encode_entry(self.height, previous, self._place_after(place), key, value))
         engine.slots[key] = (position, value)
         engine.key_at[position] = key
         self.next_position = position + 1
@@ -106,6 +106,24 @@ class _Appender:
         self.deactivated.append(old[0])
         return old[0]
 
+    def compact(self) -> None:
+        """Re-append the oldest active entries while the window is too large."""
+        engine = self.engine
+        limit = window_limit(engine.live, engine.slack)
+        steps = COMPACTION_STEPS * len(self.entries)
+        while True:
+            oldest = engine.raise_oldest(self.next_position)
+            if not steps or self.next_position - oldest <= limit:
+                return
+            key = engine.key_at[oldest]
+            self.append(key_hash(key), key, engine.slots[key][1])
+            steps -= 1
+
+    def _place_after(self, place: bytes) -> bytes:
+        """The hash of the next key in the ring after the key whose hash is ``place``."""
+        ring = self.engine.ring
+        return ring[(bisect_left(ring, place) + 1) % len(ring)]
+
 
 class PlainEngine:
     """One state in dictionaries; implements :class:`validator.state.engine.Engine`, whose docstrings apply."""
@@ -116,7 +134,7 @@ class PlainEngine:
         """Keys by the positions of their active entries."""
         self.slack = slack
         """Number of entries that the window may hold in addition to 2.5 per live key, before compaction begins."""
-        self._ring: list[bytes] = []
+        self.ring: list[bytes] = []
         """Hashes of the live keys, ascending."""
         self._by_hash: dict[bytes, bytes] = {}
         self._oldest = 0
@@ -155,7 +173,7 @@ class PlainEngine:
         for place in order:
             key, value = changed.get(place) or (self._by_hash[place], None)
             appender.append(place, key, self.slots[key][1] if value is None else value)
-        self._compact(appender)
+        appender.compact()
         leaves = entry_hashes(appender.entries)
         undo = _Undo(appender.before, oldest, self.tree.extend(leaves, appender.deactivated, self.live))
         entries = b"".join(appender.entries)
@@ -238,15 +256,10 @@ class PlainEngine:
         slot = self.slots.get(key)
         return None if slot is None else slot[0]
 
-    def place_after(self, place: bytes) -> bytes:
-        """The hash of the next key in the ring after the key whose hash is ``place``."""
-        after = bisect_left(self._ring, place) + 1
-        return self._ring[after % len(self._ring)]
-
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
-        if not self._ring:
+        if not self.ring:
             return None
-        key = self._by_hash[self._ring[bisect_left(self._ring, place) - 1]]
+        key = self._by_hash[self.ring[bisect_left(self.ring, place) - 1]]
         return key, self.slots[key][0]
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
@@ -313,8 +326,8 @@ class PlainEngine:
             self._by_hash[place] = changed[place][0]
         self._change_ring(added, gone)
         touched = changed.keys() - set(gone)
-        if self._ring:
-            touched.update(self._ring[bisect_left(self._ring, place) - 1] for place in (*added, *gone))
+        if self.ring:
+            touched.update(self.ring[bisect_left(self.ring, place) - 1] for place in (*added, *gone))
         return sorted(touched), sorted(gone)
 
     def _change_ring(self, added: list[bytes], removed: list[bytes]) -> None:
@@ -323,30 +336,20 @@ class PlainEngine:
             del self._by_hash[place]
         if len(added) + len(removed) > FEW:
             gone = set(removed)
-            self._ring = [place for place in self._ring if place not in gone]
-            self._ring.extend(sorted(added))
-            self._ring.sort()  # merges two ascending runs
+            self.ring = [place for place in self.ring if place not in gone]
+            self.ring.extend(sorted(added))
+            self.ring.sort()  # merges two ascending runs
             return
         for place in removed:
-            del self._ring[bisect_left(self._ring, place)]
+            del self.ring[bisect_left(self.ring, place)]
         for place in added:
-            insort(self._ring, place)
+            insort(self.ring, place)
 
-    def _compact(self, appender: _Appender) -> None:
-        """Re-append the oldest active entries while the window is too large."""
-        limit = window_limit(self.live, self.slack)
-        steps = COMPACTION_STEPS * len(appender.entries)
-        while True:
-            self._raise_oldest(appender.next_position)
-            if not steps or appender.next_position - self._oldest <= limit:
-                return
-            key = self.key_at[self._oldest]
-            appender.append(key_hash(key), key, self.slots[key][1])
-            steps -= 1
-
-    def _raise_oldest(self, end: int) -> None:
+    def raise_oldest(self, end: int) -> int:
+        """Move the oldest active position up past inactive ones, as far as ``end``. Returns it."""
         while self._oldest < end and self._oldest not in self.key_at:
             self._oldest += 1
+        return self._oldest
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -388,8 +391,8 @@ class PlainEngine:
     def finish(self) -> None:
         self._absorb()
         self._by_hash = {key_hash(key): key for key in self.slots}
-        self._ring = sorted(self._by_hash)
-        self._raise_oldest(self.next_position)
+        self.ring = sorted(self._by_hash)
+        self.raise_oldest(self.next_position)
 
     def _replace(self, key: bytes, slot: _Slot | None) -> None:
         old = self.slots.pop(key, None)
