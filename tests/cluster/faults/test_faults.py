@@ -30,7 +30,6 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
-from validator.node.assembly import Validator
 from validator.node.events import SetTimer, TimerName
 from validator.storage.journal import JOURNAL_FILE
 from validator.storage.segments import ARCHIVE_FILE
@@ -584,10 +583,10 @@ FREE = (ModuleType, Enum, type, FunctionType, BuiltinFunctionType, Genesis, Vali
 """Code, and what all validators are given and none may change."""
 
 
-def reachable(validator: Validator) -> dict[int, object]:
-    """Mutable objects that a validator can reach."""
+def reachable(root: object) -> dict[int, object]:
+    """Mutable objects that a validator, or a part of it, can reach."""
     found: dict[int, object] = {}
-    stack: list[object] = [validator]
+    stack: list[object] = [root]
     while stack:
         each = stack.pop()
         if id(each) in found or isinstance(each, FREE):

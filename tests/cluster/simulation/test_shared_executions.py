@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,12 @@ from cluster.tools.sweeps.runner import run_seed
 from cluster.tools.sweeps.tasks import ScenarioTask
 from consensus.messages import Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
+from tests.cluster.faults.test_faults import reachable
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
 from validator.primitives.types import Hash
+from validator.state import LogStateStore
 from validator.transition.transition import Outcome, Transition
 
 SEED = 3
@@ -152,6 +155,31 @@ def test_who_comes_to_another_root_executes_by_itself(
     outcome, _ = judge(record, 0.0)
     assert not outcome.failed, outcome.why
     assert outcome.heights >= 40
+
+
+def test_state_trees_share_nothing_that_changes() -> None:
+    """Records of steps hold tuples: two stores that repeated the same steps have no container in common."""
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
+    simulation.run()
+    assert simulation.executions is not None and simulation.executions.taken_over > 40
+    stores = [machine.validator.executor._store for machine in simulation.machines if machine.validator is not None]
+    assert len(stores) == 4
+    assert in_common(stores) == []
+    planted = {b"key": b"value"}
+    for store in stores[:2]:
+        store.planted = planted  # type: ignore[attr-defined]
+    assert in_common(stores) == [planted]
+
+
+def in_common(stores: list[LogStateStore]) -> list[object]:
+    """Containers that two of the stores can both reach."""
+    found = [reachable(store) for store in stores]
+    return [
+        one[each]
+        for one, other in combinations(found, 2)
+        for each in one.keys() & other.keys()
+        if isinstance(one[each], dict | list | set | bytearray)
+    ]
 
 
 class TestNondeterminism:
