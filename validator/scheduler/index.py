@@ -356,7 +356,7 @@ class SchedulerIndex:
                 self.supplies.count(height, -1)
 
     def _packed_row(self, timer: Timer) -> bytes:
-        """The packed row of a timer that is not due."""
+        """The packed row of a timer, without a max fee that the default agent supplies."""
         has_agent = timer.actor in self.parties.bidders
         return pack_row(timer, self.parties.number(party_of(timer)), has_agent, self._genesis.locks_bids)
 
