@@ -32,7 +32,16 @@ READ: Final = {
 }
 """The attributes that the fingerprint reads."""
 LEFT_OUT: Final = {
-    "VotingEngine": ("_config", "_member", "_effects", "_accountability", "_retransmission", "_pacing", "_began"),
+    "VotingEngine": (
+        "_config",
+        "_member",
+        "_effects",
+        "_accountability",
+        "_retransmission",
+        "_pacing",
+        "_began",
+        "take_vote",
+    ),
     "CertificateStore": ("root", "by_kind", "kinds"),
     "Round": ("view", "leader", "is_ours", "may_vote", "tally", "equivocated", "requested", "reported"),
     "VoteJournal": ("unsynced", "records", "factor", "_body", "_token"),
