@@ -1,7 +1,8 @@
 """The simulator: how much faster than the wall clock whole networks run in one thread.
 
 Every run is checked like any other, and figures of one that does not pass are not shown. What is timed is the run
-itself, the safety monitor included; the checks after it are part of ``fuzz_seeds_per_minute`` alone.
+itself, the safety monitor included; the checks after it are part of ``fuzz_seeds_per_minute`` alone. Runs take the
+shortcuts of sweeps.
 
 - ``speedup_idle``, ``speedup_idle_fast``: simulated seconds a wall second of four validators that make a block a second
   and nothing else, with Ed25519 and with the keyed hash that stands in for it.
@@ -96,7 +97,7 @@ def _speedup_with_fires(blocks: int) -> float:
 def _seconds_for(validators: int) -> float:
     scenario = _scenario(CROWD_HEIGHTS, "keyed-hash", validators=validators)
     began = time.perf_counter()
-    record = simulate(scenario, SEED, COMMIT)
+    record = simulate(scenario, SEED, COMMIT, shortcuts=True)
     seconds = time.perf_counter() - began
     _check(record)
     return seconds
@@ -107,7 +108,7 @@ def _fuzz_rate(seeds: int) -> float:
     began = time.perf_counter()
     for seed in range(seeds):
         for protocol in PROTOCOLS:
-            outcome, _ = judge(simulate(random_scenario(seed, protocol), seed, COMMIT), 0.0)
+            outcome, _ = judge(simulate(random_scenario(seed, protocol), seed, COMMIT, shortcuts=True), 0.0)
             if outcome.failed:
                 raise SystemExit(f"seed {seed} of {protocol} fails: {outcome.reason}")
     return 60 * seeds * len(PROTOCOLS) / (time.perf_counter() - began)
@@ -116,7 +117,7 @@ def _fuzz_rate(seeds: int) -> float:
 def _timed(scenario: Scenario) -> tuple[float, Books]:
     """Simulated seconds a wall second, and what was seen."""
     began = time.perf_counter()
-    record = simulate(scenario, SEED, COMMIT)
+    record = simulate(scenario, SEED, COMMIT, shortcuts=True)
     seconds = time.perf_counter() - began
     return record.duration_ms / 1_000 / seconds, _check(record)
 
