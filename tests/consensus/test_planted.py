@@ -10,7 +10,6 @@ import pytest
 from consensus.hotstuff import HotStuff
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, Persist
 from consensus.journal import decode_record
-from consensus.keys import Committee
 from consensus.messages import NO_DIGEST, NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
 from consensus.simplex import Simplex
 from consensus.tally import Round, VoteTally
@@ -211,18 +210,17 @@ def test_a_returning_validator_that_requests_nothing_is_caught() -> None:
 
 @pytest.mark.parametrize("engine", [Simplex, HotStuff])
 def test_a_quorum_of_two_f_is_caught(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Committee.quorum
-    monkeypatch.setattr(VoteTally, "_good_quorum", _with_small_quorum(VoteTally._good_quorum, honest))
+    monkeypatch.setattr(VoteTally, "_good_quorum", _with_small_quorum(VoteTally._good_quorum))
     with pytest.raises(AssertionError, match="not a quorum of good signatures"):
         survive(Network(4, 5_100, faults_for(5_100), make_engine=engine))
 
 
-def _with_small_quorum(good_quorum: Any, honest: Any) -> Any:
+def _with_small_quorum(good_quorum: Any) -> Any:
     def small(tally: VoteTally, kind: VoteKind, group: Any) -> Any:
-        Committee.quorum = property(lambda committee: honest.fget(committee) - 1)  # type: ignore[assignment]
+        tally._quorum -= 1
         try:
             return good_quorum(tally, kind, group)
         finally:
-            Committee.quorum = honest  # type: ignore[method-assign]
+            tally._quorum += 1
 
     return small

@@ -223,8 +223,8 @@ BUGS: dict[str, Planted] = {
     ),
     "log-not-compacted": Planted(
         "compaction",
-        "validator.state.engines.plain:PlainEngine._compact",
-        "window_limit(self.live, self.slack)",
+        "validator.state.engines.plain:_Appender.compact",
+        "window_limit(engine.live, engine.slack)",
         "10**9",
     ),
     "out-of-cycles-is-cheap": Planted(
