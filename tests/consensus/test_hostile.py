@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import msgspec
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 
 from consensus import voting
 from consensus.interface import MALFORMED, Broadcast, Finalized, Received, Rejected, Verify, VotingConfig
-from consensus.keys import Committee
 from consensus.messages import (
     Certificate,
     CertificateRequest,
@@ -152,76 +149,6 @@ def test_a_certificate_that_no_kept_vote_can_contradict_is_not_compared_and_noth
     comparing.engine._accountability._may_be_contradicted = lambda certificate: True
     for sender, message in story:
         assert looking.receive(sender, message) == comparing.receive(sender, message)
-
-
-def contents(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """What an object of the consensus package holds, down to the values that can be compared."""
-    if isinstance(value, dict):
-        fields: Any = list(value.items())
-        fields += list(vars(value).items()) if hasattr(value, "__dict__") else []
-        return [(key, contents(field, above)) for key, field in fields]
-    if isinstance(value, list):
-        return [contents(each, above) for each in value]
-    if not type(value).__module__.startswith("consensus.") or isinstance(value, msgspec.Struct) or id(value) in above:
-        return value if isinstance(value, msgspec.Struct | int | bytes | tuple | set | range | None) else type(value)
-    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    return [
-        (name, contents(getattr(value, name), (*above, id(value))))
-        for name in [*names, *getattr(value, "__dict__", ())]
-    ]
-
-
-def said_around_view_6(bench: Bench, random: Random) -> Message:
-    """A vote of one of few views, most often for the same block as others, or rarely a certificate or a timeout."""
-    signer, view, kind = random.choice((0, 1, 1, 2, 2, 3, 3)), random.randint(2, 8), random.choice((NOTARIZE, FINALIZE))
-    name, parent = (f"b{view}", view - 2) if random.random() < 0.9 else ("x", view - 1)
-    what = random.random()
-    if what < 0.05:
-        return bench.certificate(kind, view, name, parent, signers=range(3))
-    if what < 0.1:
-        return bench.vote(signer, NULLIFY, view)
-    if what < 0.15:
-        return HotStuffBench().timeout(signer, view, high=parent)
-    return bench.vote(signer, kind, view, name, parent)
-
-
-@pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_vote_that_is_counted_has_no_effect_and_leaves_the_engine_as_if_it_was_handled(
-    bench_type: type[Bench], seed: int
-) -> None:
-    random, counted = Random(seed), 0
-    for _ in range(10):
-        counting, handling = running(bench_type), running(bench_type)
-        for _ in range(50):
-            message = said_around_view_6(handling, random)
-            vote = message if isinstance(message, Vote) else getattr(message, "vote", None)
-            sender = random.randrange(4) if vote is None or random.random() < 0.03 else vote.signer
-            if isinstance(message, Vote):
-                before = contents(counting.engine._rounds)
-                if counting.engine.take_vote(sender, message):
-                    counted += 1
-                    assert handling.receive(sender, message) == []
-                    continue
-                assert contents(counting.engine._rounds) == before
-            assert counting.receive(sender, message) == handling.receive(sender, message)
-            assert contents(counting.engine._rounds) == contents(handling.engine._rounds)
-        assert contents(counting.engine) == contents(handling.engine)
-    assert counted > 20
-
-
-def test_a_vote_from_outside_the_committee_is_not_counted() -> None:
-    epochs = (Committee(View(1), tuple(map(ValidatorIndex, range(4)))),)
-    bench = Bench(n=7, config=CONFIG, epochs=epochs)
-    assert bench.engine.take_vote(3, bench.vote(3, NOTARIZE, 1, "x"))
-    assert not bench.engine.take_vote(5, bench.vote(5, NOTARIZE, 1, "x"))
-
-
-def test_a_vote_outside_the_window_is_not_counted_even_if_its_round_exists() -> None:
-    bench = running(Bench)
-    assert not bench.receive(1, bench.vote(1, NOTARIZE, 10, "x"))
-    bench.engine.configure(replace(CONFIG, view_window=2))
-    assert not bench.engine.take_vote(2, bench.vote(2, NOTARIZE, 10, "x"))
 
 
 def test_an_engine_checks_only_what_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
