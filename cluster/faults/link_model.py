@@ -143,7 +143,9 @@ class Links:
         draw = random.random
         found: list[tuple[int, int]] = []
         if (only := self._only[sender]) is not None:
-            return _delayed(only, [receiver for receiver in receivers if receiver != sender], now_us, draw)
+            others = [receiver for receiver in receivers if receiver != sender]
+            only.sent += len(others)
+            return [(receiver, now_us + self._delay_us(only, random)) for receiver in others]
         for receiver in receivers:
             if receiver == sender:
                 continue
@@ -211,16 +213,6 @@ class Links:
 
 def _link_of(quality: Quality) -> Link:
     return Link().with_changes({name: value or 0 for name, value in quality._asdict().items()})
-
-
-def _delayed(link: Link, receivers: list[int], now_us: int, draw: Callable[[], float]) -> list[tuple[int, int]]:
-    """The arrivals of a message at all ``receivers`` over a link that only delays messages."""
-    link.sent += len(receivers)
-    at_us, jitter_us = now_us + link.latency_us, link.jitter_us
-    if not jitter_us:
-        return [(receiver, at_us) for receiver in receivers]
-    earliest_us, spread_us = at_us - jitter_us, 2 * jitter_us + 1
-    return [(receiver, max(now_us, earliest_us + int(draw() * spread_us))) for receiver in receivers]
 
 
 def _uplink_of(sender: int) -> int:

@@ -287,11 +287,10 @@ class Simulation:
             machine = self.machines[index]
             mutant = machine.release.mutant
             parts = parts_of(self.scenario, index, counter, mutant)
-            machine.counts_votes = False
             if self.executions is not None:
                 parts = self.executions.for_parts(parts)
-                is_production = mutant is None and self.scenario.validators.node(index).mutant is None
-                machine.counts_votes = is_production and machine.byzantine is None
+            is_broken = machine.byzantine is not None or mutant or self.scenario.validators.node(index).mutant
+            machine.counts_votes = self.executions is not None and not is_broken
             config = node_config(self.scenario, index, counter, mutant)
             return open_validator(disk, self.record.genesis, index, signer, self.validators, config, parts)
 

@@ -614,7 +614,7 @@ class TurnAudit:
                 share = self.weights.share(waiting.actor, context.height, p)
             else:
                 score = self.window.score(waiting.actor, tip, p)
-        order = (-score, tie, (waiting.trigger_height, waiting.sequence))
+        order = (-score, tie, waiting.turn)
         per_cycle = context.basefees.cycle + context.lane_price + tip
         max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
         passes = tip >= 0 and gas_limit <= context.fire_cap

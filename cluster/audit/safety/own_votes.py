@@ -81,7 +81,7 @@ class OwnVotes:
             kept = self._finalized_by(view) if vote.kind == TIMEOUT else GENESIS_VIEW
             is_low = vote.parent_view < kept
             return f"naming view {vote.parent_view}, and it voted to finalize view {kept}" if is_low else None
-        if self.has_cast(NULLIFY, view) or self.has_cast(TIMEOUT, view):
+        if any(self.has_cast(kind, view) for kind in GIVING_UP):
             return "which it gave up"
         if vote.kind == FINALIZE and self._timed_out >= view:
             return f"and it timed out of view {self._timed_out}"
