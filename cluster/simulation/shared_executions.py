@@ -1,10 +1,11 @@
 """Shared executions of a simulated run: a block is executed by one validator, and the others take over the outcome.
 
 Executing a block is a pure function of the parent's state and the block's bytes, which each validator of a network
-repeats: half of the cost of a simulated run. Here the first validator that executes a block, at its own state and with
-its own index, does so for all. Another validator takes over the outcome if it runs the production's code
-(:attr:`SharedExecutions.executor` is used nowhere else), if its parent's state has the same root, and if the block is
-the same. A proposer builds its own block.
+repeats: half of the cost of a simulated run. Here the validator that builds a block, or the first one that executes
+it, does so for all, at its own state and with its own index. Another validator takes over the outcome if it runs the
+production's code (:attr:`SharedExecutions.executor` is used nowhere else), if its parent's state has the same root, and
+if the block is the same. One block in :data:`COMPARED_BLOCKS`, chosen by its hash, is executed by a second validator
+all the same: its header tells whether building and executing differ.
 
 The other validator still updates its own index and moves its own state tree. The new entries, nodes and root are a
 function of the parent's root and the block's changes: it takes them over too (:func:`validator.state.store.repeat`),
@@ -25,6 +26,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from validator.node.assembly import Parts
+from validator.node.executor import jobs
 from validator.node.executor.executor import BlockExecution, Executor
 from validator.primitives.types import Hash
 from validator.state.store import ViewRecord, record_of, repeat
@@ -34,6 +36,8 @@ from validator.transition.transition import BlockResult, PreparedTransaction, Tr
 REMEMBERED_BLOCKS: Final = 64
 """Maximum number of blocks whose outcomes are kept; the oldest are dropped first. A validator executes a block whose
 outcome was dropped."""
+COMPARED_BLOCKS: Final = 8
+"""A validator that did not build a block executes it if the first byte of its hash is a multiple of this."""
 
 
 class SharedExecution(NamedTuple):
@@ -63,7 +67,7 @@ class SharedExecutions:
         return self._executions.get((parent_root, digest))
 
     def note(self, parent_root: Hash, digest: Hash, outcome: BlockResult) -> None:
-        """Note the outcome of a block that a validator executed just now."""
+        """Note the outcome of a block that a validator built or executed just now."""
         self._executions[parent_root, digest] = SharedExecution(outcome, record_of(outcome.view))
         if len(self._executions) > REMEMBERED_BLOCKS:
             self._executions.popitem(last=False)
@@ -73,6 +77,15 @@ class _SharingExecutor(Executor):
     """An executor that takes over the outcome of a block that another validator executed."""
 
     shared: SharedExecutions
+
+    def _build(self, job: jobs.Build) -> jobs.Built:
+        built = super()._build(job)
+        if built.digest[0] % COMPARED_BLOCKS:
+            executed = self._branches.executed(built.digest)
+            assert executed is not None, "a validator keeps what it built"
+            root = Hash(self._branches.header_of(job.parent).state_root)
+            self.shared.note(root, built.digest, executed.outcome)
+        return built
 
     def _apply(self, digest: Hash, transition: BlockExecution, prepared: Sequence[PreparedTransaction]) -> BlockResult:
         parent, height = transition.parent, transition.context.height

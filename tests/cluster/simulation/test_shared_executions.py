@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
-from cluster.simulation.shared_executions import SharedExecution
+from cluster.simulation.shared_executions import COMPARED_BLOCKS, SharedExecution
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
 from cluster.tools.sweeps.runner import run_seed
@@ -24,6 +25,7 @@ from cluster.tools.sweeps.tasks import ScenarioTask
 from consensus.messages import Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.faults.test_faults import reachable
+from validator.chain.block import header_hash
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.executor import Executor
@@ -41,7 +43,7 @@ PLAN = {
     "success": {"transactions": 0, "fires": 0},
 }
 BY_BUILDER_AND_FIRST = 2
-"""Executions of a block when nothing has been taken over: the proposer's own, and the first of the others'."""
+"""Executions of a compared block: the proposer's own, and the first of the others'."""
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
@@ -59,18 +61,56 @@ def test_nothing_that_can_be_seen_changes(protocol: str, seed: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
-def test_all_but_the_proposer_and_the_first_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    executed: Counter[Hash] = Counter()
+def test_all_but_the_proposer_take_over_and_one_compares_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: Counter[int] = Counter()
     finish = Transition.finish
 
     def counted(self: Transition) -> Outcome:
-        executed[self.parent.root] += 1
+        executed[self.context.height] += 1
         return finish(self)
 
     monkeypatch.setattr(Transition, "finish", counted)
     plan = Scenario.model_validate(PLAN | {"faults": []})
-    Simulation(plan, SEED, "test", shortcuts=True).run()
-    assert set(executed.values()) == {BY_BUILDER_AND_FIRST}
+    simulation = Simulation(plan, SEED, "test", shortcuts=True)
+    simulation.run()
+    validator = simulation.machines[0].validator
+    assert validator is not None
+    archive, compared = validator.executor.archive, set()
+    for height in range(1, archive.height + 1):
+        block = archive.block(height)
+        assert block is not None
+        is_compared = header_hash(block.header)[0] % COMPARED_BLOCKS == 0
+        assert executed[height] == (BY_BUILDER_AND_FIRST if is_compared else 1)
+        compared.add(is_compared)
+    assert compared == {False, True}
+
+
+def test_building_that_differs_from_executing_is_seen_at_compared_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    close, select, execute = Transition.close, Transition.select, Executor._execute
+    building: list[Transition] = []
+    errors: dict[Hash, str] = {}
+
+    def noted(self: Transition, *given: Any) -> Any:
+        building.append(self)
+        return select(self, *given)
+
+    def differing(self: Transition, phase: TimerPhase) -> int:
+        if any(each is self for each in building):
+            self.world.credit(self.context.proposer, 1)
+        return close(self, phase)
+
+    def watched(self: Executor, digest: Hash, *given: Any) -> str | None:
+        error = execute(self, digest, *given)
+        if error is not None:
+            errors[digest] = error
+        return error
+
+    monkeypatch.setattr(Transition, "select", noted)
+    monkeypatch.setattr(Transition, "close", differing)
+    monkeypatch.setattr(Executor, "_execute", watched)
+    Simulation(Scenario.model_validate(PLAN | {"faults": []}), SEED, "test", shortcuts=True).run()
+    assert set(errors.values()) == {"execution gives another state_root"}
+    assert all(digest[0] % COMPARED_BLOCKS == 0 for digest in errors)
 
 
 @pytest.mark.parametrize("shortcuts", [False, True])

@@ -20,7 +20,7 @@ REMEMBERED_ENTRIES: Final = 65_536
 """Number of entries above which the oldest blocks are dropped. An entry takes some 150 bytes."""
 
 
-REMEMBERED_SECTIONS: Final = 8
+REMEMBERED_SECTIONS: Final = 24
 """Number of the last read blocks that all stores of a process share."""
 
 
