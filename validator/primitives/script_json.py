@@ -24,6 +24,8 @@ MAX_INTEGER_DIGITS: Final = 640
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _STEPS: Final = np.zeros(256, np.int8)
 """How a byte outside of strings changes the level of nesting."""
+_PLAIN: Final = bytes(set(range(256)) - set(b'[]{}"'))
+"""The bytes that neither change the level of nesting nor begin or end a string."""
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 _DIGITS_AS_ZEROS: Final = bytes.maketrans(b"123456789", bytes([ord("0")] * 9))
 _ZEROS_OF_LONGEST: Final = b"0" * MAX_INTEGER_DIGITS
@@ -55,8 +57,9 @@ def _check_nesting(payload: bytes) -> None:
         return
     if b"\\" in payload:
         outside = _STRINGS.sub(b"", payload)
-    else:  # every second part between quotation marks is a string
-        outside = b"".join(payload.split(b'"')[::2])
+    else:  # every second part between quotation marks is a string; most strings have no bracket
+        marks = payload.translate(None, _PLAIN).replace(b'""', b"")
+        outside = b"".join(marks.split(b'"')[::2])
     if np.cumsum(_STEPS[np.frombuffer(outside, np.uint8)], dtype=np.int32).max(initial=0) > MAX_NESTING:
         raise BadScript
 
