@@ -78,10 +78,10 @@ class Accounts:
 
         They are ``payer``, the sources of the run's movements, and the fee payers of its timers.
         """
-        payers = {payer: None}
+        payers: Iterable[bytes] = (payer,)
         if effects.movements or effects.scheduled:
-            payers |= dict.fromkeys(movement.source for movement in effects.movements)
-            payers |= dict.fromkeys(item.fee_payer for item in effects.scheduled)
+            sources = [movement.source for movement in effects.movements]
+            payers = dict.fromkeys([payer, *sources, *[item.fee_payer for item in effects.scheduled]])
         for address in payers:
             balance = self.balances[address]
             if balance < 0:
@@ -99,9 +99,10 @@ def check_charge(part: Part, verb: str, charged: int, expected: int) -> None:
 
 def check_result(part: Part, ok: bool, error: str, effects: Effects) -> None:
     """Check that a run that succeeded reports no error, and that a reverted run left no effects."""
-    if ok and error:
-        part.found(CHAIN, f"succeeded with error {error[:40]!r}")
-    if not ok and (effects.movements or effects.scheduled or effects.timer_changes or effects.events):
+    if ok:
+        if error:
+            part.found(CHAIN, f"succeeded with error {error[:40]!r}")
+    elif effects.movements or effects.scheduled or effects.timer_changes or effects.events:
         part.found(CONSERVATION, "reverted but left effects behind")
 
 

@@ -134,6 +134,16 @@ class BlockContext:
         has_one = self.policy.has_lane_fee
         return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if has_one else 0
 
+    @cached_property
+    def fire_price(self) -> int:
+        """The price of a fire per cycle, without tip (SPEC §7)."""
+        return self.basefees.cycle + self.lane_price
+
+    @cached_property
+    def max_cells_cost(self) -> int:
+        """The price of the most cells that a fire may use."""
+        return self.parameters.max_cells_per_fire * self.basefees.cell
+
     def lane_fee(self, cycles: int, cells: int, burned: int) -> int:
         """The part of a fire's burned fee that is the price of the lane."""
         if self.policy.is_price_known or self.header is None:

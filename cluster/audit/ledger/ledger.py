@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from cluster.audit.block_metrics import BlockColumns, BlockMetrics
 from cluster.audit.chain_codec import (
+    NO_EFFECTS,
     Block,
     BlockReceipts,
     Call,
@@ -40,7 +41,7 @@ from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockCon
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
-from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
+from cluster.audit.ledger.phase_rules import PhaseRules
 from cluster.audit.ledger.script_runs import ScriptRuns
 from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
@@ -296,13 +297,15 @@ class Ledger:
         payload, offer = self._phase.fire(part, fire)
         script = self.scripts.fire(part, fire, payload, offer)
         check_result(part, fire.ok, fire.error, fire.effects)
-        self._phase.check_fire_fee(part, fire)
-        check_fire_limits(part, fire)
-        check_sources(part, fire.effects.movements, fire.actor)
-        check_own_payer(part, fire.effects)
+        self._phase.check_fire_cost(part, fire)
         self.accounts.pay(fire.fee_payer, fire.burned, 0 if context.policy.locks_bids else fire.tip)
         self.accounts.burned_cell += fire.cells * context.basefees.cell
         self.accounts.burned_lane_timer += context.lane_fee(fire.cycles, fire.cells, fire.burned)
+        if fire.effects is NO_EFFECTS:
+            self.accounts.check_not_negative(part, fire.fee_payer)
+            return
+        check_sources(part, fire.effects.movements, fire.actor)
+        check_own_payer(part, fire.effects)
         base = context.parameters.fire_base_cycles
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_A_DEFERRED_RUN)
         self._enter_run(part, run, fire.effects, fire.fee_payer, script)

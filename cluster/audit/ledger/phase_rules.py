@@ -154,8 +154,8 @@ class PhaseRules:
             return
         p, fees, waits = context.parameters, context.basefees, []
         for life, offer in phase.waiting:
-            spare = self._available(offer) - (offer.max_cost - p.max_cells_per_fire * fees.cell)
-            if spare >= p.max_cells_per_fire * fees.cell:
+            spare = self._available(offer) - (offer.max_cost - context.max_cells_cost)
+            if spare >= context.max_cells_cost:
                 waits.append(Wait(life.timer_id, offer.gas_limit, offer.max_fee, spare))
         context.evaluate(LedgerRule.PAID_WAITS, len(waits))
         lane = Lane(p, phase.used.cycles, phase.used.cells, fees.lane_timer, fees.cell)
@@ -190,7 +190,8 @@ class PhaseRules:
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Check that a fired timer was next and fitted, at the price of its terms, with a payer that could pay."""
         context = part.context
-        part.found(TIMERS, *self._turns.take_turn(offer))
+        if problems := self._turns.take_turn(offer):
+            part.found(TIMERS, *problems)
         if offer.passes and context.is_priced and fire.tip_per_cycle != offer.tip and not context.policy.locks_bids:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
@@ -202,9 +203,11 @@ class PhaseRules:
         balance = self._accounts.balances[offer.terms.fee_payer]
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap - offer.bid)
 
-    def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
-        """Check that a fire's burned fee and tip equal what its use and the prices give."""
+    def check_fire_cost(self, part: Part, fire: FireReceipt) -> None:
+        """Check that a fire used no more than any fire may (SPEC §10), and that its burned fee and tip equal what its
+        use and the prices give."""
         context = part.context
+        _check_limits(part, fire)
         context.evaluate(LedgerRule.FIRE_FEES)
         if context.policy.locks_bids:
             if fire.cycles and fire.tip_per_cycle != fire.tip // fire.cycles:
@@ -215,7 +218,7 @@ class PhaseRules:
             return
         if context.is_fifo and fire.tip_per_cycle:
             part.found(CONSERVATION, "tipped in a block that runs first in, first out")
-        expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
+        expected = fire.cycles * context.fire_price + fire.cells * context.basefees.cell
         check_charge(part, "burned", fire.burned, expected)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
@@ -257,8 +260,7 @@ def _due(rule: PaymentRule, offer: Offer, left_out: Offer | None) -> int:
     return critical_bid(left_out.bid, left_out.bias, left_out.gas_limit, offer.bias, offer.gas_limit)
 
 
-def check_fire_limits(part: Part, fire: FireReceipt) -> None:
-    """Check that a fire used no more cycles and cells than any fire may (SPEC §10)."""
+def _check_limits(part: Part, fire: FireReceipt) -> None:
     cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
     if fire.cycles > cycles:
         part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")

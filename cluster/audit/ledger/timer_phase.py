@@ -64,8 +64,7 @@ class TimerState(StrEnum):
     INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
 
 
-@dataclass(slots=True)
-class TimerLife:
+class TimerLife(msgspec.Struct):
     """One timer, from its schedule to its end. Times are heights."""
 
     timer_id: bytes
@@ -410,27 +409,31 @@ class TurnAudit:
         offer = self.offer(timer_id)
         return None if offer is None else offer.order
 
-    def take_turn(self, offer: Offer) -> Iterator[str]:
-        """Check and enter a timer's turn: its place in the order, its price, and room in the lane; yields problems."""
+    def take_turn(self, offer: Offer) -> list[str]:
+        """Check and enter a timer's turn: its place in the order, its price, and room in the lane; returns problems."""
+        problems: list[str] = []
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
         context = phase.context
         if context.policy.is_order_known:
             if problem := phase.find_pass(offer):
-                yield problem
+                problems.append(problem)
             if phase.last is not None and offer.order < phase.last:
                 kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
-                yield f"came out of turn {kind}"
-            phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
+                problems.append(f"came out of turn {kind}")
+            else:
+                phase.last = offer.order
         if offer.gas_limit > context.fire_cap:
-            yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {context.fire_cap}"
+            problems.append(f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {context.fire_cap}")
         elif not offer.passes and context.is_priced:
-            yield f"had its turn, though it allows {offer.max_fee} a cycle where {context.fee_floor} is the least"
+            least = f"where {context.fee_floor} is the least"
+            problems.append(f"had its turn, though it allows {offer.max_fee} a cycle {least}")
         elif not phase.has_room(phase.used, offer.gas_limit):
-            yield (
+            problems.append(
                 f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used"
                 f" {phase.used.cycles} and {phase.used.cells} cells"
             )
+        return problems
 
     def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
         phase = self.phase
@@ -615,8 +618,7 @@ class TurnAudit:
             else:
                 score = self.window.score(waiting.actor, tip, p)
         order = (-score, tie, waiting.turn)
-        per_cycle = context.basefees.cycle + context.lane_price + tip
-        max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
+        max_cost = gas_limit * (context.fire_price + tip) + context.max_cells_cost
         passes = tip >= 0 and gas_limit <= context.fire_cap
         return Offer(waiting.actor, terms, gas_limit, max_fee, tip, order, max_cost, passes, waiting.bid, bias, share)
 

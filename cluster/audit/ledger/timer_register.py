@@ -358,13 +358,8 @@ class TimerRegister:
     def _check_fire_time(self, context: BlockContext, fire: FireReceipt, life: TimerLife) -> None:
         context.evaluate(LedgerRule.FIRE_TIMES)
         timer = _timer(context, fire.timer_id)
-        if life.is_watching:
-            timer.found(TIMERS, "fired, though the key that it watches had not changed")
-        elif context.height < life.trigger_height:
-            early = life.trigger_height - context.height
-            timer.found(TIMERS, f"fired {early} blocks before its trigger height {life.trigger_height}")
-        elif context.height > life.expires_at:
-            timer.found(TIMERS, f"fired after it expired at {life.expires_at}")
+        if not life.trigger_height <= context.height <= life.expires_at:
+            timer.found(TIMERS, _why_not_at(context.height, life))
         self.lateness[max(0, context.height - life.trigger_height)] += 1
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
             timer.found(TIMERS, "fired with another actor, trigger height or sequence than it was scheduled with")
@@ -395,7 +390,8 @@ class TimerRegister:
         life.state, life.ended_at, life.payload = state, context.height, None
         if life.bid and state is not TimerState.FIRED:
             self._accounts.lock(life.terms.fee_payer, -life.bid)
-        self.watches.forget(life)
+        if life.watch is not None:
+            self.watches.forget(life)
         self.live[life.actor] -= 1
         self._turns.ended(key)
         self._agents.ended(key)
@@ -453,6 +449,15 @@ def _is_new(effects: Effects, timer_id: bytes) -> bool:
 
 def _timer(context: BlockContext, key: bytes) -> Part:
     return Part(context, "timer", key)
+
+
+def _why_not_at(height: int, life: TimerLife) -> str:
+    """The reason why a timer may not fire at a height, in words."""
+    if life.is_watching:
+        return "fired, though the key that it watches had not changed"
+    if height < life.trigger_height:
+        return f"fired {life.trigger_height - height} blocks before its trigger height {life.trigger_height}"
+    return f"fired after it expired at {life.expires_at}"
 
 
 def _check_owner(timer: Part, owner: bytes, actor: bytes | None, verb: str) -> None:

@@ -1,4 +1,8 @@
-"""Reads a payload as a script: a list of operations, all checked before the first one runs (SPEC §2)."""
+"""Reads a payload as a script: a list of operations, all checked before the first one runs (SPEC §2).
+
+Most payloads are read twice: inside of the script that schedules a timer, and when the timer fires. Short ones are
+remembered, so that the second reading costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +21,7 @@ from validator.primitives.types import HEX_DIGITS, Address, is_name, parse_addre
 ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
 DEFAULT_HANDLER: Final = "handle_timer"
 SENDER: Final = "sender"
+SELF: Final = "self"
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
 """The pattern of strict Base64, for texts whose length is a multiple of four.
@@ -25,7 +29,8 @@ _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
 It is spelled out because Python versions differ in what they accept.
 """
 JSON_SPACE: Final = b" \t\n\r"
-REMEMBERED: Final = 1_024
+REMEMBERED: Final = 4_096
+"""The least number of the newest short scripts that are remembered."""
 MAX_REMEMBERED_BYTES: Final = 1_024
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -84,23 +89,23 @@ class Schedule(_Part, frozen=True):
     Exactly one of ``height``, ``blocks_ahead`` and ``watch`` is given.
     """
 
-    height: int | None
-    blocks_ahead: int | None
-    watch: tuple[bytes, str] | None
-    """The actor and the key of its storage that the timer watches."""
     payload: bytes
-    handler: str
-    fee_payer: Address | str | None
+    height: int | None = None
+    blocks_ahead: int | None = None
+    watch: tuple[bytes, str] | None = None
+    """The actor and the key of its storage that the timer watches."""
+    handler: str = DEFAULT_HANDLER
+    fee_payer: Address | str | None = None
     """The account that pays for the fire: an address, :data:`SENDER`, or ``None`` for the actor itself."""
-    payer_cap: int | None
-    gas_limit: int | None
-    expires_at: int | None
-    max_fee_per_cycle: int | None
-    max_priority_fee_per_cycle: int | None
-    tier: int | None
+    payer_cap: int | None = None
+    gas_limit: int | None = None
+    expires_at: int | None = None
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
+    tier: int | None = None
     """The priority tier, as an index into :data:`TIERS`."""
-    bid: int | None
-    save_as: str | None
+    bid: int | None = None
+    save_as: str | None = None
 
 
 class Chosen(_Part, frozen=True):
@@ -124,11 +129,35 @@ class Try(_Part, frozen=True):
 
 
 Operation = Burn | Get | Set | Delete | AllowWatching | Emit | Fail | Transfer | Send | Schedule | Cancel | Extend | Try
+Script = tuple[Operation, ...]
 
 
-def read_script(payload: bytes) -> tuple[Operation, ...] | None:
+class _Scripts:
+    """The newest scripts by payload, up to twice :data:`REMEMBERED`; ``None`` for a payload that is no script."""
+
+    def __init__(self) -> None:
+        self._newer: dict[bytes, Script | None] = {}
+        self._older: dict[bytes, Script | None] = {}
+
+    def read(self, payload: bytes) -> Script | None:
+        """The operations of a payload."""
+        for known in (self._newer, self._older):
+            if payload in known:
+                return known[payload]
+        script = _read(payload)
+        self.keep(payload, script)
+        return script
+
+    def keep(self, payload: bytes, script: Script | None) -> None:
+        """Remember a payload that was read."""
+        if len(self._newer) >= REMEMBERED:
+            self._newer, self._older = {}, self._newer
+        self._newer[payload] = script
+
+
+def read_script(payload: bytes) -> Script | None:
     """The operations of a payload; ``None`` if it is not a script."""
-    return _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else _read(payload)
+    return _SCRIPTS.read(payload) if len(payload) <= MAX_REMEMBERED_BYTES else _read(payload)
 
 
 def handler_input(payload: bytes) -> bytes:
@@ -150,15 +179,20 @@ def handler_input(payload: bytes) -> bytes:
     return base64.b64decode(encoded) if len(encoded) % 4 == 0 and _BASE64.fullmatch(encoded) else payload
 
 
-def _read(payload: bytes) -> tuple[Operation, ...] | None:
+def _read(payload: bytes) -> Script | None:
     try:
-        script = script_json.parse(payload)
-        return tuple(map(_operation, script)) if isinstance(script, list) else None
+        return _script(script_json.parse(payload))
     except BadScript:
         return None
 
 
-_remembered: Final = lru_cache(REMEMBERED)(_read)
+def _script(value: Any) -> Script:
+    if not isinstance(value, list):
+        raise BadScript
+    return tuple(map(_operation, value))
+
+
+_SCRIPTS: Final = _Scripts()
 
 
 def _operation(item: Any) -> Operation:
@@ -190,29 +224,24 @@ def _send(value: Any) -> Send:
 def _schedule(value: Any) -> Schedule:
     named = _named(value)
     given = {
-        name: read(each)
+        argument[0]: argument[1](each)
         for name, each in named.items()
-        if each is not None and (read := _SCHEDULE_ARGUMENTS.get(name)) is not None
-    }.get
-    height, ahead, watch, tier, payer = given("height"), given("in"), given("watch"), given("tier"), given("fee_payer")
-    if [height, ahead, watch].count(None) != 2 or (tier is not None and tier not in TIERS):
+        if each is not None and (argument := _SCHEDULE_ARGUMENTS.get(name)) is not None
+    }
+    if ("height" in given) + ("blocks_ahead" in given) + ("watch" in given) != 1:
         raise BadScript
-    return Schedule(
-        height=height,
-        blocks_ahead=ahead,
-        watch=watch,
-        payload=_payload(named.get("payload")),
-        handler=given("handler", DEFAULT_HANDLER),
-        fee_payer=None if payer in (None, "self") else payer if payer == SENDER else _address(payer),
-        payer_cap=given("payer_cap"),
-        gas_limit=given("gas_limit"),
-        expires_at=given("expires_at"),
-        max_fee_per_cycle=given("max_fee_per_cycle"),
-        max_priority_fee_per_cycle=given("max_priority_fee_per_cycle"),
-        tier=None if tier is None else TIERS.index(tier),
-        bid=given("bid"),
-        save_as=given("save_as"),
-    )
+    return Schedule(_payload(named.get("payload")), **given)
+
+
+def _fee_payer(value: Any) -> Address | str | None:
+    payer = _text(value)
+    return None if payer == SELF else payer if payer == SENDER else _address(payer)
+
+
+def _tier(value: Any) -> int:
+    if _text(value) not in TIERS:
+        raise BadScript
+    return TIERS.index(value)
 
 
 def _watch(value: Any) -> tuple[bytes, str]:
@@ -236,11 +265,24 @@ def _payload(value: Any) -> bytes:
     if type(value) is str:
         return value.encode()
     if type(value) is list:
-        return _ENCODER.encode(value).encode()
+        return _payload_of_script(value)
     digits = value.get("hex") if type(value) is dict else None
     if type(digits) is str and len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits):
         return bytes.fromhex(digits)
     raise BadScript
+
+
+def _payload_of_script(value: list[Any]) -> bytes:
+    """A list as the payload of a timer or of a message, which probably runs it as a script: then its text gives the
+    same operations as the list."""
+    text = msgspec.json.encode(value)  # many times as fast; it leaves non-ASCII characters and DEL as they are
+    payload = text if text.isascii() and b"\x7f" not in text else _ENCODER.encode(value).encode()
+    if len(payload) <= MAX_REMEMBERED_BYTES:
+        try:
+            _SCRIPTS.keep(payload, _script(value))
+        except BadScript:
+            _SCRIPTS.keep(payload, None)
+    return payload
 
 
 def _left_out_or(read: Any, value: Any) -> Any:
@@ -279,22 +321,23 @@ def _address(value: Any) -> Address:
         raise BadScript from None
 
 
-_SCHEDULE_ARGUMENTS: Final[dict[str, Callable[[Any], Any]]] = {
-    "height": _integer,
-    "in": _integer,
-    "watch": _watch,
-    "handler": _text,
-    "fee_payer": _text,
-    "payer_cap": _integer,
-    "gas_limit": _integer,
-    "expires_at": _integer,
-    "max_fee_per_cycle": _integer,
-    "max_priority_fee_per_cycle": _integer,
-    "tier": _text,
-    "bid": _integer,
-    "save_as": _text,
+_SCHEDULE_ARGUMENTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "height": ("height", _integer),
+    "in": ("blocks_ahead", _integer),
+    "watch": ("watch", _watch),
+    "handler": ("handler", _text),
+    "fee_payer": ("fee_payer", _fee_payer),
+    "payer_cap": ("payer_cap", _integer),
+    "gas_limit": ("gas_limit", _integer),
+    "expires_at": ("expires_at", _integer),
+    "max_fee_per_cycle": ("max_fee_per_cycle", _integer),
+    "max_priority_fee_per_cycle": ("max_priority_fee_per_cycle", _integer),
+    "tier": ("tier", _tier),
+    "bid": ("bid", _integer),
+    "save_as": ("save_as", _text),
 }
-"""Readers of the arguments of ``schedule`` that may be left out. The payload may not."""
+"""The arguments of ``schedule`` that may be left out: the field of :class:`Schedule` and the reader of each. The
+payload may not."""
 _READ: Final[dict[tuple[str, int], Callable[..., Operation]]] = {
     ("burn", 1): lambda cycles: Burn(_natural(cycles)),
     ("get", 1): lambda key: Get(_text(key)),

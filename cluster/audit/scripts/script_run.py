@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from cluster.audit.chain_codec import (
+    NO_EFFECTS,
     Cancelled,
     Effects,
     Event,
@@ -136,19 +136,18 @@ class Run(msgspec.Struct, frozen=True):
     """The amount that the sender pays to the actor."""
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """The result of a script's run: its error (empty on success), its use, its effects and its writes."""
 
     error: str = ""
     cycles: int = 0
     cells: int = 0
-    effects: Effects = field(default_factory=Effects)
+    effects: Effects = NO_EFFECTS
     payloads: tuple[bytes, ...] = ()
     """The payloads of the timers that the run scheduled, in order."""
     sent: tuple[bytes, ...] = ()
     """The payloads of the messages that the run sent, in order."""
-    stored: dict[str, bytes] = field(default_factory=dict)
+    stored: dict[str, bytes] = {}
     """The texts that the run wrote to the actor's storage, by key; empty for deleted keys."""
 
 
@@ -198,6 +197,8 @@ class _Made(msgspec.Struct):
     messages: list[Sent] = []
 
     def effects(self) -> Effects:
+        if not (self.movements or self.scheduled or self.timer_changes or self.events or self.messages):
+            return NO_EFFECTS
         return Effects(
             tuple(self.movements),
             tuple(self.scheduled),
@@ -231,8 +232,7 @@ class _Running:
 
     def perform_all(self) -> None:
         run = self.run
-        self.pay(run.base_cycles)
-        self.pay(0, run.base_cells)
+        self.pay(run.base_cycles, run.base_cells)
         if run.value:
             self.changes[run.sender] -= run.value
             self.changes[run.actor] += run.value

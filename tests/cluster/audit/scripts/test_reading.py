@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.audit.scripts import reading
 from cluster.audit.scripts.reading import Burn, Chosen, Extend, Schedule, Try, handler_input, read_script
 from loadgen.workloads.limits import BAD_SCRIPTS
 from validator.primitives.errors import BadScript
@@ -29,6 +30,11 @@ def is_read(payload: bytes) -> bool:
     except BadScript:
         return False
     return True
+
+
+def read_afresh(payload: bytes) -> reading.Script | None:
+    """The script as read from a payload with spaces behind it, since long ones are not remembered."""
+    return read_script(payload + b" " * (reading.MAX_REMEMBERED_BYTES + 1))
 
 
 def value(random: Random, depth: int) -> Any:
@@ -74,6 +80,32 @@ def test_it_refuses_what_the_chain_refuses() -> None:
         assert (read_script(payload) is not None) == is_read(payload), payload
         counts[is_read(payload)] += 1
     assert min(counts.values()) > 1_000
+
+
+def test_a_list_within_a_script_is_read_like_its_text() -> None:
+    random, counts = Random(2), {True: 0, False: 0}
+    for number in range(2_000):
+        drawn = [call(random) if random.random() < 0.7 else value(random, 3)]
+        drawn.append(["set", f"\x7fé{number}", '"\\\n\U0001f600'])
+        if isinstance(drawn[0], list) and random.random() < 0.2:
+            drawn = [["schedule", {"in": 1, "payload": drawn}]]
+        within = read_script(json.dumps([["schedule", {"in": 1, "payload": drawn}]]).encode())
+        if within is None:
+            continue  # it is no JSON of scripts
+        assert isinstance(within[0], Schedule)
+        payload = within[0].payload
+        assert payload == json.dumps(drawn, separators=(",", ":")).encode()
+        remembered, read = read_script(payload), read_afresh(payload)
+        assert remembered == read, payload
+        counts[read is not None] += 1
+    assert min(counts.values()) > 300
+
+
+def test_a_forgotten_script_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "REMEMBERED", 2)
+    for number in (*range(9), *range(9)):
+        assert read_script(b'[["burn",%d]]' % number) == (Burn(number),)
+    assert read_script(b'[["burn",0,0]]') is read_script(b'[["burn",0,0]]') is None
 
 
 @pytest.mark.parametrize("payload", BAD_SCRIPTS)
