@@ -586,7 +586,7 @@ def read_receipts(data: bytes) -> BlockReceipts:
     height, proposer, *lists, gc_cycles, p50_tip = raw[:9]
     lists += raw[9:]
     items = [[height, proposer, gc_cycles, p50_tip, *map(len, lists)], *(item for each in lists for item in each)]
-    return read._replace(root=merkle_root(b"receipts", [msgpack.packb(item) for item in items]))
+    return read._replace(root=merkle_root(b"receipts", list(map(msgpack.Packer().pack, items))))
 
 
 def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:

@@ -7,6 +7,7 @@ its text, so a transaction's ``gas_limit`` and ``cells_limit`` and a timer's ``g
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -140,54 +141,71 @@ def transfer(to: str, amount: int) -> Operation:
     return ["transfer", {"to": to, "amount": amount}]
 
 
-_FIXED_COSTS: Final = {
-    "get": Cost(GET_CYCLES),
-    "del": Cost(DELETE_CYCLES),
-    "fail": Cost(),
-    "transfer": Cost(TRANSFER_CYCLES),
-}
-
-
 def _cost_of_operation(operation: Operation) -> Cost:
-    match operation:
-        case ["try", list(inner)]:
-            return _cost_of_operation(inner)
-        case ["schedule", dict(call)]:
-            return _cost_of_schedule(call)
-        case ["burn", int(cycles)]:
-            return Cost(cycles)
-        case ["get" | "del" | "fail", str()] | ["transfer", dict()]:
-            return _FIXED_COSTS[operation[0]]
-        case ["set", str(key), str(value)]:
-            return Cost(SET_CYCLES, _size(key) + _size(value))
-        case ["allow_watching", str(key), bool()]:
-            return Cost(ALLOW_WATCHING_CYCLES, _size(key))
-        case ["emit", str(), str(text)]:
-            return Cost(EMIT_CYCLES, _size(text))
-        case ["send", {"payload": payload, "cycles": int(cycles), "cells": int(cells)}]:
-            return Cost(SEND_CYCLES + max(0, cycles), _payload_bytes(payload) + max(0, cells))
-        case ["cancel" | "extend", dict(call)]:
-            return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
-        case _:
-            raise ValueError(f"no known price: {operation!r}")
+    name = operation[0] if operation else None
+    price = _PRICES.get((name, len(operation) - 1)) if isinstance(name, str) else None
+    cost = None if price is None else price(*operation[1:])
+    if cost is None:
+        raise ValueError(f"no known price: {operation!r}")
+    return cost
 
 
-def _cost_of_schedule(call: dict[str, Any]) -> Cost:
+def _cost_of_set(key: Any, value: Any) -> Cost | None:
+    is_known = isinstance(key, str) and isinstance(value, str)
+    return Cost(SET_CYCLES, _size(key) + _size(value)) if is_known else None
+
+
+def _cost_of_schedule(call: Any) -> Cost | None:
+    if not isinstance(call, dict):
+        return None
     cost = Cost(SCHEDULE_CYCLES, _payload_bytes(call["payload"]))
     if "save_as" in call:
         cost += Cost(SET_CYCLES, _size(call["save_as"]) + TIMER_ID_TEXT_BYTES)
     return cost
 
 
+def _cost_of_send(call: Any) -> Cost | None:
+    match call:
+        case {"payload": payload, "cycles": int(cycles), "cells": int(cells)}:
+            return Cost(SEND_CYCLES + max(0, cycles), _payload_bytes(payload) + max(0, cells))
+        case _:
+            return None
+
+
+def _cost_of_change(call: Any) -> Cost | None:
+    if not isinstance(call, dict):
+        return None
+    return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
+
+
+_PRICES: Final[dict[tuple[str, int], Callable[..., Cost | None]]] = {
+    ("try", 1): lambda inner: _cost_of_operation(inner) if isinstance(inner, list) else None,
+    ("schedule", 1): _cost_of_schedule,
+    ("burn", 1): lambda cycles: Cost(cycles) if isinstance(cycles, int) else None,
+    ("get", 1): lambda key: Cost(GET_CYCLES) if isinstance(key, str) else None,
+    ("del", 1): lambda key: Cost(DELETE_CYCLES) if isinstance(key, str) else None,
+    ("fail", 1): lambda text: Cost() if isinstance(text, str) else None,
+    ("transfer", 1): lambda call: Cost(TRANSFER_CYCLES) if isinstance(call, dict) else None,
+    ("set", 2): _cost_of_set,
+    ("allow_watching", 2): lambda key, allowed: (
+        Cost(ALLOW_WATCHING_CYCLES, _size(key)) if isinstance(key, str) and isinstance(allowed, bool) else None
+    ),
+    ("emit", 2): lambda name, text: (
+        Cost(EMIT_CYCLES, _size(text)) if isinstance(name, str) and isinstance(text, str) else None
+    ),
+    ("send", 1): _cost_of_send,
+    ("cancel", 1): _cost_of_change,
+    ("extend", 1): _cost_of_change,
+}
+"""The cost of an operation, by name and number of arguments, given its arguments; ``None`` if they are none of its."""
+
+
 def _payload_bytes(payload: Any) -> int:
     """Size of a payload in bytes: of a text, of ``{"hex": …}``, or of a script as JSON."""
-    match payload:
-        case str():
-            return _size(payload)
-        case {"hex": str(digits)}:
-            return len(digits) // 2
-        case _:
-            return len(encode_script(payload))
+    if isinstance(payload, str):
+        return _size(payload)
+    digits = payload.get("hex") if isinstance(payload, dict) else None
+    return len(digits) // 2 if isinstance(digits, str) else len(encode_script(payload))
 
 
 def _size(text: str) -> int:

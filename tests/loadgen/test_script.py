@@ -1,14 +1,28 @@
-"""A script's text is that of the standard library's encoder, though another one writes most of them."""
+"""A script's text is that of the standard library's encoder, though another one writes most of them; and its cost."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loadgen.workloads.script import encode_script
+from loadgen.workloads.script import (
+    Cost,
+    allow_watching,
+    attempt,
+    burn,
+    cancel_saved,
+    cost_of,
+    encode_script,
+    extend_saved,
+    put,
+    schedule,
+    send,
+    transfer,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))  # a script's texts are UTF-8
 VALUES = st.recursive(
@@ -24,3 +38,29 @@ VALUES = st.recursive(
 @example([["emit", "", "\x7f"]])
 def test_texts_are_those_of_the_standard_library(script: list[list[Any]]) -> None:
     assert encode_script(script) == json.dumps(script, separators=(",", ":")).encode()
+
+
+def test_costs_are_those_of_the_price_list() -> None:
+    payload = [burn(7), put("ké", "v")]
+    timer = schedule(1, payload, save_as="id")
+    assert cost_of(payload) == Cost(207, 4)
+    assert cost_of([timer, attempt(timer)]) == Cost(2 * 1_200, 2 * (len(encode_script(payload)) + 2 + 64))
+    assert cost_of([["get", "k"], ["del", "k"], ["fail", "x"], transfer("0x00", 1)]) == Cost(410)
+    assert cost_of([["emit", "", "é"], allow_watching("k", True)]) == Cost(250, 3)
+    assert cost_of([send("0x00", "h", "abc", 2_000, 9), ["cancel", {"id": "00"}]]) == Cost(2_580, 12)
+    assert cost_of([cancel_saved("k"), extend_saved("k", 9)]) == Cost(1_020)
+    assert cost_of([["schedule", {"in": 1, "payload": {"hex": "0011"}}]]) == Cost(1_000, 2)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        *([], [[]], [1], ["other", 1], ["burn"], ["burn", "1"], ["burn", 1, 2], ["set", "k"], ["set", 1, "v"]),
+        *(["try", "burn"], ["try", ["burn", "1"]], ["schedule", []], ["send", {"payload": ""}], ["send", 1]),
+        *(["get", 1], ["emit", "", 1], ["allow_watching", "k", 1], ["cancel", "saved"], ["transfer", "0x00"]),
+    ],
+    ids=repr,
+)
+def test_what_is_no_operation_has_no_price(operation: list[Any]) -> None:
+    with pytest.raises(ValueError, match="no known price"):
+        cost_of([operation])

@@ -8,7 +8,7 @@ transactions, later those of fires go to ``BlockReceipts.proposer``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cluster.audit.chain_codec import NO_EFFECTS, Effects, FireReceipt, Movement, TransactionReceipt
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part
@@ -55,6 +55,12 @@ class Accounts:
         """Take a fee, burned amount plus tip, from a payer. :meth:`credit_tips` pays the tip to the proposer later."""
         self.balances[payer] -= burned + tip
         self.burned += burned
+
+    def count_burned(self, context: BlockContext, fires: Sequence[FireReceipt]) -> None:
+        """Count the parts of what a block's fires burned that are the prices of cells and of the lane."""
+        cycles, cells = sum(fire.cycles for fire in fires), sum(fire.cells for fire in fires)
+        self.burned_cell += cells * context.basefees.cell
+        self.burned_lane_timer += context.lane_fee(cycles, cells, sum(fire.burned for fire in fires))
 
     def credit_tips(self, context: BlockContext, receipts: Iterable[TransactionReceipt | FireReceipt]) -> None:
         """Pay the tips of transactions or fires to the block's proposer."""

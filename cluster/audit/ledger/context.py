@@ -145,7 +145,7 @@ class BlockContext:
         return self.parameters.max_cells_per_fire * self.basefees.cell
 
     def lane_fee(self, cycles: int, cells: int, burned: int) -> int:
-        """The part of a fire's burned fee that is the price of the lane."""
+        """The part of the burned fees of fires that is the price of the lane."""
         if self.policy.is_price_known or self.header is None:
             return cycles * self.lane_price
         return burned - cycles * self.basefees.cycle - cells * self.basefees.cell
@@ -180,7 +180,7 @@ class BlockContext:
             heights.append(self.height)
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """A part of a block, such as a fire, with the name that its violations carry."""
 
     context: BlockContext

@@ -187,6 +187,7 @@ class Ledger:
                 self._enter_fire(context, turn)
             else:
                 self._phase.destroy(context, turn)
+        self.accounts.count_burned(context, outcome.fires)
         self.accounts.credit_tips(context, outcome.fires)
         self._phase.end(context)
 
@@ -299,8 +300,6 @@ class Ledger:
         check_result(part, fire.ok, fire.error, fire.effects)
         self._phase.check_fire_cost(part, fire)
         self.accounts.pay(fire.fee_payer, fire.burned, 0 if context.policy.locks_bids else fire.tip)
-        self.accounts.burned_cell += fire.cells * context.basefees.cell
-        self.accounts.burned_lane_timer += context.lane_fee(fire.cycles, fire.cells, fire.burned)
         if fire.effects is NO_EFFECTS:
             self.accounts.check_not_negative(part, fire.fee_payer)
             return

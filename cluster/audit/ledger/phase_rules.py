@@ -134,7 +134,8 @@ class PhaseRules:
         if phase is None:
             return
         left_out, p = phase.best_left_out(), context.parameters
-        for fire, offer in phase.winners:
+        for turn in phase.turns:
+            fire, offer = turn.fire, turn.offer
             part = Part(context, "fire of timer", fire.timer_id)
             self._accounts.lock(offer.terms.fee_payer, -offer.bid)
             self._accounts.balances[offer.terms.fee_payer] -= fire.tip
@@ -207,8 +208,11 @@ class PhaseRules:
         """Check that a fire used no more than any fire may (SPEC §10), and that its burned fee and tip equal what its
         use and the prices give."""
         context = part.context
-        _check_limits(part, fire)
         context.evaluate(LedgerRule.FIRE_FEES)
+        if fire.cycles > context.fire_cap:
+            part.found(TIMERS, f"used {fire.cycles} cycles of at most {context.fire_cap}")
+        if fire.cells > (most := context.parameters.max_cells_per_fire):
+            part.found(TIMERS, f"used {fire.cells} cells of at most {most}")
         if context.policy.locks_bids:
             if fire.cycles and fire.tip_per_cycle != fire.tip // fire.cycles:
                 part.found(CONSERVATION, f"says {fire.tip_per_cycle} a cycle for a payment of {fire.tip}")
@@ -258,11 +262,3 @@ def _due(rule: PaymentRule, offer: Offer, left_out: Offer | None) -> int:
     if rule is PaymentRule.VCG:
         return left_out.bid - offer.bias // BIAS_UNIT
     return critical_bid(left_out.bid, left_out.bias, left_out.gas_limit, offer.bias, offer.gas_limit)
-
-
-def _check_limits(part: Part, fire: FireReceipt) -> None:
-    cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
-    if fire.cycles > cycles:
-        part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")
-    if fire.cells > cells:
-        part.found(TIMERS, f"used {fire.cells} cells of at most {cells}")

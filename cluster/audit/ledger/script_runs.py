@@ -201,10 +201,10 @@ class ScriptRuns:
             self._stored.pop(actor, None)
 
     def _store(self, actor: bytes, written: dict[str, bytes]) -> None:
-        kept = self._stored.setdefault(actor, {})
+        kept, is_unknown = self._stored.setdefault(actor, {}), actor in self._unknown
         for key, text in written.items():
             named = parse_timer_id(text.decode())
-            if named or actor in self._unknown:
+            if named or is_unknown:
                 kept[key] = named
             else:
                 kept.pop(key, None)

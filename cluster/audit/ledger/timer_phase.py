@@ -17,11 +17,11 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from itertools import chain, islice, pairwise
+from typing import Final
 
 import msgspec
 
@@ -64,7 +64,7 @@ class TimerState(StrEnum):
     INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
 
 
-class TimerLife(msgspec.Struct):
+class TimerLife(msgspec.Struct, gc=False):
     """One timer, from its schedule to its end. Times are heights."""
 
     timer_id: bytes
@@ -102,7 +102,7 @@ class TimerLife(msgspec.Struct):
         return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
 
 
-class Offer(msgspec.Struct, frozen=True):
+class Offer(msgspec.Struct, frozen=True, gc=False):
     """A due timer as it competes in a block: its limits and prices, and its place in the order of turns."""
 
     actor: bytes
@@ -123,7 +123,7 @@ class Offer(msgspec.Struct, frozen=True):
     """The cycles of the lane after which its actor waits for the others; ``None`` if the policy has no slices."""
 
 
-class Use(NamedTuple):
+class Use(msgspec.Struct, frozen=True, gc=False):
     """The cycles and cells used of the timer lane, and the number of fires."""
 
     cycles: int
@@ -134,34 +134,34 @@ class Use(NamedTuple):
 NOTHING_USED: Final = Use(0, 0, 0)
 
 
-@dataclass(slots=True)
-class LanePass:
-    """A pass over the lane: its fires with known offers, in their order."""
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A fire in its turn, and the use of the lane before it."""
 
-    turns: list[Order] = field(default_factory=list)
-    """The sort keys of the fires."""
-    uses: list[Use] = field(default_factory=list)
-    """The use of the lane before each of them."""
-    fired: list[tuple[bytes, int]] = field(default_factory=list)
-    """Actor and cycles of each of them."""
+    fire: FireReceipt
+    offer: Offer
+    before: Use
+
+
+LanePass = list[Turn]
+"""A pass over the lane: its fires with known offers, in their order."""
 
 
 class PassAnswers:
     """Answers what was used when a timer had its turn in a pass that is over."""
 
-    def __init__(self, lane_pass: LanePass, end: Use) -> None:
+    def __init__(self, turns: LanePass, end: Use) -> None:
         """``end``: the use of the lane after the pass."""
-        self._turns = lane_pass.turns
-        self._uses = [*lane_pass.uses, end]
+        self._turns = [turn.offer.order for turn in turns]
+        self._uses = [*(turn.before for turn in turns), end]
         self._is_sorted = all(a <= b for a, b in pairwise(self._turns))
         self._positions: dict[bytes, list[int]] = {}
         """The positions of each actor's fires, ascending."""
         self._totals: dict[bytes, list[int]] = {}
         """The cycles that an actor used before each of its fires, and in all."""
-        for position, (actor, cycles) in enumerate(lane_pass.fired):
-            self._positions.setdefault(actor, []).append(position)
-            totals = self._totals.setdefault(actor, [0])
-            totals.append(totals[-1] + cycles)
+        for position, turn in enumerate(turns):
+            self._positions.setdefault(turn.fire.actor, []).append(position)
+            totals = self._totals.setdefault(turn.fire.actor, [0])
+            totals.append(totals[-1] + turn.fire.cycles)
 
     def position(self, order: Order) -> int:
         """The number of turns before that of a timer with this sort key. All, if the turns are out of order."""
@@ -195,25 +195,26 @@ class Phase:
     """The latest sort key of the turns so far."""
     gone: int = 0
     """Due timers that fired, were destroyed or were cancelled since the phase began."""
-    passes: list[LanePass] = field(default_factory=lambda: [LanePass()])
+    passes: list[LanePass] = field(default_factory=lambda: [[]])
     """The passes over the lane that began: one, or two where actors have slices."""
     cycles_of: Counter[bytes] = field(default_factory=Counter)
-    """The cycles of the lane that fires have used, by actor."""
-    winners: list[tuple[FireReceipt, Offer]] = field(default_factory=list)
-    """The fires with known offers, in their order."""
+    """The cycles of the lane that fires have used, by actor, where actors have slices."""
     cancelled: list[Offer] = field(default_factory=list)
     """Due timers that fires cancelled after their turn had come, where bids are locked."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
     """Timers that passed the gate and still wait at the end, among those judged."""
 
-    def find_pass(self, offer: Offer) -> str:
+    @property
+    def turns(self) -> Iterator[Turn]:
+        """The fires with known offers, in their order."""
+        return chain.from_iterable(self.passes)
+
+    def find_pass(self, offer: Offer, share: int) -> str:
         """Begin the second pass if this turn belongs to it. Returns the problem if it belongs to the first one instead;
         else it is empty."""
-        if offer.share is None:
-            return ""
-        is_aside = self.cycles_of[offer.actor] >= offer.share
+        is_aside = self.cycles_of[offer.actor] >= share
         if is_aside and len(self.passes) == 1:
-            self.passes.append(LanePass())
+            self.passes.append([])
             self.last = None
         elif not is_aside and len(self.passes) > 1:
             return "came after timers whose actors had used their slices, though its own actor had not"
@@ -221,7 +222,7 @@ class Phase:
 
     def answers(self) -> list[PassAnswers]:
         """The answers about each pass, once all are over."""
-        ends = [*(later.uses[0] for later in self.passes[1:] if later.uses), self.used]
+        ends = [*(later[0].before for later in self.passes[1:] if later), self.used]
         return [PassAnswers(each, end) for each, end in zip(self.passes, ends, strict=False)]
 
     def is_limited(self, answers: PassAnswers, offer: Offer) -> bool:
@@ -416,7 +417,7 @@ class TurnAudit:
         assert phase is not None, "offers are made in a phase"
         context = phase.context
         if context.policy.is_order_known:
-            if problem := phase.find_pass(offer):
+            if offer.share is not None and (problem := phase.find_pass(offer, offer.share)):
                 problems.append(problem)
             if phase.last is not None and offer.order < phase.last:
                 kind = "in a block that runs first in, first out" if context.is_fifo else "of the auction"
@@ -439,15 +440,12 @@ class TurnAudit:
         phase = self.phase
         if phase is None:
             return
-        if offer is not None:
-            phase.winners.append((fire, offer))
-            current = phase.passes[-1]
-            current.turns.append(offer.order)
-            current.uses.append(phase.used)
-            current.fired.append((fire.actor, fire.cycles))
         used = phase.used
+        if offer is not None:
+            phase.passes[-1].append(Turn(fire, offer, used))
         phase.used = Use(used.cycles + fire.cycles, used.cells + fire.cells, used.fires + 1)
-        phase.cycles_of[fire.actor] += fire.cycles
+        if phase.context.policy.timers_first:
+            phase.cycles_of[fire.actor] += fire.cycles
 
     def ended(self, timer_id: bytes) -> None:
         """Called when a timer is no longer pending: stop tracking it."""
@@ -455,13 +453,13 @@ class TurnAudit:
         if waiting is not None and phase is not None:
             phase.gone += 1
             is_cancelled = waiting.state is TimerState.CANCELLED
-            if phase.context.policy.locks_bids and is_cancelled and phase.last is not None:
+            if is_cancelled and phase.context.policy.locks_bids and phase.last is not None:
                 offer = self._offer(waiting, phase)
                 if offer.passes and waiting.expires_at >= phase.context.height and offer.order < phase.last:
                     phase.cancelled.append(offer)
-        if waiting is not None and waiting.actor in self._open:
-            self._open[waiting.actor].pop(timer_id, None)
-            if not self._open[waiting.actor]:
+        if waiting is not None and (of_actor := self._open.get(waiting.actor)) is not None:
+            of_actor.pop(timer_id, None)
+            if not of_actor:
                 del self._open[waiting.actor]
         self._without_default.pop(timer_id, None)
         self._told.discard(timer_id)
@@ -582,7 +580,7 @@ class TurnAudit:
         if not context.is_fifo:
             self.p50_tip = median_tip(fires, context.parameters.p50_weight)
             if context.policy.locks_bids:
-                fired = [Fired(offer.bid, context.height - fire.trigger_height) for fire, offer in phase.winners]
+                fired = [Fired(turn.offer.bid, context.height - turn.fire.trigger_height) for turn in phase.turns]
                 self.bias.enter(fired, context.height, context.parameters)
             elif context.policy.timers_first:
                 self.weights.enter(fires, context.height, phase.p50_tip, context.parameters)
@@ -643,7 +641,9 @@ class TurnAudit:
 
     # --- timers that wait ---------------------------------------------------------------------------------------------
 
-    def _passed_over(self, phase: Phase, offers: Iterable[tuple[TimerLife, Offer]]) -> Iterator[tuple[bytes, str]]:
+    def _passed_over(self, phase: Phase, offers: Sequence[tuple[TimerLife, Offer]]) -> Iterator[tuple[bytes, str]]:
+        if not offers:
+            return
         (answers,) = phase.answers()
         for waiting, offer in offers:
             used = answers.use(offer.order)

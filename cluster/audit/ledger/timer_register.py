@@ -206,7 +206,8 @@ class TimerRegister:
         watching = {change.timer_id for change in effects.timer_changes if isinstance(change, Watching)}
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
-            _check_owner(timer, item.actor, actor, "scheduled")
+            if item.actor != actor:
+                _check_owner(timer, item.actor, actor, "scheduled")
             self._schedule(timer, item, payload, item.timer_id in watching)
         for change in effects.timer_changes:
             if isinstance(change, Bidder):
@@ -303,7 +304,8 @@ class TimerRegister:
         _check_end(timer, item.expires_at)
         if item.sequence < self.next_sequence:
             timer.found(TIMERS, f"has sequence {item.sequence} after {self.next_sequence - 1}")
-        self.next_sequence = max(self.next_sequence, item.sequence + 1)
+        else:
+            self.next_sequence = item.sequence + 1
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
         _check_terms(timer, item)
         life = TimerLife(
@@ -337,19 +339,21 @@ class TimerRegister:
         self._expiring.setdefault(change.expires_at, {})[change.timer_id] = None
 
     def _expires_no_more(self, life: TimerLife) -> None:
-        expiring = self._expiring.get(life.expires_at, {})
-        expiring.pop(life.timer_id, None)
-        if not expiring:
-            self._expiring.pop(life.expires_at, None)
+        expiring = self._expiring.get(life.expires_at)
+        if expiring is not None:
+            expiring.pop(life.timer_id, None)
+            if not expiring:
+                del self._expiring[life.expires_at]
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
         """Enter a fire. Returns the timer's payload if it is known."""
-        payload = None if (pending := self.pending.get(fire.timer_id)) is None else pending.payload
-        life = self._end(part.context, fire.timer_id, TimerState.FIRED)
+        context, pending = part.context, self.pending.get(fire.timer_id)
+        payload = None if pending is None else pending.payload
+        life = self._end(context, fire.timer_id, TimerState.FIRED)
         if life is not None:
-            self._check_fire_time(part.context, fire, life)
+            self._check_fire_time(context, fire, life)
             if fire.fee_payer != life.terms.fee_payer:
                 payer = address_text(fire.fee_payer)
                 part.found(CONSERVATION, f"was paid by {payer}, its schedule names another")
@@ -357,12 +361,12 @@ class TimerRegister:
 
     def _check_fire_time(self, context: BlockContext, fire: FireReceipt, life: TimerLife) -> None:
         context.evaluate(LedgerRule.FIRE_TIMES)
-        timer = _timer(context, fire.timer_id)
         if not life.trigger_height <= context.height <= life.expires_at:
-            timer.found(TIMERS, _why_not_at(context.height, life))
+            _timer(context, fire.timer_id).found(TIMERS, _why_not_at(context.height, life))
         self.lateness[max(0, context.height - life.trigger_height)] += 1
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
-            timer.found(TIMERS, "fired with another actor, trigger height or sequence than it was scheduled with")
+            what = "fired with another actor, trigger height or sequence than it was scheduled with"
+            _timer(context, fire.timer_id).found(TIMERS, what)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Enter a timer that was destroyed."""

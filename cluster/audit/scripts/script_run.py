@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec import structs
 
 from cluster.audit.chain_codec import (
     NO_EFFECTS,
@@ -37,7 +38,6 @@ from cluster.audit.scripts.reading import (
     Extend,
     Fail,
     Get,
-    Operation,
     Schedule,
     Send,
     Set,
@@ -68,7 +68,7 @@ WatchedKey = tuple[bytes, str]
 """An actor, and a key of its storage."""
 
 
-class LiveTimer(NamedTuple):
+class LiveTimer(msgspec.Struct, frozen=True, gc=False):
     actor: bytes
     expires_at: int
     fee_payer: bytes
@@ -117,7 +117,7 @@ class Terms(NamedTuple):
     p50_tip: int
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """The input of a script's run: actor, sender, payload and limits."""
 
     actor: Address
@@ -136,7 +136,7 @@ class Run(msgspec.Struct, frozen=True):
     """The amount that the sender pays to the actor."""
 
 
-class Outcome(msgspec.Struct):
+class Outcome(msgspec.Struct, gc=False):
     """The result of a script's run: its error (empty on success), its use, its effects and its writes."""
 
     error: str = ""
@@ -255,7 +255,8 @@ class _Running:
     def report(self, name: str, **fields: str) -> None:
         self.made.events.append(Event(name, self.run.actor, tuple(fields.items())))
 
-    def attempt(self, operation: Operation) -> None:
+    def attempt(self, attempt: Try) -> None:
+        operation = attempt.operation
         try:
             _PERFORM[type(operation)](self, operation)
         except _Rejected as rejected:
@@ -418,7 +419,8 @@ class _Running:
             raise _Rejected("TimerPayloadTooLarge")
         if not is_name(asked.handler):
             raise _Rejected("TimerHandlerInvalid")
-        if self.live_timers() >= parameters.max_timers_per_actor:
+        live = self.state.live_timers(self.run.actor) + len(self.made.scheduled) - self.cancelled
+        if live >= parameters.max_timers_per_actor:
             raise _Rejected("TimerLimitReached")
 
     def check_gas(self, gas_limit: int | None) -> None:
@@ -441,9 +443,6 @@ class _Running:
         if given is not None or filled >= PRICE_LIMIT:
             raise _Rejected("TimerFeeOutOfRange")
         return filled
-
-    def live_timers(self) -> int:
-        return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - self.cancelled
 
     def payer_of(self, asked: Schedule) -> tuple[Address, int | None]:
         """The account that will pay for the fire, and the most that it pays, ``None`` if unlimited."""
@@ -506,7 +505,7 @@ class _Running:
         after = min(expires_at, now + self.terms.parameters.max_ttl)
         if after <= before or now > before:
             raise _Rejected("TimerExpiryInvalid")
-        self.timers[key] = live._replace(expires_at=after)
+        self.timers[key] = structs.replace(live, expires_at=after)
         self.made.timer_changes.append(Extended(key, after))
 
 
@@ -527,6 +526,6 @@ _PERFORM: Final[Mapping[type, Callable[[_Running, Any], None]]] = {
     Schedule: _Running.schedule,
     Cancel: lambda running, cancelled: running.cancel(cancelled.timer),
     Extend: lambda running, extended: running.extend(extended.timer, extended.expires_at),
-    Try: lambda running, attempt: running.attempt(attempt.operation),
+    Try: _Running.attempt,
 }
 """How each kind of operation is performed."""
