@@ -71,6 +71,17 @@ class BidCandidate(NamedTuple):
     actor: Address
 
 
+class BiddingFigures(NamedTuple):
+    """What a block's queries came to, for observers and tools."""
+
+    spent: int
+    """Cycles of ``GBA_BUDGET_CYCLES`` that were spent."""
+    not_admitted: int
+    """Number of candidates that were not queried, if all are counted."""
+    defaulted: tuple[bytes, ...]
+    """Ids of timers whose max fee the default agent prices, whatever answers are kept."""
+
+
 @dataclass(slots=True)
 class BiddingRound:
     """The queries of one block.
@@ -108,6 +119,11 @@ class BiddingRound:
     """Actors that named another agent in this block, with their current records."""
     _answered: set[tuple[Address, Address]] = field(default_factory=set)
     """Actor and agent of each valid answer."""
+
+    @property
+    def figures(self) -> BiddingFigures:
+        """What the queries came to. Unlike the round it does not keep the block's working set alive."""
+        return BiddingFigures(self.spent, self.not_admitted, tuple(self.defaulted))
 
     def run(self) -> None:
         """Ask about the candidates, in order, as far as the budget reaches."""

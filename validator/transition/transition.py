@@ -40,7 +40,7 @@ from validator.chain.transactions import (
     deployed_address,
 )
 from validator.execution import governance, jobs, mailbox, runner_contract, watching
-from validator.execution.bidding import BiddingRound
+from validator.execution.bidding import BiddingFigures
 from validator.execution.governance import parameters_in_force
 from validator.execution.handler_context import HandlerContext, RunResult, run_handler
 from validator.execution.jobs import Waiting
@@ -152,7 +152,7 @@ class Outcome(BlockResult):
     tips: int
     carried: dict[bytes, str]
     """Why each remaining timer was carried, by timer id, if the context asks for it."""
-    bidding: BiddingRound
+    bidding: BiddingFigures
     events: list[Event]
     """Every event of the block, in order."""
 
@@ -680,6 +680,6 @@ class Transition:
             live_timers=self.world.globals.live_timers,
             backlog=self.index.pool.live - ended,
             carried=phase.carried,
-            bidding=phase.bidding,
+            bidding=phase.bidding.figures,
             events=self.events,
         )

@@ -172,7 +172,7 @@ def _block_page(outcome: Outcome) -> Page:
         "cells": outcome.user_cells + outcome.lane_cells,
         "tips": outcome.tips,
         "burned": outcome.burned,
-        "gba": {"queried": len(bidding.receipts), "spent": bidding.spent, "not_admitted": bidding.not_admitted},
+        "gba": {"queried": len(receipts.queries), "spent": bidding.spent, "not_admitted": bidding.not_admitted},
         "fires": [_fire_page(fire) for fire in receipts.fires],
         "messages": [_message_page(message) for message in receipts.messages],
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],

@@ -5,6 +5,7 @@ The rules themselves are held against a model of their own in :mod:`tests.confor
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +30,29 @@ from validator.chain.genesis import GenesisAgent, Policy
 from validator.chain.records import BidMemory, bid_memory_key, message_key
 from validator.chain.transactions import CancelTimer, ExtendTimer, Instruction, UpdateTimerConfig
 from validator.primitives.types import SYSTEM_PARAMETERS_ADDRESS
-from validator.transition.transition import Transition
+from validator.state.working_set import World
+from validator.transition.transition import Outcome, Transition
 
 UNKNOWN = bytes(32)
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_outcome_does_not_keep_the_working_set_of_its_block_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds: list[weakref.ref[World]] = []
+    finish = Transition.finish
+
+    def noted(self: Transition) -> Outcome:
+        worlds.append(weakref.ref(self.world))
+        return finish(self)
+
+    monkeypatch.setattr(Transition, "finish", noted)
+    chain = Chain(make_genesis(SMALL))
+    chain.run(schedule(1))
+    chain.block()
+    assert [len(outcome.receipts.fires) for outcome in chain.blocks] == [0, 1]
+    assert [world() for world in worlds] == [None, None]
+
 
 # --- system instructions ----------------------------------------------------------------------------------------------
 
