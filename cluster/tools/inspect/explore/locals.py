@@ -8,13 +8,15 @@ Two histories lead to the same state if the engine's **fingerprint**, all that w
 The fingerprint is the current view, the certificates by what they state, the own votes, the current view's proposal and
 HotStuff's lock. The rest of an engine does not decide about votes here, and is left out:
 
-- votes of peers: they arrive together with the last one that completes a certificate;
+- votes of peers: they arrive together with the last one that completes a certificate. Which block a byzantine leader
+  voted for is kept, since a certificate of its other block shows that it equivocated;
 - timeouts' lengths and repetitions: each timer may expire at any time, and what was sent may arrive at any time;
 - requests, answers and allowances: any certificate that a quorum signed may reach anyone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +29,7 @@ from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 READ: Final = {
     "VotingEngine": ("certificates", "_rounds", "_journal", "_high", "_timed_out"),
     "CertificateStore": ("view", "final", "notarizations", "finalizations", "skips"),
-    "Round": ("own", "proposal", "verifying", "building_on"),
+    "Round": ("own", "proposal", "verifying", "building_on", "leader", "tally"),
     "VoteJournal": ("own",),
 }
 """The attributes that the fingerprint reads."""
@@ -43,7 +45,7 @@ LEFT_OUT: Final = {
         "take_vote",
     ),
     "CertificateStore": ("root", "by_kind", "kinds"),
-    "Round": ("view", "leader", "is_ours", "may_vote", "tally", "equivocated", "requested", "reported"),
+    "Round": ("view", "is_ours", "may_vote", "equivocated", "requested", "reported"),
     "VoteJournal": ("unsynced", "records", "factor", "_body", "_token"),
 }
 """The attributes that it leaves out: they are constant, are read by another name, or decide about no vote here."""
@@ -63,6 +65,8 @@ class Local:
     skipped: tuple[tuple[View, View], ...]
     """The views with a skip certificate, and the parent views in these."""
     own: tuple[tuple[View, tuple[VoteKind, ...]], ...]
+    heard: tuple[tuple[View, Digest], ...]
+    """Simplex: the byzantine leader's notarize votes. A leader that certified another block is caught."""
     high: Parent | None
     """HotStuff: the lock."""
     timed_out: View
@@ -97,6 +101,7 @@ def local_of(replica: Replica) -> Local:
         notarized=tuple(sorted((view, held.digest) for view, held in known.notarizations.items())),
         skipped=tuple(sorted((view, _stated(held)) for view, held in known.skips.items())),
         own=tuple(sorted((view, tuple(sorted(votes))) for view, votes in engine._journal.own.items() if votes)),
+        heard=tuple(_heard(replica.scope, engine)),
         high=getattr(engine, "_high", None),
         timed_out=getattr(engine, "_timed_out", GENESIS_VIEW),
         said=replica.said,
@@ -104,6 +109,14 @@ def local_of(replica: Replica) -> Local:
         life=replica.life,
         waiting=len(replica.waiting),
     )
+
+
+def _heard(scope: Scope, engine: Any) -> Iterator[tuple[View, Digest]]:
+    if scope.byzantine is not None and not scope.is_hotstuff:
+        for view, round_ in sorted(engine._rounds.items()):
+            vote = round_.tally.kept(VoteKind.NOTARIZE, scope.byzantine)
+            if round_.leader == scope.byzantine and vote is not None:
+                yield view, vote.digest
 
 
 def _stated(certificate: Any) -> View:

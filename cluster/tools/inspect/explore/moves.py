@@ -14,6 +14,8 @@ need not be visited:
 4. **No useless certificates.** In HotStuff, one that raises the lock and serves no proposal and no vote is left out; of
    the timeout certificates of a view the one of the lowest high view is offered, which permits the most.
 5. **One timer.** The advance timer does all that the leader timer does, and in more cases.
+
+:mod:`cluster.tools.inspect.explore.sameness` has the reductions that take worlds for the same.
 """
 
 from __future__ import annotations
@@ -155,9 +157,13 @@ class Moves:
 
     def is_to_lead(self, index: ValidatorIndex, local: Local) -> bool:
         """Whether the validator leads a view that it has not proposed in."""
-        views = range(local.view, self._scope.views + 1)
+        return any(self.to_lead(index, local))
+
+    def to_lead(self, index: ValidatorIndex, local: Local) -> Iterator[View]:
+        """The views that the validator leads and has not proposed in."""
         cast = {view for view, kinds in local.own if kinds}
-        return any(self._scope.leader(View(view)) == index and view not in cast for view in views)
+        views = map(View, range(local.view, self._scope.views + 1))
+        return (view for view in views if self._scope.leader(view) == index and view not in cast)
 
     # --- timeouts -----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
 
 BLOCKS: Final = (b"a", b"b")
 """The variants of a byzantine leader's blocks on one parent."""
+KEPT: Final = 100_000
+"""Number of offers that are kept; others are made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,20 @@ class Offers:
     """For each view that a quorum timed out of: the timeouts, one a validator, the lowest high view first."""
     votes: Mapping[What, tuple[Vote, ...]]
     """All votes except those to time out, by the certificate that a quorum of them makes."""
+    highs: Mapping[View, tuple[View, ...]]
+    """For each view the high views that its timeouts name, up to a quorum of the lowest, ascending."""
     given_up: int
     """The number of votes of honest validators that give a view up."""
     number: int
     """Equal numbers: the same may reach a validator, up to the signers of certificates."""
     open: int
     """Equal numbers: the same, and as many votes of each kind, view and block lack to a quorum."""
+
+    def has(self, kind: VoteKind, view: View) -> bool:
+        """Whether a certificate of this kind and view is offered."""
+        if kind == VoteKind.TIMEOUT:
+            return view in self.timeouts
+        return any((what.kind, what.view) == (kind, view) for what in self.certificates)
 
 
 class Offering:
@@ -65,6 +75,8 @@ class Offering:
         """The offers that follow from the mask of all that honest validators said."""
         offers = self._known.get(said)
         if offers is None:
+            if len(self._known) >= KEPT:
+                self._known.clear()
             offers = self._known[said] = self._offers(said)
         return offers
 
@@ -99,20 +111,20 @@ class Offering:
                     votes.setdefault(what._replace(signer=NO_ONE), []).append(vote)
         certificates = {what: tuple(cast) for what, cast in votes.items() if len(cast) >= quorum}
         lacking = frozenset((what, len(cast)) for what, cast in votes.items() if len(cast) < quorum)
-        offered, highs = {}, []
+        offered, highs = {}, {}
         for view, cast in timeouts.items():
             cast.sort(key=lambda vote: vote.parent_view)
-            highs.append((view, tuple(vote.parent_view for vote in cast[:quorum])))
+            highs[view] = tuple(vote.parent_view for vote in cast[:quorum])
             if len(cast) >= quorum:
                 offered[view] = tuple(Timeout(vote, self._high(vote.parent_view, certificates)) for vote in cast)
-        ended = tuple((view, highest[-1]) for view, highest in sorted(highs) if len(highest) == quorum)
+        ended = tuple((view, highest[-1]) for view, highest in sorted(highs.items()) if len(highest) == quorum)
         number = self._number((frozenset(what for what, _ in proposals), frozenset(certificates), ended))
-        open_number = self._number((number, lacking, frozenset(highs)))
+        open_number = self._number((number, lacking, frozenset(highs.items())))
         known = {what: tuple(cast) for what, cast in votes.items()}
         nullified = (cast for what, cast in votes.items() if what.kind == VoteKind.NULLIFY)
         giving_up = (vote for cast in (*nullified, *timeouts.values()) for vote in cast)
         given_up = sum(vote.signer != self._scope.byzantine for vote in giving_up)
-        return Offers(tuple(proposals), certificates, offered, known, given_up, number, open_number)
+        return Offers(tuple(proposals), certificates, offered, known, highs, given_up, number, open_number)
 
     def _number(self, key: object) -> int:
         return self._numbers.setdefault(key, len(self._numbers))

@@ -1,35 +1,27 @@
 """The search: breadth first over the worlds, so the first violation has a shortest schedule.
 
-A world is one state for each honest validator. What was sent follows from the states. Two worlds are the same if the
-same may happen in both from now on: who cast a vote does not matter when a quorum's votes are known, nor in which
-of the views that are over a validator voted.
+A world is one state for each honest validator. What was sent follows from the states. Of worlds in which the same may
+happen from now on (:mod:`cluster.tools.inspect.explore.sameness`) the first is followed.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cluster.tools.inspect.explore.locals import Local, Locals
+from cluster.tools.inspect.explore.locals import Locals
 from cluster.tools.inspect.explore.moves import Move, Moves
 from cluster.tools.inspect.explore.offers import Offering, Offers
 from cluster.tools.inspect.explore.replica import RESTART
 from cluster.tools.inspect.explore.rules import progress_problem, world_problem
+from cluster.tools.inspect.explore.sameness import Sameness
 from cluster.tools.inspect.explore.scope import Facts, Scope
-from consensus.messages import VoteKind
-from consensus.types import FIRST_VIEW, View
 
 World = tuple[int, ...]
 """The state of each honest validator, by its number."""
 TOLD_EVERY: Final = 20_000
-
-
-class Followed(NamedTuple):
-    """A move, and the state to which it leads."""
-
-    move: Move
-    after: int
 
 
 class Step(NamedTuple):
@@ -38,6 +30,14 @@ class Step(NamedTuple):
     place: int
     """The validator's place among the honest ones."""
     name: object
+
+
+class Followed(NamedTuple):
+    """A move, and the state to which it leads."""
+
+    move: Move
+    step: Step
+    after: int
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class Search:
         self._locals = [Locals(scope, self._facts, index) for index in scope.honest]
         self._followed: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
         self._problems: dict[int, str | None] = {}
-        self._futures: dict[tuple[int, int], int] = {}
-        self._numbers: dict[object, int] = {}
+        self._sameness = Sameness(scope, self._moves, self._locals)
         self._worlds: list[World] = []
-        self._ways: list[tuple[int, Step] | None] = []
-        """The world before each world, and the step that led from there."""
+        self._befores = array("q")
+        """The world before each world but the first, and the step that led from there."""
+        self._steps: list[Step] = []
         self._known: set[object] = set()
         self._outcomes: dict[int, frozenset[object]] = {}
         self._tried = 0
@@ -122,7 +122,7 @@ class Search:
         """Visit the worlds after one."""
         world = self._worlds[at]
         offers = self._offers(world)
-        lives = sum(self._locals[place].all[number].life for place, number in enumerate(world))
+        lives = self._lives(world)
         can_give_up = self.scope.give_ups is None or offers.given_up < self.scope.give_ups
         is_at_rest = can_give_up
         for place, number in enumerate(world):
@@ -131,7 +131,7 @@ class Search:
                 if (name == RESTART and lives >= self.scope.crashes) or (followed.move.gives_up and not can_give_up):
                     continue
                 self._tried += 1
-                step = Step(place, name)
+                step = followed.step
                 if (problem := self._locals[place].problems[followed.after]) is not None:
                     return self._found(problem, at, step)
                 if not followed.move.is_probe:
@@ -149,20 +149,18 @@ class Search:
 
     def _visit(self, world: World, way: tuple[int, Step] | None) -> Found | None:
         """Enter a world, or the one to which its eager moves lead, if it is new; check its rules."""
-        steps: list[Step] = []
-        while (eager := self._eager(world)) is not None:
-            place, followed = eager
-            steps.append(Step(place, followed.move.name))
-            world = (*world[:place], followed.after, *world[place + 1 :])
-            if (problem := self._locals[place].problems[followed.after]) is not None:
-                return self._found_after(problem, way, steps)
+        world, steps, problem = self._settled(world)
+        if problem is not None:
+            return self._found_after(problem, way, steps)
         offers = self._offers(world)
         key = self._key(world, offers)
         if key in self._known:
             return None
         self._known.add(key)
         self._worlds.append(world)
-        self._ways.append(way)
+        if way is not None:
+            self._befores.append(way[0])
+            self._steps.append(way[1])
         if offers.number not in self._problems:
             self._problems[offers.number] = world_problem(self.scope, self._facts, offers)
             highs = (
@@ -171,6 +169,20 @@ class Search:
             self._outcomes[offers.number] = frozenset((*offers.certificates, *highs))
         problem = self._problems[offers.number]
         return None if problem is None else self._found_after(problem, way, steps)
+
+    def _key(self, world: World, offers: Offers) -> object:
+        return self._sameness.key(world, offers, self._lives(world))
+
+    def _settled(self, world: World) -> tuple[World, list[Step], str | None]:
+        """The world to which the eager moves lead, these moves, and the first rule that one of them breaks."""
+        steps: list[Step] = []
+        while (eager := self._eager(world)) is not None:
+            place, followed = eager
+            steps.append(followed.step)
+            world = (*world[:place], followed.after, *world[place + 1 :])
+            if (problem := self._locals[place].problems[followed.after]) is not None:
+                return world, steps, problem
+        return world, steps, None
 
     def _eager(self, world: World) -> tuple[int, Followed] | None:
         """The first eager move of a world that changes something."""
@@ -182,6 +194,10 @@ class Search:
             if followed and followed[0].move.is_eager:
                 return place, followed[0]
         return None
+
+    def _lives(self, world: World) -> int:
+        """The number of restarts so far."""
+        return sum(each.all[number].life for each, number in zip(self._locals, world, strict=True))
 
     def _offers(self, world: World) -> Offers:
         said = 0
@@ -206,53 +222,19 @@ class Search:
             if after == number:
                 continue
             if is_gain or (move.is_eager and not self._is_of_proposal(move)):
-                return [Followed(move, after)]
-            steps.append(Followed(move._replace(is_eager=False), after))
+                return [Followed(move, Step(place, move.name), after)]
+            steps.append(Followed(move._replace(is_eager=False), Step(place, move.name), after))
         return steps
 
     @staticmethod
     def _is_of_proposal(move: Move) -> bool:
         return getattr(move.name, "is_proposal", False)
 
-    # --- equal worlds -------------------------------------------------------------------------------------------------
-
-    def _key(self, world: World, offers: Offers) -> object:
-        """Equal keys: the same may happen from now on."""
-        if not self.scope.reduced or self.scope.slow_disks:
-            return world
-        lives = sum(self._locals[place].all[number].life for place, number in enumerate(world))
-        given_up = 0 if self.scope.give_ups is None else offers.given_up
-        return offers.open, lives, given_up, *(self._future(place, number) for place, number in enumerate(world))
-
-    def _future(self, place: int, number: int) -> int:
-        """A number for all on which the next moves of a validator depend."""
-        future = self._futures.get((place, number))
-        if future is None:
-            key = self._future_of(place, self._locals[place].all[number])
-            future = self._futures[place, number] = self._numbers.setdefault(key, len(self._numbers))
-        return future
-
-    def _future_of(self, place: int, local: Local) -> object:
-        scope, view = self.scope, local.view
-        views = map(View, range(FIRST_VIEW, scope.views + 1))
-        open_views = tuple(each for each in views if self._moves.may_finalize(local, each))
-        if view > scope.views:
-            return open_views
-        own = dict(local.own).get(view, ())
-        if own:
-            now: object = VoteKind.NOTARIZE in own, scope.gives_up in own
-        else:
-            now = local.proposal, local.is_verifying, local.building_on
-        skipped = local.skipped if not scope.is_hotstuff else dict(local.skipped).get(View(view - 1))
-        leads = self._moves.is_to_lead(scope.honest[place], local)
-        life = local.life if leads else 0  # the leader's block differs by life
-        return life, open_views, view, now, local.notarized, skipped, local.high, leads
-
     # --- the way to a violation ---------------------------------------------------------------------------------------
 
     def _found(self, problem: str, at: int, step: Step | None) -> Found:
         if step is None:
-            return self._found_after(problem, self._ways[at], self._eager_steps(at))
+            return self._found_after(problem, self._way(at), self._eager_steps(at))
         return self._found_after(problem, (at, step), [])
 
     def _found_after(self, problem: str, way: tuple[int, Step] | None, last: list[Step]) -> Found:
@@ -260,12 +242,16 @@ class Search:
         while way is not None:
             at, step = way
             steps += [step, *self._eager_steps(at)[::-1]]
-            way = self._ways[at]
+            way = self._way(at)
         return Found(problem, tuple(steps[::-1]))
+
+    def _way(self, at: int) -> tuple[int, Step] | None:
+        """The world before a world, and the step that led from there."""
+        return None if at == 0 else (self._befores[at - 1], self._steps[at - 1])
 
     def _eager_steps(self, at: int) -> list[Step]:
         """The eager moves after the step that led to a world."""
-        way = self._ways[at]
+        way = self._way(at)
         world = tuple(0 for _ in self._locals)
         if way is not None:
             before, (place, name) = way
@@ -276,6 +262,6 @@ class Search:
         steps = []
         while (eager := self._eager(world)) is not None:
             place, step = eager
-            steps.append(Step(place, step.move.name))
+            steps.append(step.step)
             world = (*world[:place], step.after, *world[place + 1 :])
         return steps

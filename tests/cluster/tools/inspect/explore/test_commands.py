@@ -23,11 +23,11 @@ def test_exhausted_searches_pass(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = tmp_path / "result.json"
     assert main(["explore", "--views", "1", "--faults", "none", "byzantine", "--json", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("simplex, 4 validators, 1 view, none: exhausted; 189 states, 828 moves, depth 7, ")
+    assert lines[0].startswith("simplex, 4 validators, 1 view, none: exhausted; 30 states, 131 moves, depth 7, ")
     searches = json.loads(file.read_text())["searches"]
     assert [each["scope"]["byzantine"] for each in searches] == [None, 0, 1, 2, 3]
     assert {each["end"] for each in searches} == {"exhausted"}
-    assert searches[0]["states"] == 189
+    assert searches[0]["states"] == 30
 
 
 def test_a_bounded_search_is_inconclusive(capsys: pytest.CaptureFixture[str]) -> None:
