@@ -69,10 +69,15 @@ class Offering:
         self._scope = scope
         self._facts = facts
         self._known: dict[int, Offers] = {}
+        self._speeches: dict[int, int] = {}
         self._numbers: dict[object, int] = {}
 
     def of(self, said: int) -> Offers:
-        """The offers that follow from the mask of all that honest validators said."""
+        """The offers that follow from the mask of all that honest validators said.
+
+        Certificates follow from the votes, so it does not matter which of them were said.
+        """
+        said &= ~self._facts.certificates
         offers = self._known.get(said)
         if offers is None:
             if len(self._known) >= KEPT:
@@ -85,9 +90,7 @@ class Offering:
         if self._scope.byzantine is None:
             return offers
         while True:
-            more = said
-            for message in self._speech(offers):
-                more |= self._facts.mask(message)
+            more = said | self._speech_mask(offers)
             if more == said:
                 return offers
             said = more
@@ -137,6 +140,16 @@ class Offering:
         return None
 
     # --- the byzantine validator -------------------------------------------------------------------------------------
+
+    def _speech_mask(self, offers: Offers) -> int:
+        """The mask of what the byzantine validator can say."""
+        mask = self._speeches.get(offers.number)
+        if mask is None:
+            mask = 0
+            for message in self._speech(offers):
+                mask |= self._facts.mask(message)
+            self._speeches[offers.number] = mask
+        return mask
 
     def _speech(self, offers: Offers) -> Iterator[Vote | Proposal]:
         """What the byzantine validator can say."""

@@ -76,6 +76,8 @@ class Facts:
         self.messages: list[Message] = []
         """A message for each fact: the first that stated it."""
         self.proposals: dict[Digest, Proposal] = {}
+        self.certificates = 0
+        """The mask of all certificates."""
         self._numbers: dict[What, int] = {}
 
     def mask(self, message: Message) -> int:
@@ -95,6 +97,8 @@ class Facts:
             number = self._numbers[what] = len(self.all)
             self.all.append(what)
             self.messages.append(message)
+            if what.is_certificate:
+                self.certificates |= 1 << number
         return number
 
     @staticmethod
