@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -46,6 +46,11 @@ def is_less(one: frozenset[Any], other: frozenset[Any]) -> bool:
         return any(("timeouts", certificate[1], high) in other for high in range(certificate[2] + 1))
 
     return one != other and all(map(permits, one))
+
+
+def largest(outcomes: Iterable[frozenset[Any]]) -> set[frozenset[Any]]:
+    sets = set(outcomes)
+    return {each for each in sets if not any(is_less(each, other) for other in sets)}
 
 
 class EachWorld(Search):
@@ -104,6 +109,10 @@ def check_keys(search: EachWorld) -> None:
     keys = search.keys()
     assert len(keys) < len(search.reached) / 2
     assert all(len(reached) == 1 for reached in keys.values())
+    result = Search(search.scope).run(MANY)
+    assert result.is_exhausted
+    assert result.states <= len(keys)
+    assert largest(result.outcomes) == largest(search._outcomes.values())
 
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
