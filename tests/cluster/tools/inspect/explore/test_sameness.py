@@ -32,6 +32,7 @@ SLOW: Final[list[dict[str, Any]]] = [
     {"views": 2, "crashes": 1, "give_ups": 3},
     {"views": 2, "validators": 3, "crashes": 2},
     {"views": 3, "give_ups": 2},
+    {"views": 3, "byzantine": 2, "give_ups": 1},
 ]
 
 
