@@ -1,5 +1,8 @@
 """Which worlds are the same: in both, the same votes may be cast from now on, and complete the same certificates.
 
+This holds for an engine that follows the rules. With one that does not, a world that is taken for another may differ in
+what breaks a rule. So each step from it is checked all the same (:mod:`cluster.tools.inspect.explore.search`).
+
 The reductions 1 to 5 are in :mod:`cluster.tools.inspect.explore.moves`, 6 is in the offers. A world's key has what is
 offered, the votes that may still complete a certificate, and for each validator its future: all on which its next votes
 depend.
@@ -40,7 +43,7 @@ LIMIT_BITS: Final = 16
 class Chances(NamedTuple):
     """What may still come about in a world."""
 
-    open: int
+    number: int
     """Equal numbers: the same offers, and as many votes of each certificate that may still come about."""
     final: tuple[View, ...]
     """The views in which a further vote may make a block final."""
@@ -50,6 +53,7 @@ class Sameness:
     """The keys of one exploration's worlds."""
 
     def __init__(self, scope: Scope, moves: Moves, validators: Sequence[Locals]) -> None:
+        assert len(validators) < 1 << COUNT_BITS, "a count of validators fits its bits"
         self._scope = scope
         self._moves = moves
         self._locals = validators
@@ -65,7 +69,7 @@ class Sameness:
         if not self._scope.reduced or self._scope.slow_disks:
             return world
         chances = self.chances(world, offers)
-        key = chances.open << LIMIT_BITS | lives
+        key = chances.number << LIMIT_BITS | lives
         if self._scope.give_ups is not None:
             key = key << LIMIT_BITS | offers.given_up
         for future in sorted(self.futures(world, chances)):

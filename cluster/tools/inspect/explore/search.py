@@ -1,7 +1,8 @@
 """The search: breadth first over the worlds, so the first violation has a shortest schedule.
 
 A world is one state for each honest validator. What was sent follows from the states. Of worlds in which the same may
-happen from now on (:mod:`cluster.tools.inspect.explore.sameness`) the first is followed.
+happen from now on (:mod:`cluster.tools.inspect.explore.sameness`) the first is followed. Of the others each step is
+checked, and not followed.
 """
 
 from __future__ import annotations
@@ -80,15 +81,19 @@ class Search:
         self._moves = Moves(scope)
         self._locals = [Locals(scope, self._facts, index) for index in scope.honest]
         self._followed: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
+        self._bad: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
         self._problems: dict[int, str | None] = {}
         self._sameness = Sameness(scope, self._moves, self._locals)
         self._worlds: list[World] = []
         self._befores = array("q")
-        """The world before each world but the first, and the step that led from there."""
+        """The world before each world but the first."""
         self._steps: list[Step] = []
+        """The step that led from there."""
         self._known: set[object] = set()
         self._outcomes: dict[int, frozenset[object]] = {}
         self._tried = 0
+        self._longer: Found | None = None
+        """The first violation after a world that is not followed: worlds of the next depth may have as short ones."""
 
     def run(
         self,
@@ -101,16 +106,19 @@ class Search:
         ``tell`` is called with the number of worlds and the depth now and then.
         """
         found = self._visit(tuple(0 for _ in self._locals), None)
-        at, depth, ends = 0, 0, len(self._worlds)
+        at, depth, ends, longer = 0, 0, len(self._worlds), None
         while found is None and at < len(self._worlds) and len(self._worlds) <= max_states:
             if at == ends:
-                depth, ends = depth + 1, len(self._worlds)
+                if longer is not None:
+                    break
+                depth, ends, longer = depth + 1, len(self._worlds), self._longer
             if at % TOLD_EVERY == TOLD_EVERY - 1:
                 tell(len(self._worlds), depth)
             if at % 256 == 0 and is_over():
                 break
             found = self._follow(at)
             at += 1
+        found = found or self._longer
         local_states = tuple(len(each.all) for each in self._locals)
         outcomes = frozenset(self._outcomes.values())
         left = len(self._worlds) - at
@@ -123,23 +131,30 @@ class Search:
         world = self._worlds[at]
         offers = self._offers(world)
         lives = self._lives(world)
-        can_give_up = self.scope.give_ups is None or offers.given_up < self.scope.give_ups
-        is_at_rest = can_give_up
+        is_at_rest = self._can_give_up(offers)
         for place, number in enumerate(world):
             for followed in self._followed_from(place, number, offers):
-                name = followed.move.name
-                if (name == RESTART and lives >= self.scope.crashes) or (followed.move.gives_up and not can_give_up):
+                if not self._is_allowed(followed.move, lives, offers):
                     continue
                 self._tried += 1
                 step = followed.step
                 if (problem := self._locals[place].problems[followed.after]) is not None:
                     return self._found(problem, at, step)
                 if not followed.move.is_probe:
-                    is_at_rest &= name == RESTART
+                    is_at_rest &= followed.move.name == RESTART
                     after = (*world[:place], followed.after, *world[place + 1 :])
                     if (found := self._visit(after, (at, step))) is not None:
                         return found
         return self._check_rest(at, world) if is_at_rest else None
+
+    def _check_steps(self, world: World, offers: Offers, way: tuple[int, Step] | None, steps: list[Step]) -> None:
+        """Check each step from a world that is not followed: an engine that breaks a rule may break it there alone."""
+        for place, number in enumerate(world):
+            for followed in self._bad_from(place, number, offers):
+                if self._longer is None and self._is_allowed(followed.move, self._lives(world), offers):
+                    problem = self._locals[place].problems[followed.after]
+                    assert problem is not None
+                    self._longer = self._found_after(problem, way, [*steps, followed.step])
 
     def _check_rest(self, at: int, world: World) -> Found | None:
         """Check that each validator is past all views where nothing more can happen."""
@@ -155,6 +170,7 @@ class Search:
         offers = self._offers(world)
         key = self._key(world, offers)
         if key in self._known:
+            self._check_steps(world, offers, way, steps)
             return None
         self._known.add(key)
         self._worlds.append(world)
@@ -195,6 +211,15 @@ class Search:
                 return place, followed[0]
         return None
 
+    def _can_give_up(self, offers: Offers) -> bool:
+        return self.scope.give_ups is None or offers.given_up < self.scope.give_ups
+
+    def _is_allowed(self, move: Move, lives: int, offers: Offers) -> bool:
+        """Whether the scope's limits of restarts and of votes that give views up allow a move."""
+        if move.name == RESTART:
+            return lives < self.scope.crashes
+        return not move.gives_up or self._can_give_up(offers)
+
     def _lives(self, world: World) -> int:
         """The number of restarts so far."""
         return sum(each.all[number].life for each, number in zip(self._locals, world, strict=True))
@@ -211,6 +236,16 @@ class Search:
         known = self._followed.get(key)
         if known is None:
             known = self._followed[key] = tuple(self._steps_from(place, number, offers))
+        return known
+
+    def _bad_from(self, place: int, number: int, offers: Offers) -> tuple[Followed, ...]:
+        """The moves of a validator that break a rule."""
+        key = place, number, offers.number
+        known = self._bad.get(key)
+        if known is None:
+            problems = self._locals[place].problems
+            moves = self._followed_from(place, number, offers)
+            known = self._bad[key] = tuple(each for each in moves if problems[each.after] is not None)
         return known
 
     def _steps_from(self, place: int, number: int, offers: Offers) -> list[Followed]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ from cluster.tools.inspect.explore.offers import Offers
 from cluster.tools.inspect.explore.sameness import Sameness
 from cluster.tools.inspect.explore.scope import Scope
 from cluster.tools.inspect.explore.search import Found, Search, Step, World
-from consensus.messages import VoteKind
-from consensus.types import FIRST_VIEW, ValidatorIndex, View
+from consensus.hotstuff import HotStuff
+from consensus.messages import Certificate, VoteKind
+from consensus.tally import Round
+from consensus.types import FIRST_VIEW, GENESIS_VIEW, Digest, ValidatorIndex, View
 
 MANY: Final = 1_000_000
 LED: Final = {"views": 3, "validators": 3, "give_ups": 1, "crashes": 1}
@@ -178,6 +181,53 @@ def test_a_key_that_leaves_out_what_matters_is_seen(name: str, monkeypatch: pyte
     search = explored(protocol, **world)
     monkeypatch.setattr(Sameness, method, wrong)
     assert any(len(reached) > 1 for reached in search.keys().values())
+
+
+# --- steps from worlds that are not followed --------------------------------------------------------------------------
+
+
+class FinalizesOlderViews(HotStuff):
+    """Votes to finalize a view that it did not give up, though it gave up a later one."""
+
+    def _finalize(self, notarization: Certificate) -> None:
+        timed_out = self._timed_out
+        if VoteKind.TIMEOUT not in self._journal.own.get(notarization.view, {}):
+            self._timed_out = GENESIS_VIEW
+        super()._finalize(notarization)
+        self._timed_out = timed_out
+
+
+class NotarizesAfterTimeout(HotStuff):
+    """Votes to notarize a proposal of a view that it gave up."""
+
+    def _proceed(self, round_: Round) -> None:
+        with self._timeout_aside():
+            super()._proceed(round_)
+
+    def _on_block_verified(self, view: View, digest: Digest, valid: bool) -> None:
+        with self._timeout_aside():
+            super()._on_block_verified(view, digest, valid)
+
+    @contextmanager
+    def _timeout_aside(self) -> Iterator[None]:
+        round_ = self._rounds.get(self.certificates.view)
+        own = {} if round_ is None else round_.own
+        timeout = own.pop(VoteKind.TIMEOUT, None)
+        yield
+        if timeout is not None:
+            own[VoteKind.TIMEOUT] = timeout
+
+
+@pytest.mark.parametrize("engine", [FinalizesOlderViews, NotarizesAfterTimeout])
+def test_a_broken_rule_is_seen_one_step_after_a_world_that_is_not_followed(
+    engine: type[HotStuff], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scope, "engine", property(lambda scope: engine))
+    found = Search(Scope("hotstuff", views=2)).run(MANY).found
+    assert found is not None
+    assert found.problem.startswith("own_votes: ")
+    monkeypatch.setattr(Search, "_check_steps", lambda *given: None)
+    assert Search(Scope("hotstuff", views=2)).run(MANY).is_exhausted
 
 
 # --- what can still be cast ------------------------------------------------------------------------------------------
