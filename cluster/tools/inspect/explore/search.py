@@ -81,7 +81,6 @@ class Search:
         self._moves = Moves(scope)
         self._locals = [Locals(scope, self._facts, index) for index in scope.honest]
         self._followed: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
-        self._bad: dict[tuple[int, int, int], tuple[Followed, ...]] = {}
         self._problems: dict[int, str | None] = {}
         self._sameness = Sameness(scope, self._moves, self._locals)
         self._worlds: list[World] = []
@@ -150,10 +149,12 @@ class Search:
     def _check_steps(self, world: World, offers: Offers, way: tuple[int, Step] | None, steps: list[Step]) -> None:
         """Check each step from a world that is not followed: an engine that breaks a rule may break it there alone."""
         for place, number in enumerate(world):
-            for followed in self._bad_from(place, number, offers):
-                if self._longer is None and self._is_allowed(followed.move, self._lives(world), offers):
-                    problem = self._locals[place].problems[followed.after]
-                    assert problem is not None
+            problems = self._locals[place].problems
+            for followed in self._followed_from(place, number, offers):
+                problem = problems[followed.after]
+                if problem is None or self._longer is not None:
+                    continue
+                if self._is_allowed(followed.move, self._lives(world), offers):
                     self._longer = self._found_after(problem, way, [*steps, followed.step])
 
     def _check_rest(self, at: int, world: World) -> Found | None:
@@ -236,16 +237,6 @@ class Search:
         known = self._followed.get(key)
         if known is None:
             known = self._followed[key] = tuple(self._steps_from(place, number, offers))
-        return known
-
-    def _bad_from(self, place: int, number: int, offers: Offers) -> tuple[Followed, ...]:
-        """The moves of a validator that break a rule."""
-        key = place, number, offers.number
-        known = self._bad.get(key)
-        if known is None:
-            problems = self._locals[place].problems
-            moves = self._followed_from(place, number, offers)
-            known = self._bad[key] = tuple(each for each in moves if problems[each.after] is not None)
         return known
 
     def _steps_from(self, place: int, number: int, offers: Offers) -> list[Followed]:
