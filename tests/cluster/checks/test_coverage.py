@@ -64,7 +64,7 @@ def test_one_that_serves_no_state_need_not_answer_about_it() -> None:
         (ledger_module, "_check_transaction_fee", "transaction fees"),
         (ledger_module, "_check_value", "values moved"),
         (TimerRegister, "_check_fire_time", "fire times"),
-        (PhaseRules, "check_fire_fee", "fire fees"),
+        (PhaseRules, "check_fire_cost", "fire fees"),
         (PhaseRules, "check", "lane limits"),
         (PhaseRules, "check_nothing_was_passed_over", "no timer passed over"),
         (ledger_module, "check_lanes", "user lane limits"),
