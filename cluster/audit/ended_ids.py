@@ -48,12 +48,12 @@ class EndedIds:
 
     def _value_of(self, key: bytes) -> int:
         """The value of an id in its segment; 0 if its end was not entered."""
-        number = int.from_bytes(key[:KEY_BYTES], "big")
+        number = _number(key)
         return self._segments[number % SEGMENTS].get(number // SEGMENTS + 1)
 
     def add(self, key: bytes, outcome: int, height: int) -> None:
         """Enter the end of an id at a height above 0."""
-        number = int.from_bytes(key[:KEY_BYTES], "big")
+        number = _number(key)
         self._segments[number % SEGMENTS].put(number // SEGMENTS + 1, height << OUTCOME_BITS | outcome)
 
 
@@ -95,3 +95,7 @@ class _Segment:
         for number, value in zip(numbers, values, strict=True):
             if value:
                 self.put(number, value)
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[:KEY_BYTES], "big")

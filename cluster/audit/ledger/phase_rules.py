@@ -191,8 +191,7 @@ class PhaseRules:
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Check that a fired timer was next and fitted, at the price of its terms, with a payer that could pay."""
         context = part.context
-        if problems := self._turns.take_turn(offer):
-            part.found(TIMERS, *problems)
+        part.found(TIMERS, *self._turns.take_turn(offer))
         if offer.passes and context.is_priced and fire.tip_per_cycle != offer.tip and not context.policy.locks_bids:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:

@@ -206,8 +206,7 @@ class TimerRegister:
         watching = {change.timer_id for change in effects.timer_changes if isinstance(change, Watching)}
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
-            if item.actor != actor:
-                _check_owner(timer, item.actor, actor, "scheduled")
+            _check_owner(timer, item.actor, actor, "scheduled")
             self._schedule(timer, item, payload, item.timer_id in watching)
         for change in effects.timer_changes:
             if isinstance(change, Bidder):
@@ -394,8 +393,7 @@ class TimerRegister:
         life.state, life.ended_at, life.payload = state, context.height, None
         if life.bid and state is not TimerState.FIRED:
             self._accounts.lock(life.terms.fee_payer, -life.bid)
-        if life.watch is not None:
-            self.watches.forget(life)
+        self.watches.forget(life)
         self.live[life.actor] -= 1
         self._turns.ended(key)
         self._agents.ended(key)

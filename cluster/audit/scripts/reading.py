@@ -32,7 +32,6 @@ JSON_SPACE: Final = b" \t\n\r"
 REMEMBERED: Final = 4_096
 """The least number of the newest short scripts that are remembered."""
 MAX_REMEMBERED_BYTES: Final = 1_024
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class _Part(msgspec.Struct, frozen=True, gc=False):
@@ -275,8 +274,7 @@ def _payload(value: Any) -> bytes:
 def _payload_of_script(value: list[Any]) -> bytes:
     """A list as the payload of a timer or of a message, which probably runs it as a script: then its text gives the
     same operations as the list."""
-    text = msgspec.json.encode(value)  # many times as fast; it leaves non-ASCII characters and DEL as they are
-    payload = text if text.isascii() and b"\x7f" not in text else _ENCODER.encode(value).encode()
+    payload = script_json.canonical_text(value)
     if len(payload) <= MAX_REMEMBERED_BYTES:
         try:
             _SCRIPTS.keep(payload, _script(value))

@@ -55,12 +55,6 @@ class Offers:
     open: int
     """Equal numbers: the same, and as many votes of each kind, view and block lack to a quorum."""
 
-    def has(self, kind: VoteKind, view: View) -> bool:
-        """Whether a certificate of this kind and view is offered."""
-        if kind == VoteKind.TIMEOUT:
-            return view in self.timeouts
-        return any((what.kind, what.view) == (kind, view) for what in self.certificates)
-
 
 class Offering:
     """The offers of one exploration."""

@@ -118,14 +118,14 @@ class Sameness:
         def able_to(kind: VoteKind, view: View) -> int:
             return able >> self._shift(kind, view) & (1 << COUNT_BITS) - 1
 
-        def is_possible(kind: VoteKind, view: View) -> bool:
+        def most_cast(kind: VoteKind, view: View) -> int:
             cast = (len(votes) for what, votes in offers.votes.items() if (what.kind, what.view) == (kind, view))
-            most = max(cast, default=int(is_shared))
-            return most >= quorum or most + able_to(kind, view) >= quorum
+            return max(cast, default=int(is_shared))
 
         def is_open(view: View) -> bool:
             kinds = VoteKind.NOTARIZE, VoteKind.FINALIZE
-            return all(is_possible(kind, view) for kind in kinds) and not offers.has(VoteKind.FINALIZE, view)
+            is_possible = all(most_cast(kind, view) + able_to(kind, view) >= quorum for kind in kinds)
+            return is_possible and most_cast(VoteKind.FINALIZE, view) < quorum
 
         final = tuple(filter(is_open, self._views))
         lacking = frozenset(

@@ -148,14 +148,14 @@ class Search:
 
     def _check_steps(self, world: World, offers: Offers, way: tuple[int, Step] | None, steps: list[Step]) -> None:
         """Check each step from a world that is not followed: an engine that breaks a rule may break it there alone."""
+        if self._longer is not None:
+            return
         for place, number in enumerate(world):
-            problems = self._locals[place].problems
             for followed in self._followed_from(place, number, offers):
-                problem = problems[followed.after]
-                if problem is None or self._longer is not None:
-                    continue
-                if self._is_allowed(followed.move, self._lives(world), offers):
+                problem = self._locals[place].problems[followed.after]
+                if problem is not None and self._is_allowed(followed.move, self._lives(world), offers):
                     self._longer = self._found_after(problem, way, [*steps, followed.step])
+                    return
 
     def _check_rest(self, at: int, world: World) -> Found | None:
         """Check that each validator is past all views where nothing more can happen."""
