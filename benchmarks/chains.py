@@ -1,44 +1,43 @@
 """Chains for benchmarks: a genesis with many actors, a state full of timers, blocks through the ordinary entry point.
 
-Only the set-up takes short cuts: it schedules timers straight into a state, without transactions. Every block that is
-measured is a whole one: transition, state commit with fsync, index.
+The set-up alone takes a short cut: its blocks schedule timers without transactions. Else they are blocks like any
+other, and so is every block that is measured: transition, state commit with fsync, index.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Self
 
 import reporting  # noqa: F401 - before any package: it says where they are
 
 from cluster.disks.directory import DirectoryDisk
+from cluster.tools.actors.local_chain import BareChain
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
-from validator.chain.records import OVERFLOW, TIMER
 from validator.chain.transactions import Call, Transaction
 from validator.execution.timer_calls import SchedulingTerms, schedule
 from validator.policies.bias_auction import BiasAuctionPhase
 from validator.policies.fifo import FifoPhase
 from validator.primitives.params import Parameters
-from validator.primitives.types import Address, Hash, Height
+from validator.primitives.types import Address, Hash
 from validator.pvm.runtime.host import ScheduleRequest
 from validator.pvm.runtime.machine import PythonVm
-from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore
 from validator.state.engines.packed import PackedEngine
-from validator.state.working_set import World, batch_of
-from validator.transition.genesis_block import genesis_batch
-from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
+from validator.state.working_set import World
+from validator.transition.transition import Outcome, PreparedTransaction
 
 VALIDATOR = bytes(32)
 PROPOSER = Address(b"\x22" * 20)
 DEPLOYER = Address(b"\x11" * 20)
 RICH = 10**30
-SCHEDULED_PER_STEP = 2_000
+SCHEDULED_PER_BLOCK = 2_000
 
 
 def actor_address(number: int, kind: int = 0) -> Address:
@@ -57,61 +56,70 @@ def actors(
     return {actor_address(i, kind): GenesisActor(code, DEPLOYER, balance, agent) for i in range(count)}
 
 
-@dataclass(slots=True)
-class BenchmarkChain:
-    """One chain on a real disk."""
+class BenchmarkChain(BareChain):
+    """One chain on a real disk, in a folder that is removed at the end of a ``with`` statement."""
 
-    parameters: Parameters
-    actors: dict[Address, GenesisActor]
-    accounts: dict[Address, int] = field(default_factory=dict)
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="stampede-benchmark-")))
-    disk: DirectoryDisk = field(init=False)
-    store: LogStateStore = field(init=False)
-    index: SchedulerIndex = field(init=False)
-    genesis: Genesis = field(init=False)
-    vm: PythonVm = field(default_factory=PythonVm)
-    policy: Policy = Policy.CIP1
+    explains = False
 
-    def __post_init__(self) -> None:
-        self.genesis = Genesis("benchmark", (VALIDATOR,), self.policy, self.parameters, self.accounts, self.actors)
-        self.disk = DirectoryDisk(self.folder)
-        self.store = LogStateStore.open(self.disk, engine=PackedEngine())
-        self.store.commit(self.store.final.derive(Height(0), genesis_batch(self.genesis)))
-        self.index = SchedulerIndex.rebuild(self.genesis, self.store.final)
+    def __init__(
+        self,
+        parameters: Parameters,
+        actors: dict[Address, GenesisActor],
+        accounts: dict[Address, int] | None = None,
+        policy: Policy = Policy.CIP1,
+    ) -> None:
+        with ExitStack() as held:
+            folder = held.enter_context(TemporaryDirectory(prefix="stampede-benchmark-"))
+            disk = held.enter_context(closing(DirectoryDisk(Path(folder))))
+            store = held.enter_context(closing(LogStateStore.open(disk, engine=PackedEngine())))
+            genesis = Genesis("benchmark", (VALIDATOR,), policy, parameters, accounts or {}, actors)
+            super().__init__(genesis, PythonVm(), store)
+            self._held = held.pop_all()
 
-    def close(self) -> None:
-        self.store.close()
-        self.disk.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def __enter__(self) -> Self:
+        return self
 
-    def fill(self, requests: Iterable[tuple[Address, ScheduleRequest]]) -> None:
-        """Schedule timers into the present state, as if a block had done it, whatever prices and caps say."""
-        world: World | None = None
-        height = self.store.final.height
+    def __exit__(self, *raised: object) -> None:
+        self._held.close()
+
+    @property
+    def next_height(self) -> int:
+        return self.view.height + 1
+
+    def fill(self, count: int, timers: Callable[[int], Iterable[tuple[Address, ScheduleRequest]]]) -> None:
+        """Schedule timers in blocks without transactions, whatever prices and caps say.
+
+        ``timers`` gets the height of the first block after these, and makes ``count`` requests with their actors.
+        """
         rules = BiasAuctionPhase.rules if self.genesis.locks_bids else FifoPhase.rules
-        terms = SchedulingTerms(height, 0, 0, self.parameters, rules)
-        for number, (actor, request) in enumerate(requests):
-            if number % SCHEDULED_PER_STEP == 0:
-                self._keep(world)
-                world = World(self.store.final)
-            assert world is not None
-            schedule(world, actor, request, terms, None)
-        self._keep(world)
+        blocks = -(-count // SCHEDULED_PER_BLOCK)
+        first, before = self.next_height + blocks, self.globals.next_sequence
+        requests = iter(timers(first))
+        for _ in range(blocks):
+            terms = SchedulingTerms(self.next_height, 0, 0, self.genesis.parameters, rules)
+            with self.block_without_transactions() as world:
+                for actor, request in islice(requests, SCHEDULED_PER_BLOCK):
+                    schedule(world, actor, request, terms, None)
+        assert self.globals.next_sequence == before + count, f"{count} timers were said"
+        assert next(requests, None) is None, f"{count} timers were said"
+
+    @contextmanager
+    def block_without_transactions(self) -> Iterator[World]:
+        """Process the next block and make it final. The body changes its state in place of transactions."""
+        transition = self.begin(PROPOSER)
+        transition.start()
+        yield transition.world
+        self.commit(transition.finish())
 
     def block(self, transactions: Iterable[PreparedTransaction] = ()) -> Outcome:
         """Process the next block and make it final."""
-        height = Height(self.store.final.height + 1)
-        context = BlockContext(height, PROPOSER, self.genesis)
-        outcome = Transition(self.store.final, self.index, context, self.vm).apply(list(transactions))
-        self.store.commit(outcome.view)
-        self.index.advance(outcome.changes)
-        self.index.settle(height)
+        outcome = self.begin(PROPOSER).apply(list(transactions))
+        self.commit(outcome)
         return outcome
 
     def selection(self, most: int) -> float:
         """Seconds that the next block takes to find the first ``most`` timers in its order."""
-        context = BlockContext(Height(self.store.final.height + 1), PROPOSER, self.genesis)
-        transition = Transition(self.store.final, self.index, context, self.vm)
+        transition = self.begin(PROPOSER)
         transition.freeze()
         phase = transition.timer_phase()
         began = time.perf_counter()
@@ -126,16 +134,6 @@ class BenchmarkChain:
         began = time.perf_counter()
         outcome = self.block(transactions)
         return time.perf_counter() - began, outcome
-
-    def _keep(self, world: World | None) -> None:
-        """Commit what was scheduled, the way a block does it."""
-        if world is None:
-            return
-        timers = [(change.before, change.after) for change in world.changes_under(TIMER)]
-        world.put(OVERFLOW, self.index.overflow_root_after(timers, {}))
-        changes = world.changes()
-        self.store.commit(self.store.final.derive(self.store.final.height, batch_of(changes)))
-        self.index.advance(changes)
 
 
 def call(
@@ -153,11 +151,6 @@ def call(
         action=Call(to, "run", payload),
     )
     return PreparedTransaction(Hash(sender + nonce.to_bytes(12, "big")), b"", transaction)
-
-
-def median(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
 
 
 def interleaved(rounds: int, *measures: Callable[[], float]) -> list[float]:

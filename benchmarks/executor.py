@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import time
+from statistics import median
 
-from chains import RICH, actor_address, actors, median
+from chains import RICH, actor_address, actors
 from nacl.signing import SigningKey
 from reporting import Metric, Size, run_benchmark
 

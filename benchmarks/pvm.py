@@ -23,9 +23,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from chains import RICH, BenchmarkChain, actor_address, actors, call, median
+from chains import RICH, BenchmarkChain, actor_address, actors, call
 from reporting import Metric, Size, run_benchmark
 
 from loadgen.workloads.actor_program import NAMES, source_of
@@ -199,16 +200,13 @@ def _seconds(work: Callable[[], object]) -> float:
 def _calls_a_second(code: str, payload: bytes, blocks: int) -> float:
     parameters = Parameters(lane_user_cycles=10**9, lane_user_cells=10**9, block_cycles_target=10**9)
     accounts = {actor_address(number, 9): RICH for number in range(USERS)}
-    chain = BenchmarkChain(parameters, actors(USERS, code=code), accounts)
-    try:
+    with BenchmarkChain(parameters, actors(USERS, code=code), accounts) as chain:
         speeds = []
         for block in range(blocks):
             seconds, outcome = chain.timed_block(_calls(block, payload))
             assert all(receipt.ok for receipt in outcome.receipts.transactions)
             speeds.append(CALLS_PER_BLOCK / seconds)
         return median(speeds[1:])
-    finally:
-        chain.close()
 
 
 def _calls(block: int, payload: bytes) -> list[PreparedTransaction]:

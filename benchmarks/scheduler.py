@@ -16,18 +16,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import median
 
-from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
-from msgspec.structs import replace
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
 from reporting import Metric, Size, run_benchmark
 
 from validator.chain.records import TIMER, decode_record
+from validator.execution.timer_calls import extend_any
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
 from validator.pvm.runtime.host import ScheduleRequest
-from validator.state.working_set import Change
+from validator.state.working_set import World
 from validator.transition.transition import PreparedTransaction
 
 LOTS = 10**9
@@ -38,6 +40,9 @@ PAIRS = 10
 PAYLOAD_BYTES = 32
 SENDERS = 1
 LOOKED_UP = 200
+WEIGHED_BEFORE = 10_000
+EVERYWHERE = 120_000
+"""Heights over ring, epoch queue and overflow."""
 
 
 def main() -> None:
@@ -73,14 +78,11 @@ def measure(size: Size) -> list[Metric]:
 
 def _costs(lives: list[int]) -> list[float]:
     """Seconds for a schedule and a cancel, with so many live timers each."""
-    chains = [_chain(live) for live in lives]
-    try:
+    with ExitStack() as held:
+        chains = [held.enter_context(_chain(live)) for live in lives]
         for chain in chains:
             chain.timed_block(_schedules(chain, cancels=False))
         return interleaved(ROUNDS, *(partial(_pair_cost, chain) for chain in chains))
-    finally:
-        for chain in chains:
-            chain.close()
 
 
 def _chain(live: int) -> BenchmarkChain:
@@ -89,7 +91,7 @@ def _chain(live: int) -> BenchmarkChain:
         actors(1_000),
         {actor_address(number, SENDERS): RICH for number in range(TRANSACTIONS)},
     )
-    chain.fill(_far_and_near(live))
+    chain.fill(live, partial(_spread, live, 2_000, 80_000))
     return chain
 
 
@@ -101,8 +103,7 @@ def _pair_cost(chain: BenchmarkChain) -> float:
 
 def _schedules(chain: BenchmarkChain, cancels: bool) -> list[PreparedTransaction]:
     """Transactions that schedule timers near and far, and cancel those of the block before."""
-    height = chain.store.final.height + 1
-    transactions = []
+    nonce, transactions = World(chain.view).account(actor_address(0, SENDERS)).nonce, []
     for number in range(TRANSACTIONS):
         operations = []
         for pair in range(PAIRS):
@@ -112,14 +113,14 @@ def _schedules(chain: BenchmarkChain, cancels: bool) -> list[PreparedTransaction
             delay = (100, 20_000)[pair % 2]
             operations.append(f'["schedule",{{"in":{delay},"payload":"{"x" * PAYLOAD_BYTES}","save_as":"{name}"}}]')
         payload = f"[{','.join(operations)}]".encode()
-        transactions.append(call(actor_address(number, SENDERS), height - 1, actor_address(number), payload))
+        transactions.append(call(actor_address(number, SENDERS), nonce, actor_address(number), payload))
     return transactions
 
 
-def _far_and_near(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
-    """Timers in ring and epoch queue."""
+def _spread(count: int, ahead: int, length: int, first: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+    """Timers over ``length`` heights, the first of which is ``ahead`` of the first block after the filling."""
     for number in range(count):
-        height = 2_000 + number * 7_919 % 80_000
+        height = first + ahead + number * 7_919 % length
         yield actor_address(number % 1_000), ScheduleRequest(height, number.to_bytes(PAYLOAD_BYTES, "big"))
 
 
@@ -128,23 +129,23 @@ def _far_and_near(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
 
 def _extended_ratio(count: int) -> float:
     parameters = Parameters(max_timers_per_actor=LOTS)
-    chain = BenchmarkChain(parameters, actors(1_000))
     first, length = 2 * parameters.epoch_length, parameters.epoch_length
-    try:
+    heights = range(first + length // 2, first + length // 2 + LOOKED_UP)
+    with BenchmarkChain(parameters, actors(1_000)) as chain:
         chain.fill(
-            (actor_address(i % 1_000), ScheduleRequest(first + i % length, i.to_bytes(PAYLOAD_BYTES, "big")))
-            for i in range(count)
+            count,
+            lambda _: (
+                (actor_address(i % 1_000), ScheduleRequest(first + i % length, i.to_bytes(PAYLOAD_BYTES, "big")))
+                for i in range(count)
+            ),
         )
-        heights = range(first + length // 2, first + length // 2 + LOOKED_UP)
-        before = median([_lookup_cost(chain, height) for height in heights])
-        records = (decode_record(key, value) for key, value in chain.store.final.scan(TIMER))
+        before = median(_lookup_cost(chain, height) for height in heights)
+        records = (decode_record(key, value) for key, value in chain.view.scan(TIMER))
         extended = [timer for timer in records if timer.trigger_height % length < 2 * length // 5]
-        chain.index.advance(
-            [Change(timer.key, timer, replace(timer, expires_at=timer.expires_at + 1)) for timer in extended]
-        )
-        return median([_lookup_cost(chain, height) for height in heights]) / before
-    finally:
-        chain.close()
+        with chain.block_without_transactions() as world:
+            for timer in extended:
+                extend_any(world, timer.timer_id, timer.expires_at + 1, chain.next_height, parameters)
+        return median(_lookup_cost(chain, height) for height in heights) / before
 
 
 def _lookup_cost(chain: BenchmarkChain, height: int) -> float:
@@ -163,21 +164,11 @@ def _bytes_a_timer(count: int) -> float:
 
 
 def _weigh(count: int) -> float:
-    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000))
-    try:
-        chain.fill(_everywhere(10_000, 0))
+    with BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000)) as chain:
+        chain.fill(WEIGHED_BEFORE, partial(_spread, WEIGHED_BEFORE, 0, EVERYWHERE))
         before = _resident()
-        chain.fill(_everywhere(count, 10_000))
+        chain.fill(count, partial(_spread, count, 0, EVERYWHERE))
         return (_resident() - before) / count
-    finally:
-        chain.close()
-
-
-def _everywhere(count: int, first: int) -> Iterator[tuple[Address, ScheduleRequest]]:
-    """Timers over ring, epoch queue and overflow."""
-    for number in range(first, first + count):
-        height = 1 + number * 7_919 % 120_000
-        yield actor_address(number % 1_000), ScheduleRequest(height, number.to_bytes(PAYLOAD_BYTES, "big"))
 
 
 def _resident() -> int:

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-from chains import median
 from reporting import Metric, Size, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk

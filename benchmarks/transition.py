@@ -23,9 +23,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
+from itertools import chain as chained
+from statistics import median
 
-from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
+from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
 from live import COMMIT, SEED, full_lane
 from reporting import Metric, Size, run_benchmark
 
@@ -76,24 +79,22 @@ def measure(size: Size) -> list[Metric]:
 
 
 def _fires_a_second(payload: bytes, gas_limit: int, blocks: int = 12) -> float:
-    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(100))
-    try:
-        a_block = chain.parameters.lane_timer_cycles // gas_limit
-        chain.fill(_due(range(1, blocks + 1), a_block, payload, gas_limit))
+    parameters = Parameters(max_timers_per_actor=LOTS)
+    a_block = parameters.lane_timer_cycles // gas_limit
+    with BenchmarkChain(parameters, actors(100)) as chain:
+        chain.fill(blocks * a_block, partial(_due, blocks, a_block, payload, gas_limit))
         speeds = []
         for _ in range(blocks):
             seconds, outcome = chain.timed_block()
             speeds.append(len(outcome.receipts.fires) / seconds)
         return median(speeds[1:])
-    finally:
-        chain.close()
 
 
 def _due(
-    heights: range, a_block: int, payload: bytes, gas_limit: int, tip: int = 0
+    blocks: int, a_block: int, payload: bytes, gas_limit: int, first: int, tip: int = 0
 ) -> Iterator[tuple[Address, ScheduleRequest]]:
     """Timers of a hundred actors that come due, so many a block."""
-    for height in heights:
+    for height in range(first, first + blocks):
         for number in range(a_block):
             request = ScheduleRequest(
                 height, payload, gas_limit=gas_limit, max_fee_per_cycle=10**12, max_priority_fee_per_cycle=tip
@@ -130,13 +131,9 @@ AGENTS = 250
 
 
 def _backlog_ratio(backlog: int) -> float:
-    small, large = _backlog_chain(SMALL_BACKLOG), _backlog_chain(backlog)
-    try:
-        ordinary, crowded = interleaved(MEASURED, lambda: _fires_of(small), lambda: _fires_of(large))
+    with _backlog_chain(SMALL_BACKLOG) as small, _backlog_chain(backlog) as large:
+        ordinary, crowded = interleaved(MEASURED, partial(_fires_of, small), partial(_fires_of, large))
         return crowded / ordinary
-    finally:
-        small.close()
-        large.close()
 
 
 def _fires_of(chain: BenchmarkChain) -> float:
@@ -151,17 +148,21 @@ def _backlog_chain(backlog: int) -> BenchmarkChain:
     agent = GenesisAgent("builtin:fixed", 1, 1)
     everyone = {**actors(1_000), **actors(1_000, POOR, balance=1), **actors(AGENTS, BIDDERS, agent=agent)}
     chain = BenchmarkChain(parameters, everyone)
-    chain.fill(_waiting(backlog))
-    last = WARM_UP + MEASURED + 1
-    chain.fill(_due(range(WARM_UP + 1, last + 1), FIRES, HEAVY, HEAVY_GAS, tip=1_000))
+    chain.fill(
+        backlog + (MEASURED + 1) * FIRES,
+        lambda first: chained(
+            _waiting(backlog, first),
+            _due(MEASURED + 1, FIRES, HEAVY, HEAVY_GAS, first + WARM_UP, tip=1_000),
+        ),
+    )
     for _ in range(WARM_UP):
         chain.block()
     return chain
 
 
-def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+def _waiting(count: int, first: int) -> Iterator[tuple[Address, ScheduleRequest]]:
     for number in range(count):
-        height = 1 + number % WARM_UP
+        height = first + number % WARM_UP
         match number % 4:
             case 0:
                 yield (
@@ -187,10 +188,10 @@ def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
 def _selection_ratios(waiting: int) -> list[Metric]:
     """The cost of selection under each policy, in turns."""
     parameters = Parameters(max_timers_per_actor=LOTS, max_cycles_per_fire_auction_phase=10_000)
-    chains = [BenchmarkChain(parameters, actors(1_000), policy=policy) for policy in Policy]
-    try:
+    with ExitStack() as held:
+        chains = [held.enter_context(BenchmarkChain(parameters, actors(1_000), policy=policy)) for policy in Policy]
         for chain in chains:
-            chain.fill(_contending(waiting))
+            chain.fill(waiting, partial(_contending, waiting))
             for _ in range(WARM_UP):
                 chain.block()
         measured = interleaved(MEASURED, *(partial(chain.selection, FIRES) for chain in chains))
@@ -201,18 +202,15 @@ def _selection_ratios(waiting: int) -> list[Metric]:
             for policy, cost in costs.items()
             if policy is not Policy.CIP1
         ]
-    finally:
-        for chain in chains:
-            chain.close()
 
 
-def _contending(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+def _contending(count: int, first: int) -> Iterator[tuple[Address, ScheduleRequest]]:
     for number in range(count):
         tip = number * 7_919 % 100_003
         yield (
             actor_address(number % 1_000),
             ScheduleRequest(
-                1 + number % WARM_UP,
+                first + number % WARM_UP,
                 HEAVY,
                 gas_limit=HEAVY_GAS,
                 max_fee_per_cycle=10**12,
@@ -229,20 +227,19 @@ def _unwatched_ratio() -> float:
     """The cost of asking whether written keys are watchable, where none is."""
     rounds, gas_limit = 24, 2_500
     parameters = Parameters(max_timers_per_actor=LOTS)
-    chains = [BenchmarkChain(parameters, actors(100), policy=Policy.BIAS_AUCTION) for _ in range(2)]
-    try:
+    a_block = parameters.lane_timer_cycles // gas_limit
+    with ExitStack() as held:
+        held.callback(setattr, BiasRules, "has_watches", True)
+        chains = [
+            held.enter_context(BenchmarkChain(parameters, actors(100), policy=Policy.BIAS_AUCTION)) for _ in range(2)
+        ]
         for chain in chains:
-            a_block = parameters.lane_timer_cycles // gas_limit
-            chain.fill(_due(range(1, rounds + 3), a_block, RESCHEDULE, gas_limit))
+            chain.fill((rounds + 2) * a_block, partial(_due, rounds + 2, a_block, RESCHEDULE, gas_limit))
             chain.block()
         asking, silent = interleaved(
             rounds, partial(_processor_time, chains[0], True), partial(_processor_time, chains[1], False)
         )
         return asking / silent
-    finally:
-        BiasRules.has_watches = True
-        for chain in chains:
-            chain.close()
 
 
 def _processor_time(chain: BenchmarkChain, has_watches: bool) -> float:
@@ -263,26 +260,33 @@ def _epoch_ratio(migrating: int) -> float:
     parameters = Parameters(
         epoch_length=length, ring_buffer_size=length, epoch_horizon=2, max_timers_per_actor=LOTS, max_basefee=10**7
     )
-    chain = BenchmarkChain(parameters, actors(1_000))
-    try:
-        chain.fill(_due(range(1, epochs * length + 2), FIRES, HEAVY, HEAVY_GAS, tip=1_000))
-        for epoch in range(2, epochs + 1):
-            chain.fill(_spread(epoch * length, length, migrating))
+    blocks = (epochs + 1) * length
+    with BenchmarkChain(parameters, actors(1_000)) as chain:
+        chain.fill(
+            blocks * FIRES + (epochs - 1) * migrating,
+            lambda first: chained(
+                _due(blocks, FIRES, HEAVY, HEAVY_GAS, first, tip=1_000),
+                *(_migrating(first // length + epoch, length, migrating) for epoch in range(2, epochs + 1)),
+            ),
+        )
+        begun = chain.next_height // length + 1
         first: list[float] = []
         ordinary: list[float] = []
-        for height in range(1, epochs * length + 1):
+        while chain.next_height <= (begun + epochs - 1) * length:
+            is_first = chain.next_height % length == 0
             seconds, _ = chain.timed_block()
-            (first if height % length == 0 and height > length else ordinary).append(seconds)
+            (first if is_first and chain.view.height > begun * length else ordinary).append(seconds)
         return median(first) / median(ordinary)
-    finally:
-        chain.close()
 
 
-def _spread(first: int, length: int, count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
+def _migrating(epoch: int, length: int, count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
     """Timers below the lane price, spread over an epoch."""
     for number in range(count):
-        request = ScheduleRequest(first + number % length, EMPTY, max_fee_per_cycle=1, max_priority_fee_per_cycle=0)
-        yield actor_address(number % 1_000), request
+        height = epoch * length + number % length
+        yield (
+            actor_address(number % 1_000),
+            ScheduleRequest(height, EMPTY, max_fee_per_cycle=1, max_priority_fee_per_cycle=0),
+        )
 
 
 # --- storms -----------------------------------------------------------------------------------------------------------
@@ -298,10 +302,14 @@ def _storm_ratio(expiring: int) -> float:
     """Both lanes full all along; at one height very many timers expire."""
     before, after = 8, 8
     senders = {actor_address(number, SENDERS): RICH for number in range(STORM_SENDERS)}
-    chain = BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000), senders)
-    try:
-        chain.fill(_expiring(expiring, 2, before))
-        chain.fill(_due(range(1, before + after + 1), STORM_FIRES, EMPTY, 1_000))
+    with BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000), senders) as chain:
+        chain.fill(
+            expiring + (before + after) * STORM_FIRES,
+            lambda first: chained(
+                _expiring(expiring, first + 1, first + before - 1),
+                _due(before + after, STORM_FIRES, EMPTY, 1_000, first),
+            ),
+        )
         calm, stormy = [], []
         for height in range(1, before + after + 1):
             seconds, outcome = chain.timed_block(_full_user_lane(height))
@@ -312,8 +320,6 @@ def _storm_ratio(expiring: int) -> float:
             elif height > before and len(outcome.receipts.destroyed) > STORM_FIRES:
                 stormy.append(seconds)
         return median(stormy) / median(calm)
-    finally:
-        chain.close()
 
 
 def _full_user_lane(height: int) -> list[PreparedTransaction]:

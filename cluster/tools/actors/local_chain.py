@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -32,7 +32,7 @@ from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Heig
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
 from validator.scheduler.index import SchedulerIndex
-from validator.state import LogStateStore, StateStore, TreelessStore, View
+from validator.state import LogStateStore, StateStore, View
 from validator.state.working_set import World
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
@@ -81,14 +81,17 @@ class PlayedBlock(NamedTuple):
 
 
 class BareChain:
-    """A chain in memory that begins with the genesis state, without consensus and signatures."""
+    """A chain that begins with the genesis state, without consensus and signatures."""
 
-    def __init__(self, genesis: Genesis, vm: Vm, has_roots: bool = True) -> None:
-        """Without roots, the state has no tree, and all state roots are zero."""
+    explains: ClassVar[bool] = True
+    """Whether outcomes explain why each remaining timer was carried."""
+
+    def __init__(self, genesis: Genesis, vm: Vm, store: StateStore | None = None) -> None:
+        """``store`` is an empty one; ``None``: in memory."""
         use_installed_kernels()
         self.genesis = genesis
         self._vm = vm
-        self._store: StateStore = LogStateStore.open(MemoryDisk()) if has_roots else TreelessStore()
+        self._store: StateStore = LogStateStore.open(MemoryDisk()) if store is None else store
         self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
         self.index = SchedulerIndex.rebuild(genesis, self._store.final)
 
@@ -106,7 +109,7 @@ class BareChain:
 
     def begin(self, proposer: Address, transition: type[Transition] = Transition) -> Transition:
         """The state transition for the next block. ``transition`` is its class."""
-        context = BlockContext(Height(self.view.height + 1), proposer, self.genesis, explains=True)
+        context = BlockContext(Height(self.view.height + 1), proposer, self.genesis, self.explains)
         return transition(self.view, self.index, context, self._vm)
 
     def commit(self, outcome: Outcome) -> None:

@@ -27,6 +27,7 @@ from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Heig
 from validator.pvm.runtime.machine import PythonVm
 from validator.pvm.runtime.values import encode_value
 from validator.scheduler.fairness import ONE, FairnessWeights
+from validator.state import TreelessStore
 from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
 
 PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
@@ -140,7 +141,7 @@ class Market:
             for group in groups
             for agent in range(group.agents)
         }
-        self._chain = BareChain(self._genesis(), PythonVm(), has_roots=False)
+        self._chain = BareChain(self._genesis(), PythonVm(), TreelessStore())
         self._vm = PythonVm()
         self._nonces: Counter[Address] = Counter()
         self._asked: dict[int, list[Trade]] = defaultdict(list)
