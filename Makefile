@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all test-k8s fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
+.PHONY: help install install-dev run test test-slow test-all test-tools test-k8s fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -48,6 +48,7 @@ endif
 help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests that catch most for their time (some minutes)"
+	@echo "make test-tools  install the browser, the shells and the other programs that tests need (Debian's packages; root or sudo)"
 	@echo "make test-slow  run the other tests;  make test-all  runs both;  make check  runs lint, too"
 	@echo "make fuzz     run $(FUZZ_SEEDS) random scenarios for each protocol"
 	@echo "make ci       do what continuous integration does, in a fresh clone of the last commit"
@@ -69,6 +70,10 @@ run: install
 
 # Tests start many processes. Each would compile every module anew if none were allowed to keep bytecode.
 test test-slow test-all: export PYTHONDONTWRITEBYTECODE :=
+
+# It needs no environment, and goes on beside the installation.
+test-tools:
+	@'$(or $(PYTHON),false)' -m tests.tools
 
 test: install-dev
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'not slow and not soak'
@@ -202,5 +207,5 @@ test-k8s: install-dev
 	$(BIN)/python -m pytest -m soak -n 0 -o faulthandler_timeout=0 tests/k8s/test_cluster.py
 
 clean:
-	rm -rf $(VENV) $(SHADOW_VENVS) .against build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SHADOW_VENVS) .tools .against build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

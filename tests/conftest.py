@@ -8,7 +8,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cluster import set_heap_apart
+from tests.tiers.skips import pytest_runtest_makereport
 from tests.tiers.spreading import ModulesScheduling, may_be_chosen, order, require_named_tiers
+
+__all__ = ["pytest_runtest_makereport"]
 
 # How fast inputs are drawn, and how long one takes, says how busy the machine is, and nothing of what is tested.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,7 +1,6 @@
 """A headless Chromium for the tests of pages, spoken to over the DevTools protocol by a pipe: no port, no library.
 
-Debian's package is ``chromium``; where there is none, tests that need it are skipped and say so. All waits are for
-answers of the browser, and bounded.
+All waits are for answers of the browser, and bounded.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -19,18 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.hangs import HANGS_AFTER_S
+from tests.tools import CHROMIUM, needs
 
-CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 END_S: Final = 10.0
 READ_BYTES: Final = 1 << 20
 PROTOCOL_DESCRIPTORS: Final = (3, 4)
 """Over which Chromium reads and writes the protocol."""
 MIN_FREE_DESCRIPTOR: Final = 16
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium executable on this machine")
+needs_chromium = needs(CHROMIUM)
 
 DESK: Final = (1100, 900)
 PHONE: Final = (360, 740)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, yaml_text
 from tests.k8s.generated import FOLDER, FOLDERS, JOBS, NAMESPACE, OVERLAYS, difference, generated, variant
+from tests.tools import KUBECTL, needs
 
 COMMAND = "python -m tests.k8s.generated"
 
@@ -85,23 +85,23 @@ def test_an_overlay_makes_what_the_renderer_makes(overlay: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@needs(KUBECTL)
 @pytest.mark.parametrize(
     "folder",
     ["namespace", "base", "monitoring", *(f"overlays/{each}" for each in OVERLAYS), *(f"jobs/{j}" for j in JOBS)],
 )
 def test_kustomize_reads_them_so_too(folder: str) -> None:
-    command = ["kubectl", "kustomize", str(FOLDER / folder)]
+    command = [str(KUBECTL), "kustomize", str(FOLDER / folder)]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     assert by_name(list(yaml.safe_load_all(text))) == by_name(documents_of(folder))
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@needs(KUBECTL)
 def test_an_overlay_of_ones_own_names_another_image(tmp_path: Path) -> None:
     image = {"name": "stampede", "newName": "registry.example/stampede", "newTag": "7"}
     base = os.path.relpath(FOLDER / "overlays" / "laptop", tmp_path.resolve())
     (tmp_path / KUSTOMIZATION_FILE).write_text(yaml_text({"resources": [base], "images": [image]}))
-    command = ["kubectl", "kustomize", str(tmp_path)]
+    command = [str(KUBECTL), "kustomize", str(tmp_path)]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     assert set(re.findall(r"image: (\S+)", text)) == {"registry.example/stampede:7"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,22 @@ from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from tests.hangs import HANGS_AFTER_S
+from tests.tools import GO, needs
 from tests.validator.chains import BOB
 from tests.validator.executors import Author, wire, with_transactions
 from validator.chain.transactions import Transfer
 from validator.transition.trace import StepKind
 
-GO = shutil.which("go")
 SOURCE = Path(__file__).parent / "transfers" / "main.go"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(GO is None, reason="no Go toolchain is installed")]
+pytestmark = [pytest.mark.slow, needs(GO)]
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> str:
-    assert GO is not None
     program = tmp_path_factory.mktemp("go") / "transfers"
     env = os.environ | {"GO111MODULE": "off", "GOTOOLCHAIN": "local"}
-    subprocess.run([GO, "build", "-o", str(program), str(SOURCE)], check=True, env=env, timeout=HANGS_AFTER_S)
+    subprocess.run([str(GO), "build", "-o", str(program), str(SOURCE)], check=True, env=env, timeout=HANGS_AFTER_S)
     return str(program)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import time
@@ -23,10 +22,9 @@ from cluster.tools.cli import main as cli
 from stampede import up
 from tests.cluster.report.test_dashboard import METRIC, histogram_of, texts
 from tests.hangs import HANGS_AFTER_S
+from tests.tools import PROMETHEUS, PROMTOOL, needs
 
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None or shutil.which("promtool") is None, reason="no Prometheus is installed"
-)
+needs_prometheus = needs(PROMETHEUS, PROMTOOL)
 A, B = ('{job="net", validator="a"}', '{job="net", validator="b"}')
 ONE = {"job": "net", "validator": "b"}
 
@@ -89,7 +87,7 @@ def promtool(folder: Path, cases: list[Case]) -> subprocess.CompletedProcess[str
     page = {"rule_files": ["rules.yaml"], "evaluation_interval": "15s", "tests": tests}
     (folder / "tests.yaml").write_text(yaml.safe_dump(page), encoding="utf-8")
     return subprocess.run(
-        ["promtool", "test", "rules", str(folder / "tests.yaml")], capture_output=True, text=True, check=False
+        [str(PROMTOOL), "test", "rules", str(folder / "tests.yaml")], capture_output=True, text=True, check=False
     )
 
 
@@ -174,7 +172,7 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules()).replace("15s", "1s"), encoding="utf-8")
     text = CONFIGURATION.format(rules=folder / "rules.yaml", target=target)
     (folder / "prometheus.yaml").write_text(text, encoding="utf-8")
-    command = ["prometheus", f"--config.file={folder / 'prometheus.yaml'}", f"--web.listen-address={address}"]
+    command = [str(PROMETHEUS), f"--config.file={folder / 'prometheus.yaml'}", f"--web.listen-address={address}"]
     server = subprocess.Popen(
         [*command, f"--storage.tsdb.path={folder / 'data'}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -94,7 +94,6 @@ def test_it_stops_at_the_first_block_that_gives_something_else(
     assert process.wait(HANGS_AFTER_S) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux")
 def test_it_runs_where_a_processor_is_idle_until_the_testnet_is_at_rest() -> None:
     code = (
         "import os, threading; from cluster.audit.reexecution import follower as f; f._yield_to_others();"

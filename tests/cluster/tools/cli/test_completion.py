@@ -1,9 +1,8 @@
-"""Completion for shells: what the scripts offer, where the shells are installed."""
+"""Completion for shells: what the scripts offer."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,12 +13,14 @@ from cluster.tools.cli.completion import SHELLS, bash_script, fish_script, place
 from cluster.tools.cli.main import main
 from cluster.tools.drills.registry import DRILLS
 from tests.hangs import HANGS_AFTER_S
+from tests.tools import BASH, FISH, ZSH, needs
 
 ASKED = {
     "bash": 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _stampede; echo "${COMPREPLY[@]}"',
     "fish": "source $argv[1]; complete -C (string join ' ' -- $argv[2..-1]) | string split -f 1 \\t; true",
 }
 """Programs that print what a shell offers after some words."""
+PROGRAMS = {tool.name: tool for tool in (BASH, FISH, ZSH)}
 
 
 def ran(*command: str) -> str:
@@ -40,13 +41,11 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offered(scripts: Path, shell: str, *words: str) -> set[str]:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} is installed")
     given = (ASKED[shell], *(["bash"] if shell == "bash" else []), str(scripts / shell), "stampede", *words)
-    return set(ran(shell, "-c", *given).split())
+    return set(ran(str(PROGRAMS[shell]), "-c", *given).split())
 
 
-@pytest.mark.parametrize("shell", ASKED)
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=needs(PROGRAMS[shell])) for shell in ASKED])
 def test_commands_options_values_and_scenarios_are_offered(scripts: Path, shell: str) -> None:
     assert {"run", "sweep", "completion"} <= offered(scripts, shell, "")
     assert offered(scripts, shell, "swe") == {"sweep"}
@@ -67,11 +66,9 @@ def test_every_place_and_scenario_is_in_each_script(scripts: Path) -> None:
         ] == []
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=needs(PROGRAMS[shell])) for shell in SHELLS])
 def test_shells_can_read_the_scripts(scripts: Path, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} is installed")
-    ran(shell, "-n", str(scripts / shell))
+    ran(str(PROGRAMS[shell]), "-n", str(scripts / shell))
 
 
 def test_no_help_ends_a_quotation(tmp_path: Path) -> None:

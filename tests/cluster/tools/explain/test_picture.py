@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,8 +19,8 @@ from cluster.tools.explain.outline_output import render_outline
 from cluster.tools.explain.picture import NARROW, WIDE, caption, picture
 from tests.cluster.browser import PHONE, chromium, needs_chromium
 from tests.hangs import HANGS_AFTER_S
+from tests.tools import CHROMIUM
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SVG = "{http://www.w3.org/2000/svg}"
 REGIONS: dict[str, Any] = {
     "regions": {"us-east": ["validator-0", "validator-1"], "eu-west": ["validator-2"]},
@@ -201,7 +200,7 @@ def test_on_a_phone_nothing_is_cut_and_the_picture_keeps_its_size(tmp_path: Path
         assert wide == 0 < 0.85 * NARROW.width < narrow <= PHONE[0]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium executable on this machine")
+@needs_chromium
 def test_the_page_opens_without_console_errors(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page(scenario(**REGIONS)), encoding="utf-8")

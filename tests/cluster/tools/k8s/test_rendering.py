@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -97,7 +96,6 @@ def test_a_pod_runs_as_many_seeds_as_it_has_processors(capsys: pytest.CaptureFix
         assert f"--workers {workers} --memory {2_048 // workers} " in container["command"][-1], "3 GiB, one for others"
 
 
-@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The script of the pod, with commands in the places of ``stampede`` and ``date``."""
     night = render(capsys, "smoke", "--command", "soak")[-1]
