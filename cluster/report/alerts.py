@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import yaml
-
+from cluster.common.strict_yaml import dump
 from cluster.report.dashboard import STEP, TESTNET_LABEL, VALIDATOR_LABEL
 
 GROUP: Final = "stampede"
@@ -89,7 +88,7 @@ def alerts(selector: str, testnet: Sequence[str], validator: str) -> Iterator[Al
 
 def rules_text() -> str:
     """A rule file, in YAML."""
-    return yaml.safe_dump(rules(), sort_keys=False, width=120)
+    return dump(rules(), width=120)
 
 
 def rules() -> dict[str, Any]:

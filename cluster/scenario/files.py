@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from blake3 import blake3
 from pydantic import ValidationError
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
-from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, parse
+from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, dump, parse
 from cluster.common.suggestions import closest
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
@@ -160,19 +159,7 @@ def scenario_text(scenario: Scenario, path: Path | None) -> str:
     text = None if path is None else _text_that_stands_alone(path, scenario)
     if text is not None:
         return text
-    fields = scenario.model_dump(mode="json", exclude_unset=True)
-    return yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that writes texts with line breaks, such as programs, as blocks."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent_text)
+    return dump(scenario.model_dump(mode="json", exclude_unset=True))
 
 
 def _text_that_stands_alone(path: Path, scenario: Scenario) -> str | None:

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-import yaml
-
-from cluster.common.strict_yaml import NoYaml, parse
+from cluster.common.strict_yaml import NoYaml, dump, parse
 from cluster.common.wording import counted
 from cluster.scenario.fields import Step
 
@@ -57,11 +55,11 @@ def parse_setting(text: str) -> Change:
 
 def setting_text(change: Change) -> str:
     """The change as ``path=value``, for :func:`parse_setting`; fits into one line."""
-    text = yaml.safe_dump(change.value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
+    text = dump(change.value, default_flow_style=True, width=math.inf)
     text = text.removesuffix("...\n").strip()
     if "'" in text or "\n" in text:  # JSON's quotes are easier on a shell, and it has no lines
         other = json.dumps(change.value, ensure_ascii=False, default=str)
-        text = other if yaml.safe_load(other) == change.value else text
+        text = other if parse(other) == change.value else text
     return f"{change.path}={text}"
 
 

@@ -93,6 +93,7 @@ FOREIGN = {
     "locust": ("loadgen", "tests"),
     "gevent": ("loadgen", "tests"),
     "geventhttpclient": ("loadgen", "tests"),
+    "yaml": ("cluster/common/strict_yaml.py", "cluster/tools/k8s/client/cluster.py", "tests"),
     "opentelemetry": ("cluster/tools/run/tracing/otlp.py", "tests/cluster/tools/run/tracing"),
 }
 """Libraries that only some folders may import."""

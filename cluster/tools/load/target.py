@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from cluster.common.errors import BadInput
 from cluster.common.limits import is_seed
+from cluster.common.strict_yaml import NoYaml, parse
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import Change
 from loadgen.client import ClientError, NotFound, ValidatorClient
@@ -157,9 +156,9 @@ def _options(given: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise BadInput(f"--option {text}: expected NAME=VALUE")
         try:
-            options[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise BadInput(f"--option {text}: the value is no YAML") from None
+            options[name] = parse(value)
+        except NoYaml as error:
+            raise BadInput(f"--option {text}: the value is no YAML: {error.problem}") from None
     return options
 
 

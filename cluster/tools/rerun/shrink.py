@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import check_target, write_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.common.strict_yaml import dump, parse
 from cluster.common.suggestions import unknown
 from cluster.common.wording import counted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
@@ -203,7 +203,7 @@ def shrink(
 
 def verify(text: str, subject: Subject, failure: Failure) -> None:
     """Parse the text of the shrunk scenario and run it. Raises :class:`NotShrunk` unless it fails in the same way."""
-    scenario = Scenario.model_validate(yaml.safe_load(text))
+    scenario = Scenario.model_validate(parse(text))
     found = failures_of(scenario, subject.seed, lambda: None)
     if failure.is_kept_by(found, subject.saying) is None:
         result = found[0].text if found else "does not fail at all"
@@ -268,7 +268,7 @@ def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields
     header = "".join(f"# {line}\n" for note in notes for line in _wrapped(note))
     smallest = minimal_fields(Scenario.model_validate(fields)) | {"seed": subject.seed}
     ordered = {name: smallest[name] for name in Scenario.model_fields if name in smallest}
-    return header + "\n" + yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True)
+    return header + "\n" + dump(ordered)
 
 
 def _wrapped(text: str) -> Iterator[str]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_NESTED, MAX_VALUES, NoYaml, parse
+from cluster.common.strict_yaml import MAX_CHARACTERS, MAX_DIGITS, MAX_NESTED, MAX_VALUES, NoYaml, dump, parse
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.tools.cli.main import main
@@ -21,6 +28,7 @@ LISTS = "l0: &l0 [1, 2]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 
 IN_ONE_LINE = "[&a [1, 1, 1, 1, 1, 1, 1, 1, 1], " + ", ".join(
     f"&{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
+NO_TAG = "could not determine a constructor for the tag 'tag:yaml.org,2002:"
 TOO_MUCH = f"more than {MAX_VALUES:,} values, with the target of an alias counted at each use"
 
 
@@ -53,6 +61,146 @@ def test_the_bounds_are_those_that_are_stated() -> None:
     assert len(parse("'" + "a" * 1_000_000 + "'")) == 1_000_000
 
 
+# --- numbers, booleans and texts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # the same in both versions of YAML
+        ("7", 7),
+        ("-7", -7),
+        ("+7", 7),
+        ("0x1F", 31),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1.5e+3", 1500.0),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("!!int '010'", 10),
+        ("!!float 1", 1.0),
+        ("!!str 010", "010"),
+        # other numbers than in YAML 1.1
+        ("010", 10),
+        ("-0010", -10),
+        # no texts, as in YAML 1.1
+        ("09", 9),
+        ("0o17", 15),
+        ("1e3", 1000.0),
+        ("1e-3", 0.001),
+        ("1.5e3", 1500.0),
+        ("-.5", -0.5),
+        # numbers, booleans and dates in YAML 1.1
+        ("1:30", "1:30"),
+        ("1:30.5", "1:30.5"),
+        ("1_000", "1_000"),
+        ("1_000.5", "1_000.5"),
+        ("0x_1F", "0x_1F"),
+        ("0b11", "0b11"),
+        *((text, text) for text in ("yes", "No", "ON", "off", "y", "n")),
+        ("2024-01-31", "2024-01-31"),
+        ("2024-01-31 10:20:30", "2024-01-31 10:20:30"),
+        ("=", "="),
+    ],
+)
+def test_a_text_without_quotes_is_what_yaml_1_2_says(text: str, value: object) -> None:
+    found = parse(f"a: {text}")["a"]
+    assert found == value and type(found) is type(value)
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("stop: {height: 1:30}", "stop.height: expected a whole number, got '1:30'"),
+        ("stop: {height: 1_000}", "stop.height: expected a whole number, got '1_000'"),
+        ("stop: {height: 0b11}", "stop.height: expected a whole number, got '0b11'"),
+        ("load: {external: yes}", "load.external: expected true or false, got 'yes'"),
+        ("load: {external: off}", "load.external: expected true or false, got 'off'"),
+        ("links: {loss: 0:30.5}", "links.loss: expected a number, got '0:30.5'"),
+    ],
+)
+def test_what_only_yaml_1_1_takes_for_a_value_is_refused_where_one_is_expected(
+    field: str, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(f"name: old\n{field}\n")
+    with pytest.raises(BadInput) as caught:
+        load_scenario(path)
+    assert str(caught.value) == f"{path}: {problem}"
+
+
+def test_scenarios_and_settings_are_read_by_yaml_1_2(tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    path.write_text("name: new\nstop: {height: 010}\nlinks: {loss: 1e-3}\nvalidators: [{name: no}, {name: 1e3}]\n")
+    with pytest.raises(BadInput, match=r"validators.nodes\[1\].name: expected a text, got 1000.0"):
+        load_scenario(path)
+    path.write_text(path.read_text().replace("1e3", "'1e3'"))
+    scenario = load_scenario(path, [parse_setting("load.users[+]={workload: transfer, count: 010}")])
+    assert scenario.stop.height == 10 and scenario.links.loss == 0.001
+    assert scenario.validators.names == ["no", "1e3"]
+    assert scenario.load.users[0].count == 10
+
+
+# --- what is written ------------------------------------------------------------------------------------------------
+
+BITS_OF_VALUES = "0179_+-.:eEoxbafTZ "
+LOOK_LIKE_VALUES = [
+    *("y", "N", "yes", "No", "on", "OFF", "true", "null", "~", "", "=", "<<", ".inf", "-.INF", ".NaN", "1e3", "0o17"),
+    *("0_9", "1_000", "0b11", "1:30", "2001-1-1", "2001-12-14t21:59:43.10-05:00", "0x1F", "1e400", "-.5", "+7", "010"),
+    *("".join(letters) for count in (1, 2) for letters in product(BITS_OF_VALUES, repeat=count)),
+]
+AS_GO_READS = re.compile(
+    r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-f_]+|[0-9][0-9_]*)|[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|[yn]",
+    re.IGNORECASE,
+)
+"""What Go's readers, so also kubectl's, take for a number or a boolean, in addition to what YAML 1.1 does."""
+
+
+@pytest.mark.parametrize("style", [{}, {"default_flow_style": True, "width": math.inf}, {"width": 40}])
+def test_texts_that_look_like_values_are_written_in_quotes(style: dict[str, Any]) -> None:
+    for text in LOOK_LIKE_VALUES:
+        written = dump({"a": text, text: 1}, **style)
+        assert parse(written) == yaml.safe_load(written) == {"a": text, text: 1}, written
+        if AS_GO_READS.fullmatch(text):
+            assert written.count(f"'{text}'") == 2, written
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.text("\n \t:#-|>'\"\x85\u2028ab0"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_the_same_by_both_versions(value: object) -> None:
+    for style in ({}, {"default_flow_style": True, "width": math.inf}, {"default_flow_style": None, "width": 40}):
+        written = dump(value, **style)
+        assert parse(written) == value
+        assert yaml.safe_load(written) == value
+
+
+@pytest.mark.parametrize("line_break", ["\x85", "\u2028", "\u2029"])
+def test_other_line_breaks_are_kept_next_to_the_usual_one(line_break: str) -> None:
+    text = f"a{line_break}\n{line_break}b\n"
+    assert parse(dump({"a": text})) == {"a": text}
+
+
+def test_equal_parts_are_written_without_aliases() -> None:
+    part = [1, 2]
+    assert dump({"a": part, "b": part}) == "a:\n- 1\n- 2\nb:\n- 1\n- 2\n"
+
+
 # --- texts that come to too much ------------------------------------------------------------------------------------
 
 
@@ -67,9 +215,16 @@ def test_the_bounds_are_those_that_are_stated() -> None:
         ("l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [*l{n - 1}]\n" for n in range(1, 99)), "nested too deeply"),
         ("[" * MAX_NESTED + "1" + "]" * MAX_NESTED, "nested too deeply"),
         ("a" * (MAX_CHARACTERS + 1), f"more than {MAX_CHARACTERS:,} characters"),
-        ("a: " + "1:" * 100_000 + "1", "line 1: cannot be read as int"),
-        ("a: " + "1:" * 180 + "1.5", "line 1: cannot be read as float"),
+        (f"a: {'9' * 5_000}", f"line 1: a number of more than {MAX_DIGITS} characters"),
+        (f"a: 0x{'9' * 5_000}", f"line 1: a number of more than {MAX_DIGITS} characters"),
+        (f"a: 0.{'9' * 5_000}", f"line 1: a number of more than {MAX_DIGITS} characters"),
         ("a: !!int ''", "line 1: cannot be read as int"),
+        ("a: !!int 0b1", "line 1: cannot be read as int"),
+        ("a: !!float 1:30", "line 1: cannot be read as float"),
+        ("a: !!bool yes", "line 1: cannot be read as bool"),
+        ("a: !!timestamp 2024-01-31", f"line 1: {NO_TAG}timestamp'"),
+        ("a: !!set {b}", f"line 1: {NO_TAG}set'"),
+        ("<<", f"line 1: {NO_TAG}merge'"),
         ("{b: 1, b: 2}", "line 1: field 'b' is given twice"),
         ("{1: 1, 1: 2}", "line 1: field '1' is given twice"),
     ],

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import yaml
-
 from cluster.common.outcome import Outcome
+from cluster.common.strict_yaml import dump
 from cluster.report.svg import number
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.tools.compare.calibrate.gaps import GOALS, ScenarioGaps
@@ -67,5 +66,5 @@ def calibration_page(found: Sequence[ScenarioGaps], profile: ProfileSection, out
 
 def profile_text(profile: ProfileSection, origin: str) -> str:
     """The text of a profile's file; ``origin`` is one line on where it comes from."""
-    fields = yaml.safe_dump(profile.model_dump(), default_flow_style=None, sort_keys=False, width=LINE_WIDTH)
+    fields = dump(profile.model_dump(), default_flow_style=None, width=LINE_WIDTH)
     return f"# {origin}\n{fields}"

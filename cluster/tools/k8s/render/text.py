@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import yaml
-
+from cluster.common.strict_yaml import dump
 from cluster.tools.k8s.render.metadata import Manifest
 
 KUSTOMIZATION_FILE: Final = "kustomization.yaml"
 MADE_BY: Final = "# Made by `stampede k8s render`: docs/kubernetes.md says what each object is.\n"
 
 
-class _Dumper(yaml.SafeDumper):
-    """YAML dumper that repeats equal parts instead of using aliases, and writes texts with line breaks as blocks."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
 def yaml_text(document: Any) -> str:
     """A document as YAML, in the order of its fields."""
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return dump(document, width=120)
 
 
 def stream(manifests: Sequence[Manifest]) -> str:

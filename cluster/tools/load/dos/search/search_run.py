@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from rich.console import Console
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
+from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted
 from cluster.record.folder import SWEEP_SUMMARY_FILE, new_run_folder
@@ -184,7 +184,7 @@ def found_text(problem: Problem, found: Confirmed, notes: list[str]) -> str:
     fields: dict[str, Any] = minimal_fields(scenario) | {"seed": problem.seed}
     fields["success"] = {"transactions": 0, "fires": 0, "heights_compared": min(30, problem.blocks)}
     header = "".join(f"# {line}\n" for line in [*notes, *_effects(problem, found)])
-    return header + "\n" + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+    return header + "\n" + dump(fields)
 
 
 def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
