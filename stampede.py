@@ -18,9 +18,8 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from cluster.common.limits import is_seed
 from cluster.common.suggestions import instead
 from cluster.live.control_client import ControlClient
 from cluster.live.web.addresses import LOOPBACK, Served, listening_address
-from cluster.record.folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
+from cluster.record.folder import ENDPOINTS_FILE, run_folder
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
@@ -97,8 +96,8 @@ class RunOutcome:
         Raises :class:`BadInput` if the folder is not empty or cannot be created, and :class:`OSError` if it cannot be
         written.
         """
-        claimed = claim_run_folder(Path(folder))
-        finish_run(self.record, claimed)
+        with run_folder(Path(folder), self.record.scenario.name) as claimed:
+            finish_run(self.record, claimed)
         return claimed
 
     def __repr__(self) -> str:
@@ -118,8 +117,8 @@ def simulate(
     ``"links.loss=0.1"``. Raises :class:`BadInput`.
     """
     chosen, seed = _scenario(scenario, seed, settings)
-    folder = None if out is None else claim_run_folder(Path(out))
-    return _judged(_simulate(chosen, seed, checkout_commit()), folder)
+    with nullcontext() if out is None else run_folder(Path(out), chosen.name) as folder:
+        return _judged(_simulate(chosen, seed, checkout_commit()), folder)
 
 
 def run(
@@ -137,8 +136,7 @@ def run(
     from cluster.live.driver.driver import run_live
 
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
-    folder = _folder(chosen, out)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, _folder(chosen, out) as folder:
         record = run_live(RunRequest(chosen, seed, checkout_commit(), folder), interrupts=interrupts, served=served)
         return _outcome(record, finish(record, folder, interrupts), folder)
 
@@ -243,7 +241,6 @@ def up(
     as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not start or fails.
     """
     chosen, chosen_seed, served = *_scenario(scenario, seed, settings), _served(bind)
-    folder = _folder(chosen, out)
     has_block, stop_requested = threading.Event(), threading.Event()
     last_sample = _LastSample(chosen.validators.names)
 
@@ -252,15 +249,15 @@ def up(
         if any(sample.heights):
             has_block.set()
 
-    def run_until_stopped() -> RunOutcome:
+    def run_until_stopped(folder: Path) -> RunOutcome:
         from cluster.live.driver.driver import live_testnet
 
         request, observer = RunRequest(chosen, chosen_seed, checkout_commit(), folder), RunObserver(look)
         with live_testnet(request, observer, run_until_stopped=stop_requested, served=served) as record:
             return _judged(record, folder)
 
-    with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        ending = thread.submit(run_until_stopped)
+    with _folder(chosen, out) as folder, ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
+        ending = thread.submit(run_until_stopped, folder)
         ending.add_done_callback(lambda _: has_block.set())
         ending.add_done_callback(lambda _: last_sample.end())
         try:
@@ -294,11 +291,11 @@ def _outcome(record: RunRecord, judged: Judged, folder: Path | None) -> RunOutco
     return RunOutcome(record, judged.books, judged.verdict, judged.metrics, folder)
 
 
-def _folder(chosen: Scenario, out: Path | str | None) -> Path:
+def _folder(chosen: Scenario, out: Path | str | None) -> AbstractContextManager[Path]:
     """The folder of a live run. Raises :class:`BadInput`, without a folder, if the scenario cannot run."""
     if problem := chosen.live_problem:
         raise BadInput(f"{chosen.name}: {problem}")
-    return new_run_folder(chosen.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
+    return run_folder(None if out is None else Path(out), chosen.name)
 
 
 def _served(bind: str) -> Served:

@@ -1,4 +1,4 @@
-"""The folder of a run: the names of its files, how it is created, and how its result is read.
+"""The folder of a run: the names of its files, how it is claimed, and how its result is read.
 
 This module imports no part of a validator, so that a process that only writes a result starts in a fraction of the time
 (:mod:`cluster.live.processes.cleanup_watchdog`).
@@ -6,9 +6,11 @@ This module imports no part of a validator, so that a process that only writes a
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -54,6 +56,8 @@ SCORECARD_FORMAT: Final = "stampede-dos/1"
 LATEST: Final = "latest"
 
 MAX_FOLDERS_TRIED: Final = 10_000
+MAX_CLAIMS_TRIED: Final = 100
+"""How often a claim of a folder is tried that others remove at the same moment."""
 
 
 # --- folders --------------------------------------------------------------------------------------------------------
@@ -77,16 +81,85 @@ def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) 
     raise BadInput(f"{root / stem}: there are {MAX_FOLDERS_TRIED - 1} runs of this name already")
 
 
-def claim_run_folder(folder: Path) -> Path:
-    """Create the folder that the user named. Raises :class:`BadInput` if it is not empty or cannot be created."""
+@contextmanager
+def run_folder(out: Path | None, name: str, goes_on: bool = False) -> Iterator[Path]:
+    """Claim the folder of a run inside the block: the one that the user named, or a new one in ``runs`` for ``name``.
+
+    With ``goes_on`` it may hold what an interrupted run left there; otherwise it must be empty. Raises
+    :class:`BadInput`, as :func:`claimed` does.
+    """
+    folder = new_run_folder(name, datetime.now(UTC)) if out is None else out
+    with claimed(folder, must_be_empty=not goes_on, is_new=out is None):
+        yield folder
+
+
+@contextmanager
+def claimed(folder: Path, must_be_empty: bool = False, is_new: bool = False) -> Iterator[None]:
+    """Claim a folder inside the block: until its end no other claim of the folder is granted, in any process.
+
+    The folder is created if need be. One that was created for the claim (``is_new``: by the caller) is removed at the
+    end if it is still empty. The claim is the system's lock of the folder itself: it leaves no file, and it ends with
+    its process, however that ends. On a network file system it may hold only between processes of one machine.
+
+    Raises :class:`BadInput` if the folder is claimed already, cannot be created, or is not empty though it must be.
+    """
+    file, was_made = _claim(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        occupied = any(folder.iterdir())
+        if must_be_empty and any(folder.iterdir()):
+            raise BadInput(f"{folder}: is not empty, expected a new or empty folder")
+        yield
+    finally:
+        if was_made or is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        os.close(file)
+
+
+def _claim(folder: Path) -> tuple[int, bool]:
+    """Lock a folder. Returns its descriptor, and whether the folder was created. Raises :class:`BadInput`."""
+    try:
+        for _ in range(MAX_CLAIMS_TRIED):
+            was_made = _make(folder)
+            with suppress(FileNotFoundError):  # its owner has just removed it
+                file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    if not takes_lock(file):
+                        raise BadInput(f"{folder}: another process writes it: choose another folder, or wait")
+                    if is_at(file, folder):
+                        return file, was_made
+                except BaseException:
+                    os.close(file)
+                    raise
+                os.close(file)
+    except (NotADirectoryError, FileExistsError):
+        raise BadInput(f"{folder}: is no folder, expected one") from None
     except OSError as error:
-        raise BadInput(f"{folder}: cannot be used for the run: {error.strerror}") from None
-    if occupied:
-        raise BadInput(f"{folder}: is not empty, and a run never overwrites another")
-    return folder
+        raise BadInput(f"{folder}: cannot be used as a folder: {error.strerror}") from None
+    raise BadInput(f"{folder}: cannot be used as a folder: it does not stay there")
+
+
+def _make(folder: Path) -> bool:
+    """Create a folder. Returns whether it was missing. Raises :class:`OSError`."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def takes_lock(file: int) -> bool:
+    """Lock an open file or folder until it is closed; ``False`` if it is locked already. Raises :class:`OSError`."""
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def is_at(file: int, path: Path) -> bool:
+    """Whether a path still names an open file or folder."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
 
 
 def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:

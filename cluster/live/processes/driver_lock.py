@@ -10,7 +10,6 @@ The file is removed at the end. A process that had opened it before holds a lock
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -24,6 +23,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.live.processes import processes
 from cluster.live.processes.processes import NAMESPACE, Process
+from cluster.record.folder import is_at, takes_lock
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
@@ -59,7 +59,7 @@ def driving(folder: Path) -> Iterator[float]:
             heartbeat.close()
             if is_refused and before:
                 _write(file, before)  # the next driver needs it, too
-            elif _is_at(file, path):
+            elif is_at(file, path):
                 path.unlink(missing_ok=True)
     finally:
         os.close(file)
@@ -106,7 +106,7 @@ def is_driven(folder: Path, dead: Process | None = None) -> bool:
     except OSError:
         return False
     try:
-        if _is_free(file):
+        if takes_lock(file):
             return False
     finally:
         os.close(file)
@@ -120,8 +120,8 @@ def _take(folder: Path, path: Path) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            is_free = _is_free(file)
-            if is_free and _is_at(file, path):
+            is_free = takes_lock(file)
+            if is_free and is_at(file, path):
                 return file
             if not is_free and time.monotonic() > deadline:
                 raise BadInput(
@@ -133,13 +133,6 @@ def _take(folder: Path, path: Path) -> int:
         os.close(file)
         if not is_free:
             time.sleep(POLL_S)
-
-
-def _is_at(file: int, path: Path) -> bool:
-    """Whether a path still names an open file."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file), path.stat())
-    return False
 
 
 def _is_elsewhere(page: Mapping[str, Any]) -> bool:
@@ -154,13 +147,6 @@ def _counts(path: Path, before: Mapping[str, Any]) -> bool:
         time.sleep(POLL_S)
         if _read(path) != before:
             return True
-    return False
-
-
-def _is_free(file: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
     return False
 
 

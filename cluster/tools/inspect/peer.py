@@ -17,6 +17,7 @@ from cluster.common.suggestions import unknown
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.live.host.peer import PeerPlan, run_peer
 from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.record.folder import claimed
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
 
@@ -31,7 +32,7 @@ def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | N
         raise BadInput(f"--mutant: {unknown('planted bug', mutant, MUTANTS)}")
     plan = PeerPlan(load_scenario(find_scenario(scenario)), run, read_secret(key), data, mutant)
     use_installed_kernels()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with claimed(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(plan, until_eof))
 
 

@@ -157,14 +157,12 @@ def write_folder(folder: Path, texts: dict[str, str]) -> None:
     Raises :class:`BadInput`.
     """
     from cluster.common.files import write_for_user
+    from cluster.record.folder import claimed
     from cluster.tools.k8s.render.text import MADE_BY
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{folder}: cannot be made: {error.strerror}") from None
-    for name, text in texts.items():
-        write_for_user(folder / name, text)
-    for path in folder.glob("*.yaml"):
-        if path.name not in texts and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY):
-            path.unlink()
+    with claimed(folder):
+        for name, text in texts.items():
+            write_for_user(folder / name, text)
+        for path in folder.glob("*.yaml"):
+            if path.name not in texts and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY):
+                path.unlink()

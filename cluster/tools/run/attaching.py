@@ -48,7 +48,7 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
             return attached_testnet(found, folder, interrupts, observer)
 
         planned = PlannedRun(found.scenario, "live", perform, outputs=outputs)
-        return run_in(planned, folder, True, interrupts).verdict.exit_code
+        return run_in(planned, folder, interrupts).verdict.exit_code
 
 
 def _refuse_ended(folder: Path) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from cluster.common.outcome import Outcome, worst
 from cluster.live.handover import handover
 from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
+from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, point_latest, run_folder
 from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run, reproduce_command
 from cluster.report.run_index import refresh_index
@@ -153,20 +153,18 @@ def changed_scenario(
 def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
     """Perform a run, show its progress and its verdict, write its folder. Returns the judged run."""
     planned.outputs.check(out)
-    with Interrupts() as interrupts, ExitStack() as lock:
-        is_users = out is not None and out.exists()
-        folder = new_run_folder(planned.scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-        if planned.live.lease_s is not None:
-            lock.enter_context(driving(folder))
-        return run_in(planned, folder, is_users, interrupts)
+    with (
+        Interrupts() as interrupts,
+        run_folder(out, planned.scenario.name) as folder,
+        nullcontext() if planned.live.lease_s is None else driving(folder),
+    ):
+        return run_in(planned, folder, interrupts)
 
 
-def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interrupts) -> Judged:
+def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
     """Perform a run in a given folder, show its progress and verdict, write the folder and the outputs.
 
     Returns the judged run.
-
-    ``is_users`` says that the folder existed before, so it is not removed if it stays empty.
     """
     scenario, source, live, outputs = planned.scenario, planned.source, planned.live, planned.outputs
     with ExitStack() as testnet, ExitStack() as tracing:
@@ -175,7 +173,7 @@ def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interr
             Console(quiet=outputs.quiet), _known_end(scenario, live), planned.backend, scenario.validators.names
         )
         observer = RunObserver(progress.update, progress.notice)
-        with _one_line_failures(folder, is_users):
+        with _one_line_failures(folder):
             try:
                 tracer = tracing.enter_context(_tracing(planned, folder))
                 if tracer is not None:
@@ -305,11 +303,8 @@ def _unwritten(verdict: Verdict, why: str) -> Verdict:
 
 
 @contextmanager
-def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
-    """Turn expected failures into harness errors, and remove the folder at the end if it is empty.
-
-    ``is_users`` says that the folder existed before; then it stays.
-    """
+def _one_line_failures(folder: Path) -> Iterator[None]:
+    """Turn expected failures into harness errors."""
     try:
         yield
     except GenesisError as error:
@@ -320,7 +315,3 @@ def _one_line_failures(folder: Path, is_users: bool) -> Iterator[None]:
         raise HarnessError(f"the run crashed: {type(error).__name__}: {error}") from error
     except OSError as error:
         raise HarnessError(f"{error.filename or folder}: {error.strerror or error}") from error
-    finally:
-        if not is_users:
-            with suppress(OSError):
-                folder.rmdir()

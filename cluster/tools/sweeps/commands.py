@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -95,12 +95,12 @@ class SeedOptions(OutputOptions):
         self.check_numbers()
         check_task(task, self.seeds[0])
         self.outputs.check(self.out)
-        folder = self.new_folder(name)
-        summary = self.run_in(folder, task)
-        _refresh_index(folder)
-        if self.quiet:
-            print_quiet_summary(console(), task, summary)
-        self.outputs.write(ending_of(task, summary))
+        with self.claimed_folder(name) as folder:
+            summary = self.run_in(folder, task)
+            _refresh_index(folder)
+            if self.quiet:
+                print_quiet_summary(console(), task, summary)
+            self.outputs.write(ending_of(task, summary))
         return summary.exit_code
 
     def check_numbers(self) -> None:
@@ -110,10 +110,17 @@ class SeedOptions(OutputOptions):
             most = len(self.seeds)
             raise BadInput(f"--min-passed {self.min_passed}: expected at most as many as there are --seeds, {most}")
 
-    def new_folder(self, name: str) -> Path:
-        from cluster.record.folder import new_run_folder
+    @contextmanager
+    def claimed_folder(self, name: str) -> Iterator[Path]:
+        """The sweep's folder. Inside the block no other process writes there, or into the corpus that is named.
 
-        return self.out or new_run_folder(name, datetime.now(UTC))
+        Raises :class:`BadInput`.
+        """
+        from cluster.record.folder import claimed, run_folder
+
+        corpus = nullcontext() if self.corpus_folder is None else claimed(self.corpus_folder)
+        with run_folder(self.out, name, goes_on=True) as folder, corpus:
+            yield folder
 
     def run_in(self, folder: Path, task: AnyTask) -> Summary:
         """Run the seeds of a task that its folder lacks."""
@@ -186,14 +193,15 @@ class Sweep(SeedOptions, ChangeOptions):
         for cell in cells:
             check_task(cell.task, self.seeds[0])
         self.outputs.check(self.out)
-        title, folder = f"grid of {self._task().title}", self.new_folder(f"grid-{self.scenario.stem}")
-        grid.claim_grid(folder, title, self.grid)
-        done = grid.run_cells(cells, lambda cell: self._run_cell(folder, cell, len(cells)), self.stop_on_fail)
-        ending = grid.ending_of(title, self.grid, cells, done)
-        grid.write_grid_summary(folder, ending.page())
-        _refresh_index(folder)
-        grid.print_grid(console(), ending, self.quiet)
-        self.outputs.write(ending)
+        title = f"grid of {self._task().title}"
+        with self.claimed_folder(f"grid-{self.scenario.stem}") as folder:
+            grid.begin_grid(folder, title, self.grid)
+            done = grid.run_cells(cells, lambda cell: self._run_cell(folder, cell, len(cells)), self.stop_on_fail)
+            ending = grid.ending_of(title, self.grid, cells, done)
+            grid.write_grid_summary(folder, ending.page())
+            _refresh_index(folder)
+            grid.print_grid(console(), ending, self.quiet)
+            self.outputs.write(ending)
         return grid.exit_code(ending.outcome)
 
     def _run_cell(self, folder: Path, cell: Cell, count: int) -> Summary:

@@ -113,8 +113,11 @@ def cells_of(
     return [Cell(place, settings, load(settings)) for place, settings in enumerate(combinations, start=1)]
 
 
-def claim_grid(folder: Path, title: str, axes: Sequence[Axis]) -> None:
-    """Create a grid's folder, or check that it belongs to the same grid and commit. Raises :class:`BadInput`."""
+def begin_grid(folder: Path, title: str, axes: Sequence[Axis]) -> None:
+    """Begin a grid in an empty folder, or check that the folder is of the same grid and commit.
+
+    Raises :class:`BadInput`.
+    """
     page = {"task": title, "commit": checkout_commit(), "grid": [axis.text for axis in axes]}
     path = folder / GRID_FILE
     try:
@@ -125,9 +128,8 @@ def claim_grid(folder: Path, title: str, axes: Sequence[Axis]) -> None:
                     f"{folder}: holds another grid, or one of another scenario or commit: choose another --out"
                 )
             return
-        if folder.is_dir() and any(folder.iterdir()):
+        if any(folder.iterdir()):
             raise BadInput(f"{folder}: is not empty and holds no grid to continue: choose another --out")
-        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(page, indent=2) + "\n")
     except ValueError:
         raise BadInput(f"{path}: no JSON") from None

@@ -23,7 +23,7 @@ from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
 from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.folder import claim_run_folder, new_run_folder, point_latest
+from cluster.record.folder import new_run_folder, point_latest
 from cluster.record.run import Resources, RunRecord
 from cluster.report.results import finish_run, reproduce_command
 from cluster.scenario import load_scenario
@@ -190,16 +190,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(BadInput, match="cannot be created"):
         new_run_folder("smoke", NOW, tmp_path / "runs")
-
-
-def test_a_named_folder_must_be_empty(tmp_path: Path) -> None:
-    assert claim_run_folder(tmp_path / "a" / "b").is_dir()
-    assert claim_run_folder(tmp_path / "a" / "b").is_dir()
-    with pytest.raises(BadInput, match="is not empty"):
-        claim_run_folder(tmp_path / "a")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be used"):
-        claim_run_folder(tmp_path / "file")
 
 
 def test_latest_points_at_the_newest_run(tmp_path: Path) -> None:

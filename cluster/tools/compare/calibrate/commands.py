@@ -53,7 +53,7 @@ class Calibrate(ChangeOptions):
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import check_target, write_for_user, write_json_for_user
         from cluster.common.outcome import worst
-        from cluster.record.folder import claim_run_folder, new_run_folder
+        from cluster.record.folder import run_folder
         from cluster.scenario import load_scenario
         from cluster.tools.compare.budget import EXIT_CODES
         from cluster.tools.compare.calibrate.calibration import calibrate, check_scenarios
@@ -64,13 +64,13 @@ class Calibrate(ChangeOptions):
         for target in (self.save, self.json):
             check_target(target)
         name, now = scenarios[0].name, datetime.now(UTC)
-        folder = new_run_folder(f"calibrate-{name}", now) if self.out is None else claim_run_folder(self.out)
         processors = len(psutil.Process().cpu_affinity())
 
         def tell(step: str) -> None:
             print(step, file=sys.stderr, flush=True)
 
-        found = calibrate(scenarios, self.runs, self.within / 100, processors, folder, tell)
+        with run_folder(self.out, f"calibrate-{name}") as folder:
+            found = calibrate(scenarios, self.runs, self.within / 100, processors, folder, tell)
         terminal = console()
         for each in found.gaps:
             print_gaps(terminal, each)

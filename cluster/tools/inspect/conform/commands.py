@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -123,6 +124,7 @@ class Conform(Command):
         import shlex
 
         from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.record.folder import claimed
         from cluster.tools.console.progress_bar import progress_bar
         from cluster.tools.inspect.conform.corpus import CorpusCases
         from cluster.tools.inspect.conform.families.table import TABLE
@@ -144,14 +146,15 @@ class Conform(Command):
             source = GeneratedCases(tuple(chosen), self.seeds or DEFAULT_SEEDS)
         workers = self.workers or len(os.sched_getaffinity(0))
         output = console()
-        with progress_bar(output) as bar:
-            task = bar.add_task("cases", total=source.count())
-            result = run_sweep(
-                source, command, workers, not self.no_roots, self.stop_on_fail, lambda: bar.advance(task)
-            )
-        print_sweep(output, result)
-        if result.failures and not self.no_shrink:
-            shrink_failures(source, command, result, not self.no_roots, self.out, output)
+        with nullcontext() if self.no_shrink else claimed(self.out):
+            with progress_bar(output) as bar:
+                task = bar.add_task("cases", total=source.count())
+                result = run_sweep(
+                    source, command, workers, not self.no_roots, self.stop_on_fail, lambda: bar.advance(task)
+                )
+            print_sweep(output, result)
+            if result.failures and not self.no_shrink:
+                shrink_failures(source, command, result, not self.no_roots, self.out, output)
         if self.rules:
             print_rules(output, result)
         write_json_for_user(self.json, result.page())

@@ -17,6 +17,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.strict_json import Wrong
+from cluster.record.folder import claimed
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Reference
 from cluster.tools.inspect.conform.cases.family import Family
 from cluster.tools.inspect.conform.cases.running_chain import RunningChain
@@ -36,22 +37,20 @@ def case_file(number: int) -> str:
 
 def export_corpus(folder: Path, families: list[Family], seeds: range) -> dict[str, Any]:
     """Write a corpus into a new or empty folder; returns its manifest. Raises :class:`BadInput`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise BadInput(f"{folder}: is not empty")
-        source = GeneratedCases(tuple(family.name for family in families), seeds)
-        listed = [_export_family(folder, family, source) for family in families]
-        manifest = {
-            "format": FORMAT,
-            "stampede": version("stampede"),
-            "cases": sum(family["cases"] for family in listed),
-            "hash": _hash_of(family["hash"].encode() for family in listed),
-            "families": listed,
-        }
-        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise BadInput(f"{error.filename or folder}: cannot be written: {error.strerror}") from None
+    with claimed(folder, must_be_empty=True):
+        try:
+            source = GeneratedCases(tuple(family.name for family in families), seeds)
+            listed = [_export_family(folder, family, source) for family in families]
+            manifest = {
+                "format": FORMAT,
+                "stampede": version("stampede"),
+                "cases": sum(family["cases"] for family in listed),
+                "hash": _hash_of(family["hash"].encode() for family in listed),
+                "families": listed,
+            }
+            write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise BadInput(f"{error.filename or folder}: cannot be written: {error.strerror}") from None
     return manifest
 
 

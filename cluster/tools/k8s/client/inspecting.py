@@ -6,8 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,7 +25,7 @@ from cluster.live.kubernetes.names import (
     runs_claim,
     scenario_config_map,
 )
-from cluster.record.folder import REPORT_FILE, RESULT_FILE, claim_run_folder, new_run_folder
+from cluster.record.folder import REPORT_FILE, RESULT_FILE, run_folder
 from cluster.scenario import Scenario
 from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, connect
@@ -73,18 +71,14 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
         if job is not None and not objects.has_ended(job):
             raise BadInput(f"{name}: that run goes on: expected one that has ended")
         scenario = _scenario(cluster, place, name)
-        is_users = out is not None and out.exists()
-        folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
         pod = results_pod(scenario, Deployment(name, place.namespace))
-        try:
-            fetch_folder(cluster, place.namespace, pod, name, folder, interrupts.checkpoint)
-        except OSError as error:
-            raise ClusterError(f"{error.filename or folder}: {error.strerror or error}") from None
-        finally:
-            cluster.waiting_by(time.sleep).delete(POD, place.namespace, pod["metadata"]["name"])
-            if not is_users:
-                with suppress(OSError):
-                    folder.rmdir()
+        with run_folder(out, scenario.name) as folder:
+            try:
+                fetch_folder(cluster, place.namespace, pod, name, folder, interrupts.checkpoint)
+            except OSError as error:
+                raise ClusterError(f"{error.filename or folder}: {error.strerror or error}") from None
+            finally:
+                cluster.waiting_by(time.sleep).delete(POD, place.namespace, pod["metadata"]["name"])
     found = [folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists()]
     notice(f"report   {found[0] if found else f'{folder}, which has no {RESULT_FILE}'}")
     return ExitCode.PASS

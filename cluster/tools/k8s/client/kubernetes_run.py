@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +17,10 @@ from cluster.record.folder import (
     REPORT_FILE,
     RESULT_FILE,
     TOKEN_FILE,
-    claim_run_folder,
     complete_folder,
-    new_run_folder,
     point_latest,
     read_result,
+    run_folder,
     unjudged_result,
 )
 from cluster.report.run_index import refresh_index
@@ -80,7 +77,7 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
     scenario, text = _read(asked)
     deployment = _deployment(asked, scenario, text, ("run",), keep)
     objects = manifests(scenario, deployment)
-    with _local_folder(scenario.name, out) as folder, Interrupts() as interrupts:
+    with run_folder(out, scenario.name) as folder, Interrupts() as interrupts:
         run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts), folder)
         run.perform(objects)
         return run.conclude()
@@ -280,17 +277,3 @@ def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
     cluster, namespace = connect(asked.place.context, interrupts.wait), asked.place.namespace
     make_room(cluster, namespace, deployment.name, notice)
     return Job(cluster, namespace, deployment.name, interrupts, notice)
-
-
-@contextmanager
-def _local_folder(scenario_name: str, out: Path | None) -> Iterator[Path]:
-    """Create the local folder of a run. At the end it is removed if it is empty and did not exist before. Raises
-    :class:`BadInput`."""
-    is_users = out is not None and out.exists()
-    folder = new_run_folder(scenario_name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-    try:
-        yield folder
-    finally:
-        if not is_users:
-            with suppress(OSError):
-                folder.rmdir()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.tools.console.command import OPTIONAL, SEVERAL, argument, flag, option
@@ -15,6 +14,11 @@ from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.commands import Search
 from cluster.tools.sweeps.commands import seed_range, worker_count
+
+if TYPE_CHECKING:
+    from cluster.scenario import Scenario
+    from cluster.tools.load.dos.cases import Plan
+    from cluster.tools.load.dos.scorecard import Scorecard
 
 DEFAULT_SCENARIO: Final = Path("siege")
 DEFAULT_SEEDS: Final = range(1, 4)
@@ -82,16 +86,11 @@ class Dos(ChangeOptions):
         parser.words["search"] = search  # type: ignore[attr-defined]
 
     def run(self) -> int:
-        from cluster.common.checkout import checkout_commit
-        from cluster.common.files import check_target, write_for_user, write_json_for_user
-        from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
+        from cluster.common.files import check_target
+        from cluster.record.folder import run_folder
         from cluster.record.run import Backend
         from cluster.scenario import load_scenario
-        from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
         from cluster.tools.load.dos.cases import make_plan, make_variants
-        from cluster.tools.load.dos.page import render_scorecard
-        from cluster.tools.load.dos.scorecard import make_scorecard
-        from cluster.tools.load.dos.scorecard_output import print_scorecard
 
         if self.live and self.workers is not None:
             raise BadInput("--workers: not with --live, whose runs come one after the other")
@@ -101,7 +100,20 @@ class Dos(ChangeOptions):
         backend: Backend = "live" if self.live else "sim"
         plan = make_plan(scenario, self.attacks, variants, seeds, self.quick, backend)
         check_target(self.json)
-        folder = _folder(self.out, scenario.name)
+        with run_folder(self.out, f"dos-{scenario.name}", goes_on=True) as folder:
+            card = self._scorecard(plan, scenario, folder)
+        return card.exit_code
+
+    def _scorecard(self, plan: Plan, scenario: Scenario, folder: Path) -> Scorecard:
+        """Perform the runs of a plan, print its scorecard and write it into a folder. Returns the scorecard."""
+        from cluster.common.checkout import checkout_commit
+        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
+        from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
+        from cluster.tools.load.dos.page import render_scorecard
+        from cluster.tools.load.dos.scorecard import make_scorecard
+        from cluster.tools.load.dos.scorecard_output import print_scorecard
+
         output = console(PLAIN_WIDTH)
         results, interrupted, total = {}, False, len(plan.cases)
         if self.live:
@@ -123,20 +135,7 @@ class Dos(ChangeOptions):
         write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
         write_json_for_user(self.json, page)
         print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
-        return card.exit_code
+        return card
 
 
 COMMANDS: Final = {"dos": Dos}
-
-
-def _folder(given: Path | None, name: str) -> Path:
-    """Create the folder of the scorecard. Raises :class:`BadInput`."""
-    from cluster.record.folder import new_run_folder
-
-    if given is None:
-        return new_run_folder(f"dos-{name}", datetime.now(UTC))
-    try:
-        given.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{given}: cannot be created: {error.strerror}") from None
-    return given

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,19 +50,20 @@ class LabOptions(Command):
 
     def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
         """Run experiments with these options; returns the exit code."""
-        from cluster.record.folder import new_run_folder
+        from cluster.record.folder import run_folder
         from cluster.tools.sweeps.lab.page import INDEX_FILE, write_pages
         from cluster.tools.sweeps.lab.running import run_lab
         from cluster.tools.sweeps.lab.table import TABLE_FILE
 
-        folder, output = self.out or new_run_folder(name, datetime.now(UTC)), console()
-        try:
-            lab = run_lab(experiments, self.quick, folder, self.workers, output)
-        except KeyboardInterrupt:
-            again = f"--out {shlex.quote(str(folder))}"
-            print_line(output, f"the runs that ended are kept; the same command with {again} makes the others")
-            raise
-        write_pages(folder, lab)
+        output = console()
+        with run_folder(self.out, name, goes_on=True) as folder:
+            try:
+                lab = run_lab(experiments, self.quick, folder, self.workers, output)
+            except KeyboardInterrupt:
+                again = f"--out {shlex.quote(str(folder))}"
+                print_line(output, f"the runs that ended are kept; the same command with {again} makes the others")
+                raise
+            write_pages(folder, lab)
         for each in experiments:
             decision = lab.decision(each)
             print_line(output, f"{each.name}: {decision.answer} {decision.recommendation}")
@@ -105,12 +105,15 @@ class Report(Command):
     folder: Path = argument("DIR", "folder of the lab (--out)", Path)
 
     def run(self) -> int:
+        from cluster.record.folder import claimed
         from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
         from cluster.tools.sweeps.lab.page import INDEX_FILE, write_pages
         from cluster.tools.sweeps.lab.running import read_lab
 
-        lab, output = read_lab(self.folder, list(EXPERIMENTS.values())), console()
-        write_pages(self.folder, lab)
+        output = console()
+        with claimed(self.folder):
+            lab = read_lab(self.folder, list(EXPERIMENTS.values()))
+            write_pages(self.folder, lab)
         print_line(output, f"digest  {lab.digest}")
         print_line(output, f"pages   {self.folder / INDEX_FILE}")
         return ExitCode.PASS

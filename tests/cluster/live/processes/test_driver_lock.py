@@ -14,6 +14,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.live.processes import driver_lock
+from cluster.record.folder import takes_lock
 
 ROOT = Path(__file__).parents[4]
 DRIVER = """
@@ -46,14 +47,14 @@ def test_a_run_has_one_driver_until_that_is_killed(tmp_path: Path, monkeypatch: 
 
 def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver before ended in good order after its file had been opened."""
-    path, is_free = tmp_path / driver_lock.LOCK_FILE, driver_lock._is_free
+    path = tmp_path / driver_lock.LOCK_FILE
 
     def ends_first(file: int) -> bool:
-        monkeypatch.setattr(driver_lock, "_is_free", is_free)
+        monkeypatch.setattr(driver_lock, "takes_lock", takes_lock)
         path.unlink()
-        return is_free(file)
+        return takes_lock(file)
 
-    monkeypatch.setattr(driver_lock, "_is_free", ends_first)
+    monkeypatch.setattr(driver_lock, "takes_lock", ends_first)
     monkeypatch.setattr(driver_lock, "PATIENCE_S", 0.0)
     with driver_lock.driving(tmp_path):
         assert path.exists() and driver_lock.is_driven(tmp_path)

@@ -18,7 +18,7 @@ from cluster.common.outcome import Outcome
 from cluster.report.run_index import read_entry
 from cluster.scenario.overrides import Change
 from cluster.tools.cli.main import main
-from cluster.tools.sweeps.grid import Cell, cells_of, claim_grid, ending_of, parse_axis, run_cells
+from cluster.tools.sweeps.grid import Cell, begin_grid, cells_of, ending_of, parse_axis, run_cells
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome
 from cluster.tools.sweeps.runner import Summary
@@ -107,18 +107,19 @@ def test_an_interrupted_cell_ends_the_grid_and_a_failed_one_if_asked(scenario: P
 
 
 def test_a_folder_of_another_grid_is_left_alone(tmp_path: Path) -> None:
-    claim_grid(tmp_path / "g", "grid of x", AXES)
-    claim_grid(tmp_path / "g", "grid of x", AXES)
+    (tmp_path / "g").mkdir()
+    begin_grid(tmp_path / "g", "grid of x", AXES)
+    begin_grid(tmp_path / "g", "grid of x", AXES)
     for title, axes in (("grid of y", AXES), ("grid of x", AXES[:1])):
         with pytest.raises(BadInput, match="another grid"):
-            claim_grid(tmp_path / "g", title, axes)
+            begin_grid(tmp_path / "g", title, axes)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(BadInput, match="is not empty and holds no grid"):
-        claim_grid(tmp_path / "other", "grid of x", AXES)
+        begin_grid(tmp_path / "other", "grid of x", AXES)
     (tmp_path / "g" / "grid.json").write_text("{")
     with pytest.raises(BadInput, match="no JSON"):
-        claim_grid(tmp_path / "g", "grid of x", AXES)
+        begin_grid(tmp_path / "g", "grid of x", AXES)
 
 
 def write_log(folder: Path, cell: Cell, *outcomes: SeedOutcome) -> None:
@@ -134,7 +135,8 @@ def prepared(*outcomes: SeedOutcome) -> list[Cell]:
     """The folder of :data:`GRID`, in which the first cells have these outcomes already."""
     axes = [parse_axis(GRID[5])]
     found = cells(Path("s.yaml"), 1, axes)
-    claim_grid(Path("runs/g"), f"grid of {ScenarioTask.load(Path('s.yaml')).title}", axes)
+    Path("runs/g").mkdir(parents=True)
+    begin_grid(Path("runs/g"), f"grid of {ScenarioTask.load(Path('s.yaml')).title}", axes)
     for cell, outcome in zip(found, outcomes, strict=False):
         write_log(Path("runs/g"), cell, outcome)
     return found

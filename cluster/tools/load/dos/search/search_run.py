@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted
-from cluster.record.folder import SWEEP_SUMMARY_FILE, new_run_folder
+from cluster.record.folder import SWEEP_SUMMARY_FILE, run_folder
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.console.output import console, print_line
@@ -66,9 +65,12 @@ def run_search(
 
     ``confirmed`` is the number of candidates to confirm. ``command`` is the command that repeats the search.
     """
+    with run_folder(out, f"search-{problem.scenario.name}", goes_on=True) as folder:
+        return _search_in(folder, problem, command, limits, processes or default_workers(), confirmed)
+
+
+def _search_in(folder: Path, problem: Problem, command: str, limits: Limits, processes: int, confirmed: int) -> int:
     output, objective = console(), problem.objective
-    folder = out or new_run_folder(f"search-{problem.scenario.name}", datetime.now(UTC))
-    processes = processes or default_workers()
     print_line(output, f"searching  {problem.scenario.name}, seed {problem.seed}: {objective.figure_name}, in {folder}")
 
     def show(line: Line, is_best: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from blake3 import blake3
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
-from cluster.record.folder import new_run_folder
+from cluster.record.folder import run_folder
 from cluster.tools.sweeps.fanout import run_numbers
 from cluster.tools.sweeps.mutation.machine.choice import all_candidates, draw, executed, module_paths
 from cluster.tools.sweeps.mutation.machine.hunting import Bug, Run, Sound, hunt, run_sound
@@ -71,8 +70,10 @@ def search(plan: Plan, out: Path | None, workers: int | None, say: Callable[[str
     Raises :class:`~cluster.common.errors.HarnessError`.
     """
     every = all_candidates(module_paths(plan.prefixes))
-    folder = out or new_run_folder("mutants-machine", datetime.now(UTC))
-    with closing(MachineLog(folder, plan.title, checkout_commit())) as log:
+    with (
+        run_folder(out, "mutants-machine", goes_on=True) as folder,
+        closing(MachineLog(folder, plan.title, checkout_commit())) as log,
+    ):
         if out is None:
             say(f"log  {folder}")
         possible: list[Candidate] = []

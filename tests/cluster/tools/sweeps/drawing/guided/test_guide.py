@@ -178,7 +178,7 @@ def test_a_run_is_repeated_by_its_genotype() -> None:
         (["--replay", "7", "--guided"], "--replay runs one genotype: expected neither --seeds nor --guided"),
         (["--replay", "7,x=1"], "'7,x=1' is no genotype: 'x=1': expected SEED, then changes such as faults=SEED"),
         (["--seeds", "1:2", "--corpus", "x"], "--corpus needs --guided: a plain fuzz has no corpus"),
-        (["--seeds", "1:2", "--guided", "--corpus", "/dev/null"], "/dev/null: cannot be opened: File exists"),
+        (["--seeds", "1:2", "--guided", "--corpus", "/dev/null"], "/dev/null: is no folder, expected one"),
     ],
 )
 def test_bad_input_is_one_line(

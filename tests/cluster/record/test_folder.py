@@ -1,0 +1,189 @@
+"""Claims of folders: one process writes a folder at a time, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.record import folder as folders
+from cluster.record.folder import claimed, run_folder
+from cluster.tools.cli import main as cli
+
+ROOT = Path(__file__).parents[3]
+CLAIM = """
+import sys
+from pathlib import Path
+from cluster.common.errors import BadInput
+from cluster.record.folder import run_folder
+sys.stdin.readline()
+try:
+    with run_folder(Path(sys.argv[1]), "unused") as folder:
+        (folder / "mine").write_text(sys.argv[2])
+        print("claimed", flush=True)
+        sys.stdin.read()
+except BadInput as error:
+    print(error, flush=True)
+"""
+CLAIMANTS = 8
+REFUSED = "another process writes it: choose another folder, or wait"
+
+CLAIMED = {
+    "run --out": "run smoke --backend sim --out FOLDER",
+    "up --out": "up smoke --out FOLDER",
+    "drill … --out": "drill restart-all --backend sim --out FOLDER",
+    "sweep --out": "sweep smoke --seeds 1:2 --out FOLDER",
+    "fuzz --out": "fuzz --seeds 1:2 --out FOLDER",
+    "fuzz --corpus": "fuzz --seeds 1:2 --guided --corpus FOLDER --out other",
+    "lab run --out": "lab run tiers --quick --out FOLDER",
+    "lab run-all --out": "lab run-all --quick --out FOLDER",
+    "lab report DIR": "lab report FOLDER",
+    "dos --out": "dos --quick --out FOLDER",
+    "dos search --out": "dos search --budget 1000 --out FOLDER",
+    "mutants --out": "mutants --machine 1 --out FOLDER",
+    "calibrate --out": "calibrate smoke --out FOLDER",
+    "conform --out": "conform --tool false --out FOLDER",
+    "conform export DIR": "conform export FOLDER",
+    "k8s run --out": "k8s run smoke --out FOLDER",
+    "k8s render --out": "k8s render smoke --out FOLDER",
+    "peer --data": "peer smoke run --key key --data FOLDER",
+}
+"""A command for each option and argument that names a folder to be written."""
+CLAIMED_LATER = {"fork --out", "k8s report --out"}
+"""Those that need a run, or a cluster, before their folder; they call :func:`run_folder`, too."""
+READ = {"runs DIR", "conform --corpus", "prove DIR", "state … DIR"}
+"""Those whose folder is read."""
+
+GROUPS = re.compile(r"(?<=^drill ).*|(?<=^state ).*")
+"""The second words of commands that are alike."""
+
+
+def words_of(command: str, folder: Path) -> list[str]:
+    return [str(folder) if word == "FOLDER" else word for word in command.split()]
+
+
+@pytest.fixture(params=CLAIMED)
+def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("key").write_text("01" * 32)
+    return CLAIMED[request.param]
+
+
+def test_each_command_refuses_a_folder_that_another_process_writes(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "theirs"
+    with claimed(theirs):
+        assert cli.main(words_of(command, theirs)) == ExitCode.BAD_INPUT
+        assert list(theirs.iterdir()) == []
+    assert capsys.readouterr().err == f"stampede: {theirs}: {REFUSED}\n"
+    assert {path.name for path in tmp_path.iterdir()} <= {"key"}, "a folder that was created and stays empty goes"
+
+
+def parsers(parser: argparse.ArgumentParser, words: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """All parsers with arguments below one, each with the words that select it."""
+    fill = getattr(parser, "fill", None)
+    if fill is not None:
+        fill(parser)
+    below = {**getattr(parser, "words", {})}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below |= action.choices
+    yield words, parser
+    for word, each in below.items():
+        yield from parsers(each, f"{words} {word}".strip())
+
+
+def test_each_folder_that_a_user_names_is_claimed_or_only_read() -> None:
+    named = {
+        f"{GROUPS.sub('…', words)} {action.option_strings[-1] if action.option_strings else action.metavar}"
+        for words, parser in parsers(cli._parser(), "")
+        for action in parser._actions
+        if action.metavar == "DIR"
+    }
+    assert named == {*CLAIMED, *CLAIMED_LATER, *READ}
+
+
+def test_of_many_claims_at_the_same_moment_one_is_granted(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "same"
+    command = [sys.executable, "-c", CLAIM, str(target)]
+    processes = [
+        subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for n in range(CLAIMANTS)
+    ]
+    said = []
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.stdout is not None
+        said.append(process.stdout.readline().strip())
+    assert sorted(said) == [*[f"{target}: {REFUSED}"] * (CLAIMANTS - 1), "claimed"]
+    assert (target / "mine").read_text() == str(said.index("claimed"))
+    for process in processes:
+        process.communicate()
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CLAIM, str(tmp_path / "same"), "x"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "claimed\n"
+    with pytest.raises(BadInput, match=REFUSED), claimed(tmp_path / "same"):
+        pytest.fail("two claims")
+    process.kill()
+    process.communicate()
+    with run_folder(tmp_path / "same", "unused", goes_on=True) as folder:
+        assert (folder / "mine").read_text() == "x"
+    with pytest.raises(BadInput, match="is not empty"), run_folder(tmp_path / "same", "unused"):
+        pytest.fail("it is the other's")
+
+
+def test_an_empty_folder_is_claimed_and_stays(tmp_path: Path) -> None:
+    for _ in range(2):
+        with run_folder(tmp_path, "unused") as folder:
+            assert list(folder.iterdir()) == []
+    assert tmp_path.is_dir()
+
+
+def test_a_folder_that_was_created_goes_if_it_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with run_folder(tmp_path / "new", "unused") as named, run_folder(None, "smoke") as unnamed:
+        assert named.is_dir() and unnamed.parent == Path("runs")
+        with pytest.raises(BadInput, match=REFUSED), claimed(unnamed):
+            pytest.fail("two claims")
+    assert not named.exists() and not unnamed.exists()
+
+
+def test_a_folder_that_its_owner_removes_meanwhile_is_claimed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, takes_lock = tmp_path / "same", folders.takes_lock
+
+    def after_its_end(file: int) -> bool:
+        monkeypatch.setattr(folders, "takes_lock", takes_lock)
+        target.rmdir()
+        return takes_lock(file)
+
+    monkeypatch.setattr(folders, "takes_lock", after_its_end)
+    with claimed(target):
+        assert target.is_dir()
+        with pytest.raises(BadInput, match=REFUSED), claimed(target):
+            pytest.fail("two claims")
+
+
+def test_what_is_no_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, why in (("file", "is no folder"), ("file/below", "is no folder"), ("link", "does not stay there")):
+        with pytest.raises(BadInput, match=f"{name}: .*{why}"), claimed(tmp_path / name):
+            pytest.fail("no folder")
