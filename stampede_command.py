@@ -6,7 +6,6 @@ folder of ``PYTHONPATH``, would be imported instead and fail later.
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,10 +35,9 @@ def main() -> int:
         print(f"stampede: {problem}", file=sys.stderr)
         return BAD_INPUT
     try:
-        from cluster.common.checkout import SAFE_PATH, SAFE_PATH_IS_OURS
+        from cluster.common.checkout import keep_out
 
-        if not os.environ.get(SAFE_PATH):
-            os.environ[SAFE_PATH] = SAFE_PATH_IS_OURS  # for our own processes: no modules of the working directory
+        keep_out()
         from cluster.tools.cli.main import main as perform
 
         return perform()

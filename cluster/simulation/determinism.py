@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import HASH_SEED_VARIABLE, own_environment
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord, Sample
@@ -56,12 +56,11 @@ def simulate_twice(
     Raises :class:`NotDeterministic` if the runs differ.
     """
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
-    mine = os.environ.get("PYTHONHASHSEED")
+    mine = os.environ.get(HASH_SEED_VARIABLE)
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)
-    places = os.pathsep.join(place for place in (str(ROOT), os.environ.get("PYTHONPATH", "")) if place)
     process = subprocess.Popen(
         [sys.executable, "-m", "cluster.simulation.determinism"],
-        env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": places},
+        env=own_environment() | {HASH_SEED_VARIABLE: other},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final
 import msgspec
 
 from cluster.audit.reexecution.worker import Answer
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import HASH_SEED_VARIABLE, ROOT, own_environment
 from cluster.common.errors import BadInput, HarnessError
 
 PACKAGES: Final = {
@@ -56,10 +55,16 @@ def check_interpreter(python: str) -> None:
         raise BadInput(f"{python}: other Pythons execute a checkout's code, and this Stampede runs from {ROOT}")
 
 
+def _environment() -> dict[str, str]:
+    """The environment of another Python: with our modules, without those that the user has for this one."""
+    return own_environment() | {"PYTHONPATH": str(ROOT)}
+
+
 def _probe(python: str) -> tuple[str, list[str]]:
     try:
         done = subprocess.run(
             [python, "-c", PROBE.format(names=sorted(PACKAGES))],
+            env=_environment(),
             capture_output=True,
             text=True,
             timeout=PROBE_TIMEOUT_S,
@@ -79,7 +84,7 @@ def execute(python: str, hash_seed: int, folder: Path) -> Answer:
     """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` if it does not answer."""
     done = subprocess.run(
         [python, "-m", "cluster.audit.reexecution.worker", str(folder.resolve())],
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)},
+        env=_environment() | {HASH_SEED_VARIABLE: str(hash_seed)},
         capture_output=True,
         text=True,
         check=False,

@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from cluster.audit.reexecution.follower import END, MODULE, Progress
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import ROOT, own_environment
 from cluster.record.archive import Reexecuted
 from cluster.record.chain_store import FileBlocks
 from cluster.record.genesis_file import genesis_page
@@ -131,7 +131,6 @@ class ReexecutionProcess:
 
     def _start(self, store: FileBlocks) -> subprocess.Popen[bytes]:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         with self._log_file.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(store.path.absolute())],
@@ -139,7 +138,7 @@ class ReexecutionProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
-                env=environment,
+                env=own_environment(),
                 start_new_session=True,
             )
         assert process.stdin is not None and process.stdout is not None

@@ -22,12 +22,19 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.common.checkout import CLOCK_VARIABLE, HASH_SEED_VARIABLE, check_working_directory
+from cluster.common.checkout import (
+    CLOCK_VARIABLE,
+    HASH_SEED_VARIABLE,
+    RAYS,
+    ROOT,
+    check_working_directory,
+    without_kept_out,
+)
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.live.handover.left_run import KeptRay
 from cluster.live.host.host import ValidatorHost
@@ -47,9 +54,13 @@ LOCAL_ADDRESS: Final = "local"
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 MODE_VARIABLE: Final = "RAY_AUTH_MODE"
 """Environment variable that turns tokens on. The library does so by itself, the command that starts a node does not."""
-TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
-SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-"""Environment of a Ray of our own: no usage reports, no messages on the terminal."""
+SETTINGS: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+"""Environment of a Ray of our own: no usage reports, no messages on the terminal, and workers that run as this process
+does, also below ``uv run``."""
 
 SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
 """Environment variable with a pattern of lines that are not printed; Ray reads it when it is imported."""
@@ -238,10 +249,9 @@ class RaySession:
         hosts, and a Ray of our own, outlive this process, and hosts end themselves this long after they last heard from
         a driver.
 
-        Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working directory holds
-        modules that workers would import instead of ours, or ``STAMPEDE_PORTS`` no ports.
+        Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if ``STAMPEDE_PORTS`` holds no ports,
+        or the working directory modules that workers of a joined Ray would import instead of ours.
         """
-        check_working_directory(Path.cwd())
         try:
             ports_from(os.environ)
         except ValueError as error:
@@ -273,15 +283,17 @@ class RaySession:
 
         Raises :class:`BadInput` if it cannot be joined.
         """
-        check_working_directory(Path.cwd())
         address = _address_of(kept)
         ray = _import_ray()
         folder = None if kept.folder is None else Path(kept.folder)
-        with _environment(kept.token is not None, kept.token):
+        if folder is None:
+            check_working_directory(Path.cwd())
+        with _environment(os.environ if folder is None else _own_rays(kept.token, is_kept=True)):
             _read_environment(ray)
             failure = f"{address}: that Ray cannot be joined"
+            options = {} if folder is None else {"job_config": _own_job(ray)}
             with loopback_node.joining(address):
-                _connect(ray, BadInput, failure, address=address, namespace=kept.namespace)
+                _connect(ray, BadInput, failure, address=address, namespace=kept.namespace, **options)
         session = RaySession(ray, folder, kept)
         session._has_nodes = kept.nodes > 1
         if folder is not None:
@@ -333,14 +345,14 @@ class RaySession:
         command = [sys.executable, "-m", loopback_node.MODULE, "start", "--disable-usage-stats"]
         command += [f"--address={self.ray.get_runtime_context().gcs_address}", f"--node-ip-address={LOOPBACK}"]
         command += [f"--num-cpus={STARTING_CPUS}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
-        with _environment(), _hang_ups_held_back():
+        with _environment(_own_rays()), _hang_ups_held_back():
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={MODE_VARIABLE: "token", **os.environ},
+                env={**os.environ, MODE_VARIABLE: "token"},
             )
 
     def have_ended(self, ended: Iterable[Process]) -> bool:
@@ -500,6 +512,7 @@ def is_joining() -> bool:
 
 
 def _join(ray: Any, address: str, lease_s: float | None = None, **options: Any) -> RaySession:
+    check_working_directory(Path.cwd())
     _probe(address)
     namespace = _new_namespace()
     failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
@@ -572,7 +585,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session = RaySession(ray, folder)
     on_folder(folder)
-    with _environment(), _hang_ups_held_back():
+    with _environment(_own_rays()), _hang_ups_held_back():
         try:
             with loopback_node.small_node():
                 _connect(
@@ -582,6 +595,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
                     address=LOCAL_ADDRESS,
                     num_cpus=cpus,
                     include_dashboard=False,
+                    job_config=_own_job(ray),
                     object_store_memory=OBJECT_STORE_BYTES,
                     _node_ip_address=LOOPBACK,
                     _temp_dir=str(folder),
@@ -592,6 +606,19 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
             raise
     session._core = core_of(folder)
     return session
+
+
+class _OwnPlaces(list[str]):
+    """The folders that a Ray's workers import from first. Ray adds nothing to them."""
+
+    def extend(self, places: Iterable[str]) -> None:
+        """Leave out the driver's working directory, whose modules would hide those that a host imports."""
+
+
+def _own_job(ray: Any) -> Any:
+    job = ray.job_config.JobConfig()
+    job._py_driver_sys_path = _OwnPlaces([str(ROOT)])
+    return job
 
 
 def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s: float) -> RaySession:
@@ -607,7 +634,7 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
     command += [f"--node-ip-address={LOOPBACK}", f"--temp-dir={folder}", "--include-dashboard=false"]
     command += [f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
     command += [f"--system-config={json.dumps(SYSTEM_CONFIG)}"]
-    with _environment(is_kept=True), _hang_ups_held_back():
+    with _environment(_own_rays(is_kept=True)), _hang_ups_held_back():
         try:
             started = subprocess.run(
                 command,
@@ -622,7 +649,8 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
             address = (folder / ADDRESS_FILE).read_text(encoding="utf-8").strip()
             _read_environment(ray)
             with loopback_node.loopback_stays():
-                _connect(ray, TestnetError, "Ray cannot be started", address=address, namespace=namespace)
+                options = {"address": address, "namespace": namespace, "job_config": _own_job(ray)}
+                _connect(ray, TestnetError, "Ray cannot be started", **options)
         except (OSError, subprocess.TimeoutExpired) as error:
             session.close([])
             raise TestnetError(f"Ray cannot be started: {one_line(error)}") from error
@@ -667,12 +695,8 @@ def one_line(error: BaseException) -> str:
 
 def _import_ray() -> Any:
     """Import Ray, without its terminal message about killed processes: the driver reports them, with the reason."""
-    is_set = SKIPPED_LINES_VARIABLE in os.environ
-    os.environ.setdefault(SKIPPED_LINES_VARIABLE, SKIPPED_LINES)
-    import ray
-
-    if not is_set:
-        del os.environ[SKIPPED_LINES_VARIABLE]
+    with _environment({SKIPPED_LINES_VARIABLE: SKIPPED_LINES, **os.environ} if is_joining() else _own_rays()):
+        import ray
     return ray
 
 
@@ -681,22 +705,29 @@ def _read_environment(ray: Any) -> None:
     ray._raylet.Config.initialize("")
 
 
-@contextmanager
-def _environment(is_kept: bool = False, token: str | None = None) -> Iterator[None]:
-    """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are.
+def _own_rays(token: str | None = None, is_kept: bool = False) -> dict[str, str]:
+    """The environment of a Ray of our own: Ray's variables are ours alone, and so are those of other libraries.
 
     With ``is_kept`` the Ray outlives its driver: it is started by a command, or another driver started it with this
     ``token``.
     """
-    before = set(os.environ)
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    if TOKEN_FILE_VARIABLE not in os.environ:
-        os.environ.setdefault(TOKEN_VARIABLE, token or _token)
-        if is_kept:
-            os.environ.setdefault(MODE_VARIABLE, "token")
+    own = {name: value for name, value in without_kept_out().items() if not name.startswith(RAYS)}
+    own |= {**SETTINGS, SKIPPED_LINES_VARIABLE: SKIPPED_LINES, TOKEN_VARIABLE: token or _token}
+    return own | {MODE_VARIABLE: "token"} if is_kept else own
+
+
+@contextmanager
+def _environment(inside: Mapping[str, str]) -> Iterator[None]:
+    """Give this process an environment inside the block, and its own again afterwards."""
+    before = dict(os.environ)
+    _set_environment(inside)
     try:
         yield
     finally:
-        for name in set(os.environ) - before:
-            del os.environ[name]
+        _set_environment(before)
+
+
+def _set_environment(wanted: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import HarnessError
 from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL, INSTANCE_VARIABLE, NAMESPACE_VARIABLE
 
@@ -72,6 +73,7 @@ def client_in_a_pod() -> Any:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:
         raise KubernetesError(f"the Kubernetes API cannot be used: {error}") from None
+    configuration.no_proxy = os.environ.get(NO_PROXY)  # the library reads it and forgets it
     configuration.retries = False  # urllib3 would repeat each attempt three times, silently
     return client.ApiClient(configuration)
 

@@ -26,7 +26,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import ROOT, own_environment
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.live.processes import driver_lock, processes
@@ -56,6 +56,7 @@ class CleanupWatchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
+            env=own_environment(),
             start_new_session=True,
         )
         assert self._process.stdin is not None

@@ -356,6 +356,9 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
         log_level="error",  # errors of clients are not worth logging
         access_log=False,
         server_header=False,
+        proxy_headers=False,
+        forwarded_allow_ips="",  # this and the next are given, so that no variable of the environment decides
+        workers=1,
         backlog=LISTEN_BACKLOG,
         timeout_graceful_shutdown=MAX_SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=MAX_INCOMPLETE_BYTES,

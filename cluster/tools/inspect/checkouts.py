@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cluster.common.checkout import ROOT, users_environment
+from cluster.common.checkout import ROOT, gits_environment
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.wording import printable
@@ -130,7 +130,7 @@ class _Failed(Exception):
 
 def _run(words: Sequence[str | Path], timeout_s: float) -> str:
     """Run a command; returns what it printed. Raises :class:`_Failed`."""
-    environment = {name: value for name, value in users_environment().items() if name not in MAKES_OWN}
+    environment = {name: value for name, value in gits_environment().items() if name not in MAKES_OWN}
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(

@@ -22,6 +22,7 @@ from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
+from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import BadInput, HarnessError
 from cluster.tools.k8s.client.kinds import Kind
 
@@ -253,6 +254,7 @@ def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
         raise BadInput(f"{file}: cannot be read as kubectl's configuration: {_short(error)}") from None
     if has_file and not str(configuration.host).startswith(("http://", "https://")):
         raise BadInput(f"{file}: server: {configuration.host!r}: expected http://… or https://…")
+    configuration.no_proxy = os.environ.get(NO_PROXY)  # the library reads it and forgets it
     configuration.retries = False  # urllib3 would retry silently
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the author of the configuration chose this
     return Cluster(ApiClient(configuration), wait)

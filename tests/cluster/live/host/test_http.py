@@ -482,7 +482,9 @@ def test_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
-def test_serving_leaves_signals_alone_and_frees_its_port() -> None:
+def test_serving_leaves_signals_alone_and_frees_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", "many")  # as another server's settings may have it
+
     async def run() -> int:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         server = await serve(build_app(FakePages(FakeChain(), 0)))

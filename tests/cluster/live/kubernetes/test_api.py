@@ -158,6 +158,7 @@ def test_a_client_in_a_pod_uses_its_token(tmp_path: Path, monkeypatch: pytest.Mo
         client_in_a_pod()
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     loader = config.incluster_config
     for name, file in (("SERVICE_TOKEN_FILENAME", "token"), ("SERVICE_CERT_FILENAME", "ca.crt")):
         (tmp_path / file).write_text("secret", encoding="ascii")
@@ -166,4 +167,5 @@ def test_a_client_in_a_pod_uses_its_token(tmp_path: Path, monkeypatch: pytest.Mo
     found = client_in_a_pod()
     assert found.host == "https://127.0.0.1:6443"
     assert found.get_api_key_with_prefix("authorization") == "bearer secret"
+    assert found.no_proxy == "127.0.0.1", "which the library forgets"
     assert found.retries is False, "attempts are counted here alone"

@@ -15,9 +15,11 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from cluster.common.checkout import keep_out
 from cluster.common.interrupts import Interrupts
 from cluster.live.kubernetes.names import CORDONED_BY, MANAGED_BY_LABEL, RUNS_PATH, STAMPEDE, instance_labels
 from cluster.tools.cli.main import main
@@ -72,15 +74,18 @@ def ending(server: ApiServer, name: str, left: dict[str, bytes], status: str = "
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pauses of milliseconds."""
     monkeypatch.setattr(cluster_module, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(watching, "PAUSE_S", 0.001)
     monkeypatch.setattr(fetching, "POLL_S", 0.001)
     monkeypatch.setattr(objects, "GONE_POLL_S", 0.001)
     monkeypatch.setattr(job, "LOOK_S", 0.001)
-    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
-        monkeypatch.delenv(variable, raising=False)
+    with patch.dict(os.environ):
+        for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+            os.environ[variable] = "http://127.0.0.1:9"  # where nothing listens: no proxy is asked for this machine
+        keep_out()
+        yield
 
 
 @pytest.fixture
@@ -221,6 +226,18 @@ def test_without_a_reachable_cluster_there_is_one_line(
         assert run() == 2
         error = capsys.readouterr().err
         assert "broken: cannot be read as kubectl's configuration: " in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("excepted", "code"), [("", 3), ("0.0.0.0", 0)])
+def test_a_cluster_elsewhere_is_asked_through_the_users_proxy(
+    excepted: str, code: int, server: ApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing listens where the proxy is. The server has an address that is not known to be this machine's."""
+    monkeypatch.setenv("no_proxy", excepted)
+    keep_out()
+    Path("config").write_text(Path("config").read_text().replace("127.0.0.1", "0.0.0.0"))
+    assert run("--out", "mine") == code
+    assert ("proxy" in capsys.readouterr().err, bool(server.requests)) == (bool(code), not code)
 
 
 @pytest.mark.parametrize(("status", "reason"), [(401, "the credentials are refused"), (403, "planted 403")])

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import ROOT, own_environment
 from cluster.common.errors import HarnessError
 from cluster.tools.sweeps.mutation.machine.operators import Candidate
 from cluster.tools.sweeps.mutation.machine.subject import CRASH, FAIL, IMPORT_CRASH, Answer, Request
@@ -134,6 +134,7 @@ def _subject(request: bytes, errors: int) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.PIPE,
         stderr=errors,
         cwd=ROOT,
+        env=own_environment(),
         start_new_session=True,
     )
     try:

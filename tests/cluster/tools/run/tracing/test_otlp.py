@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
+from unittest.mock import patch
 
 import pytest
 
+from cluster.common.checkout import keep_out
 from cluster.tools.run.tracing import otlp
 from cluster.tools.run.tracing.otlp import Exported, SpanExport, plain_reason
 from cluster.tools.run.tracing.spans import NO_PARENT, Link, Span, SpanEvent
@@ -54,6 +56,16 @@ def test_a_span_is_as_it_was() -> None:
     assert found.end - found.start == 750_000 and round(found.start / 1_000) == 1_700_000_000_001_625
     assert found.attributes == {**whole.attributes, "error.type": "OutOfGas"}
     assert found.resource["stampede.backend"] == "live" and found.links[0][2] == "schedules"
+
+
+@patch.dict(os.environ)
+def test_a_collector_on_this_machine_is_reached_without_the_users_proxy() -> None:
+    os.environ["http_proxy"] = "http://127.0.0.1:9"  # where nothing listens
+    keep_out()  # as the command does
+    with collecting() as collector:
+        export = SpanExport(collector.url, {})
+        export.add([span()], BEGAN_MS)
+        assert export.close(HANGS_AFTER_S) == Exported(1, 0, "")
 
 
 def test_variables_of_opentelemetry_are_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
