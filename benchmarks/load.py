@@ -235,7 +235,9 @@ def _load(url: str, folder: Path, load: dict[str, Any], warm_s: float, seconds: 
                 raise SystemExit("the load ended before it had begun")
             time.sleep(LOOK_S)
         time.sleep(warm_s)
-        locusts = [each for each in psutil.Process(process.pid).children() if "locust" in each.cmdline()]
+        locusts = [
+            each for each in psutil.Process(process.pid).children() if "loadgen.locust_process" in each.cmdline()
+        ]
         began, first, cpu = time.perf_counter(), taken(), locusts[0].cpu_times()
         time.sleep(seconds)
         took, count, after = time.perf_counter() - began, taken() - first, locusts[0].cpu_times()

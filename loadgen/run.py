@@ -6,7 +6,7 @@ statistics. With ``--workers`` or ``--listen`` the processes are a master and it
 run elsewhere. Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
 
 Exit codes: 0 the load ran until it was stopped or its time was up (failed requests are counted, not fatal); 1 a Locust
-process ended early; 2 the plan is wrong.
+process ended early, or without its statistics; 2 the plan is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ MASTER: Final = 0
 """Process number of the master; if there is one, no other process writes statistics."""
 LOOPBACK: Final = "127.0.0.1"
 LOOK_S: Final = 0.05
-PROJECT: Final = Path(__file__).parent.parent
 MAX_SPAWN_RATE: Final = 100
 """Maximum number of users that Locust starts per second; it warns about higher rates."""
 KILL_AFTER_S: Final = 8.0
@@ -111,9 +110,10 @@ def _run(plan: RunPlan, plan_file: Path, layout: Layout, wake_up: int, watch_inp
     pipe_read, pipe_write = os.pipe()
     locusts: list[subprocess.Popen[bytes]] = []
     watched = [wake_up, sys.stdin.fileno()] if watch_input else [wake_up]
-    own_files = plan_file.absolute().with_suffix(OWN_FILES_SUFFIX)
+    folder = plan_file.absolute().with_suffix(OWN_FILES_SUFFIX)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        start = partial(_start_locust, plan.write_locustfiles(own_files), pipe=pipe_read)
+        start = partial(_start_locust, folder, plan.write_locustfiles(folder), pipe=pipe_read)
         if layout.has_master:
             locusts.append(start(_master_options(plan, plan_file, layout), MASTER))
             port = _port_of(plan, locusts[0])
@@ -121,17 +121,19 @@ def _run(plan: RunPlan, plan_file: Path, layout: Layout, wake_up: int, watch_inp
                 locusts += [start(_worker_options(port), worker) for worker in range(layout.workers)]
         else:
             locusts += [start(_own_options(plan, plan_file, process, layout), process) for process in numbers]
-        all_well = _wait(locusts, watched, time.monotonic() + plan.run_time_s + OVERTIME_S)
+        steady = [] if plan.load.locust is not None else locusts[:1] if layout.has_master else locusts
+        all_well = _wait(locusts, steady, watched, time.monotonic() + plan.run_time_s)
         if layout.has_master:
             _stop(locusts[:1])  # it has the workers' counts, and ends them
         _stop(locusts)
-        _sum_up(plan, numbers).write(Path(plan.stats_file))
+        total = _sum_up(plan, numbers, all_well)
+        total.write(Path(plan.stats_file))
     finally:
         os.close(pipe_write)
         os.close(pipe_read)
         _remove_files(plan, numbers)
-        shutil.rmtree(own_files, ignore_errors=True)
-    return PASS if all_well else FAIL
+        shutil.rmtree(folder, ignore_errors=True)
+    return PASS if total.is_whole else FAIL
 
 
 def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
@@ -168,18 +170,15 @@ def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int
     return [*options, "--autostart", "--web-host", ui[0], "--web-port", str(ui[1])]
 
 
-def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, pipe: int) -> subprocess.Popen[bytes]:
-    """Start a Locust process in a separate session, so that signals reach it only through this process."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
-    environment |= {
-        "STAMPEDE_LOAD_PROCESS": str(process),
-        "STAMPEDE_LOAD_PIPE": str(pipe),
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH")))),
-    }
+def _start_locust(
+    folder: Path, files: Sequence[Path], options: Sequence[str], process: int, pipe: int
+) -> subprocess.Popen[bytes]:
+    """Start a Locust process in the load's folder, where it finds nothing of the user's, and in a separate session, so
+    that signals reach it only through this process."""
     command = [
         sys.executable,
         "-m",
-        "locust",
+        "loadgen.locust_process",
         "--locustfile",
         ",".join(map(str, files)),
         "--loglevel",
@@ -187,7 +186,12 @@ def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, p
         *options,
     ]
     return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(pipe,), start_new_session=True
+        command,
+        env=os.environ | {"STAMPEDE_LOAD_PROCESS": str(process), "STAMPEDE_LOAD_PIPE": str(pipe)},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(pipe,),
+        start_new_session=True,
     )
 
 
@@ -200,18 +204,24 @@ def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
     return int(plan.port_file.read_text(encoding="utf-8"))
 
 
-def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: float) -> bool:
-    """Wait for a signal, the end of input, the deadline, or the end of all processes. False if a process failed."""
-    while any(locust.poll() is None for locust in locusts):
-        left = deadline - time.monotonic()
-        ready = select.select(watched, [], [], max(0.0, left))[0]
-        failed = [locust.returncode for locust in locusts if locust.poll() not in (None, 0)]
+def _wait(
+    locusts: list[subprocess.Popen[bytes]], steady: list[subprocess.Popen[bytes]], watched: list[int], ends_at: float
+) -> bool:
+    """Wait for a signal, the end of input, the end of all processes, or until :data:`OVERTIME_S` after ``ends_at``.
+
+    False if a process failed, or one of ``steady`` ended before ``ends_at``: exit code 0 does not say that a load ran.
+    """
+    while True:
+        is_early, codes = time.monotonic() < ends_at, [(locust, locust.poll()) for locust in locusts]
+        failed = [code for locust, code in codes if code or (code == 0 and is_early and locust in steady)]
         if failed:
             print(f"loadgen: a Locust process ended early with exit code {failed[0]}", file=sys.stderr)
             return False
+        if all(code == 0 for _, code in codes):
+            return True
+        ready = select.select(watched, [], [], max(0.0, ends_at + OVERTIME_S - time.monotonic()))[0]
         if not ready or any(_says_stop(descriptor, watched[0]) for descriptor in ready):
             return True
-    return all(locust.returncode == 0 for locust in locusts)
 
 
 def _says_stop(descriptor: int, wake_up: int) -> bool:
@@ -236,12 +246,16 @@ def _stop(locusts: list[subprocess.Popen[bytes]]) -> None:
             locust.wait()
 
 
-def _sum_up(plan: RunPlan, numbers: Sequence[int]) -> Statistics:
-    """The sum of the processes' statistics; one that could not write its share is left out."""
-    total = Statistics()
+def _sum_up(plan: RunPlan, numbers: Sequence[int], all_well: bool) -> Statistics:
+    """The sum of the processes' statistics; one that did not write its share is left out, and the sum is not whole."""
+    total = Statistics(is_whole=all_well)
     for process in numbers:
-        with suppress(OSError, ValidationError):
-            total = total.plus(Statistics.model_validate_json(plan.share_file(process).read_bytes()))
+        try:
+            share = Statistics.model_validate_json(plan.share_file(process).read_bytes())
+        except (OSError, ValidationError):
+            lines = [f"Locust process {process} ended without its statistics"] if all_well else []
+            share = Statistics(is_whole=False, lost=lines)
+        total = total.plus(share)
     return total
 
 

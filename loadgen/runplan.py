@@ -212,6 +212,8 @@ class Statistics(BaseModel):
     lost: list[str] = []
     """Lost workers, and reasons for which the load ended early, one line each; only the first ones if there are
     many."""
+    is_whole: bool = True
+    """Whether no process ended early, and each left its statistics."""
     sends: Sends = Sends()
     """Counts and due times of transactions, by workload."""
     timeline: LoadTimeline = LoadTimeline()
@@ -227,6 +229,7 @@ class Statistics(BaseModel):
             rejections=bounded_reasons(Counter(self.rejections) + Counter(other.rejections)),
             late_by_cause=dict(Counter(self.late_by_cause) + Counter(other.late_by_cause)),
             lost=[*self.lost, *other.lost][:MAX_REASONS],
+            is_whole=self.is_whole and other.is_whole,
             sends=self.sends.plus(other.sends),
             timeline=self.timeline.plus(other.timeline),
         )

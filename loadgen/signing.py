@@ -10,14 +10,12 @@ A batch and its answer are a length (four bytes, big-endian) and MessagePack: ``
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from queue import Queue
 from typing import Final
 
@@ -26,7 +24,6 @@ import msgspec
 from loadgen.workloads.plan import user_key
 from loadgen.workloads.user import Outgoing
 
-PROJECT: Final = Path(__file__).parent.parent
 _LENGTH: Final = struct.Struct(">I")
 _decoder: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 _answer_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
@@ -78,10 +75,7 @@ class SigningPool:
 
 def _start(seed: int, descriptor: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "loadgen.signing", "--seed", str(seed), "--socket", str(descriptor)]
-    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, pass_fds=(descriptor,)
-    )
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(descriptor,))
 
 
 def _send(connection: socket.socket, data: bytes) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common.checkout import ROOT
 from loadgen.numbers import Claim, NumberPool
-from loadgen.run import PROJECT
 from loadgen.runplan import LOCUSTFILE, RunPlan
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
@@ -86,7 +86,7 @@ def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) 
     command = [sys.executable, "-m", "locust", "--locustfile", locustfile, "--worker", "--loglevel", "WARNING"]
     command += ["--master-host", "127.0.0.1", "--master-port", file.read_text().strip()]
     environment = {**os.environ, "TMPDIR": str(plan.parent)}  # it writes the files of its master there, and leaves them
-    worker = subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL)
+    worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
     try:
         yield worker
     finally:
@@ -164,7 +164,7 @@ def test_a_master_without_a_plan_ends_with_one_line() -> None:
     command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--master", "--headless"]
     ended = subprocess.run(
         [*command, "--master-bind-host", "127.0.0.1", "--master-bind-port", "0", "--loglevel", "ERROR"],
-        cwd=PROJECT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 2
     assert ended.stderr.endswith("loadgen: no plan; expected --plan FILE or STAMPEDE_LOAD_PLAN\n")

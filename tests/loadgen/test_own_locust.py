@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loadgen.run import PROJECT
+from cluster.common.checkout import ROOT
 from loadgen.runplan import Statistics
 from loadgen.workloads import LoadPlan
 from tests.hangs import HANGS_AFTER_S
@@ -21,7 +21,7 @@ from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.test_distribution import EVERYBODY, wait_for_everybody, worker_of
 from tests.loadgen.test_run import USERS, LoadProcess, write_plan
 
-PAGE = (PROJECT / "docs" / "load.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "load.md").read_text(encoding="utf-8")
 READERS = 2
 SHAPE = """
 from pathlib import Path
@@ -43,7 +43,7 @@ def block(language: str, heading: str) -> str:
 def start(plan: Path, locustfile: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "locust", "--locustfile", str(locustfile), "--plan", str(plan), "--headless"]
     command += ["--only-summary", "--loglevel", "WARNING", "--exit-code-on-error", "0", "--stop-timeout", "5", *options]
-    return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.mark.slow

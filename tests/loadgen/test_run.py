@@ -86,6 +86,46 @@ class LoadProcess:
         return Statistics.model_validate_json((self.folder / "stats.json").read_bytes())
 
 
+QUITTER = """
+import os
+
+from locust import User, task
+
+class Quitter(User):
+    @task
+    def quit_without_a_word(self):
+        os._exit(0)
+"""
+
+
+def test_a_process_that_ends_without_its_statistics_did_not_do_its_work(tmp_path: Path) -> None:
+    """Its exit code is 0, and it may have been told to: a Locustfile of the user's does what it likes."""
+    load = {"processes": 1, "users": USERS, "locust": [{"name": "quitter", "source": QUITTER}]}
+    with (
+        ServerThread(FakePages(FakeChain(), 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=load)) as process,
+    ):
+        assert process.wait() == 1, process.output
+        statistics = process.statistics()
+    assert (statistics.is_whole, statistics.lost) == (False, ["Locust process 0 ended without its statistics"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_that_ends_well_too_early_did_not_do_its_work(tmp_path: Path, processes: int) -> None:
+    chain = FakeChain()
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load={"processes": processes, "users": USERS})) as load,
+    ):
+        assert chain.wait_for_taken(5, HANGS_AFTER_S)
+        psutil.Process(load.process.pid).children()[-1].terminate()
+        assert load.wait() == 1
+        statistics = load.statistics()
+    assert b"a Locust process ended early with exit code 0" in load.output
+    assert not statistics.is_whole and statistics.transactions_sent >= 5
+
+
 def test_load_survives_an_endpoint_and_ends_on_sigterm(tmp_path: Path) -> None:
     chain = FakeChain()
     with (

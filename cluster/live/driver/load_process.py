@@ -7,7 +7,6 @@ If another driver may take the run over, it goes on instead, and a cleanup watch
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cluster.common.checkout import ROOT
+from cluster.common.checkout import own_environment
 from cluster.common.files import write_atomically
 from cluster.live.processes.processes import Process, end_of, find
 from cluster.record.run import LoadRecord
@@ -42,7 +41,7 @@ class AdoptedProcess:
     stdin = None
 
     def __init__(self, process: Process, result: Path) -> None:
-        """``result`` is the file that the process writes at its end, unless it fails."""
+        """``result`` is the file with the statistics, which the process writes at its end."""
         self._process = process
         self._result = result
 
@@ -50,7 +49,7 @@ class AdoptedProcess:
     def returncode(self) -> int | None:
         if self._process.is_running:
             return None
-        return 0 if self._result.exists() else 1
+        return 0 if self._result.exists() and read_statistics(self._result).is_whole else 1
 
     def poll(self) -> int | None:
         return self.returncode
@@ -132,15 +131,13 @@ class LoadProcess:
         command = [sys.executable, "-m", MODULE, "--plan", str(plan_file)]
         command += [] if outlives_us else ["--until-eof"]
         command += [*layout, "--processes", ",".join(map(str, self._numbers))]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with log_file.open("ab") as log:
             self._process: subprocess.Popen[bytes] | AdoptedProcess = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=own_environment(),
                 start_new_session=True,
             )
         self._identity = find(self._process.pid)  # before its end can be noticed: the id cannot have been reused yet

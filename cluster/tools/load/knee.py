@@ -25,7 +25,7 @@ from cluster.checks.metrics.load_latency import (
     latency_text,
     response_times,
 )
-from cluster.common.errors import ExitCode, TestnetError
+from cluster.common.errors import ExitCode, HarnessError, TestnetError
 from cluster.common.files import write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.tools.console.output import console, print_line
@@ -145,8 +145,9 @@ def find_knee(
 ) -> ExitCode:
     """Search for the knee, print each step, and write the steps to ``file`` if given, even if the search breaks off.
 
-    Raises :class:`KeyboardInterrupt` after a signal, and :class:`~cluster.common.errors.TestnetError` if a load does
-    not start or the testnet does not come to rest.
+    Raises :class:`KeyboardInterrupt` after a signal, :class:`~cluster.common.errors.TestnetError` if a load does not
+    start or the testnet does not come to rest, and :class:`~cluster.common.errors.HarnessError` if no load sent
+    anything that became final.
     """
     out, steps = console(), list[Step]()
     notice = partial(print_line, out)
@@ -179,6 +180,8 @@ def find_knee(
             finish(str(error) or "interrupted")
             raise
         found = finish(None)
+    if all(step.outcome.why_nothing for step in steps):
+        raise HarnessError(f"no load shows anything: {steps[0].outcome.why_nothing}")
     return ExitCode.PASS if found.best is not None else ExitCode.FAIL
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from cluster.checks.metrics.load_latency import (
     response_times,
     timeline_page,
 )
-from cluster.common.errors import BadInput, ExitCode, TestnetError
+from cluster.common.errors import BadInput, ExitCode, HarnessError, TestnetError
 from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
@@ -76,6 +76,21 @@ class Outcome:
     """Exit code of the load's process."""
     began_epoch_ms: float = 0.0
     """Start of the load, in milliseconds since the epoch."""
+    sends_transactions: bool = True
+    """Whether the load has users that send transactions, and not only the user's own Locust users."""
+
+    @property
+    def why_nothing(self) -> str:
+        """Why this is no load: nothing was sent, or nothing of it became final. Empty if it is one."""
+        stats = self.statistics
+        if any(each.final for each in self.latencies):
+            return ""
+        if not self.sends_transactions and stats.requests > stats.failures:
+            return ""
+        if not stats.transactions_sent:
+            return f"nothing was sent: {_most_frequent(stats.errors) or 'no turn was taken'}"
+        reason = _most_frequent(stats.rejections) or "none was refused"
+        return f"of {counted(stats.transactions_sent, 'transaction')} none became final: {reason}"
 
     @property
     def seconds(self) -> float:
@@ -114,7 +129,10 @@ class Outcome:
 def perform_load(
     target: Target, planned: PlannedLoad, layout: Layout, duration_s: int | None, page: Path | None
 ) -> ExitCode:
-    """Put a load on a testnet for ``duration_s`` seconds, or until a signal; print and write the results."""
+    """Put a load on a testnet for ``duration_s`` seconds, or until a signal; print and write the results.
+
+    Raises :class:`~cluster.common.errors.HarnessError` if nothing was sent, or nothing of it became final.
+    """
     out = console()
     with Interrupts() as interrupts:
         outcome = run_load(
@@ -122,7 +140,11 @@ def perform_load(
         )
     show(outcome)
     write_json_for_user(page, outcome.page)
-    return ExitCode.PASS if outcome.exit_code == 0 else ExitCode.FAIL
+    if outcome.exit_code != 0:
+        return ExitCode.FAIL
+    if outcome.why_nothing:
+        raise HarnessError(f"the load shows nothing: {outcome.why_nothing}")
+    return ExitCode.PASS
 
 
 def run_load(
@@ -157,7 +179,7 @@ def run_load(
             reason = "; ".join(statistics.lost) or _last_line(folder / LOG_FILE)
             notice(f"the load ended with exit code {code}: {reason}")
         latencies = _drain(follower, statistics.sends)
-        return Outcome(statistics, latencies, looks, code, began_epoch_ms)
+        return Outcome(statistics, latencies, looks, code, began_epoch_ms, planned.load.user_count > 0)
 
 
 def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, file: Path) -> None:
@@ -277,6 +299,12 @@ def show(outcome: Outcome) -> None:
             print_line(out, f"{title:<9} {count:,} × {reason}")
     if outcome.latencies:
         out.print(_latency_table(outcome.latencies))
+
+
+def _most_frequent(reasons: Mapping[str, int]) -> str:
+    """The most frequent of some reasons, with its number; empty if there are none."""
+    reason = max(reasons, key=lambda each: reasons[each], default="")
+    return reason and f"{reasons[reason]:,} × {reason}"
 
 
 def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:

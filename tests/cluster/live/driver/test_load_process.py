@@ -10,8 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster.live.driver.load_process import ENDPOINTS_FILE, LOG_FILE, LoadProcess, plan_load
+from cluster.live.driver.load_process import (
+    ENDPOINTS_FILE,
+    LOG_FILE,
+    STATS_FILE,
+    AdoptedProcess,
+    LoadProcess,
+    plan_load,
+)
 from cluster.scenario import Scenario
+from loadgen.runplan import Statistics
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import acting, group
 from tests.loadgen.test_run import wait_for
@@ -38,6 +46,40 @@ def test_a_validator_that_moves_keeps_its_place_and_one_that_joins_gets_none(loa
     assert endpoints(tmp_path) == ["http://c:2", "http://b:1"]
     load.go({1: "http://b:1"})
     assert endpoints(tmp_path) == ["http://c:2", "http://b:1"], "nothing is known of the other one"
+
+
+PLANTED = {
+    "home/.locust.conf": "tags = nightly\n",
+    "locust.conf": "worker = true\n",
+    "pyproject.toml": '[tool.locust]\ntags = "nightly"\n',
+    "gevent.py": "raise SystemExit('the module of the working directory')\n",
+}
+"""Files of a user's, each of which would keep Locust from sending anything."""
+VARIABLES = {"LOCUST_TAGS": "nightly", "GEVENT_LOOP": "none.Such", "PYTHONPROFILEIMPORTTIME": "1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", [*PLANTED, *VARIABLES])
+def test_what_is_for_locust_in_the_users_folder_home_and_environment_is_kept_out(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, folder, chain = tmp_path / "user", tmp_path / "run", FakeChain()
+    (user / "home").mkdir(parents=True)
+    folder.mkdir()
+    if planted in PLANTED:
+        (user / planted).write_text(PLANTED[planted], encoding="utf-8")
+    else:
+        monkeypatch.setenv(planted, VARIABLES[planted])
+    monkeypatch.chdir(user)
+    monkeypatch.setenv("HOME", str(user / "home"))
+    found = LoadProcess(plan_load(Scenario.model_validate(SCENARIO), 1, "fake", folder, 60), folder)
+    try:
+        with ServerThread(FakePages(chain, 0)) as server:
+            found.go({0: server.url})
+            wait_for(found._process, lambda: bool(chain.taken))
+    finally:
+        found.finish(lambda: None)
+    assert (found.exit_code, "import time" in (folder / LOG_FILE).read_text()) == (0, False)
 
 
 SHAPE = """
@@ -94,6 +136,16 @@ def test_an_id_that_another_process_has_by_now_is_not_the_loads(load: LoadProces
     load.finish(lambda: None)
     load._process.pid = os.getpid()
     assert load.process is None
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_an_adopted_load_that_failed_did_not_end_well(load: LoadProcess, tmp_path: Path, is_whole: bool) -> None:
+    """Its statistics are there all the same."""
+    process = load.process
+    assert process is not None
+    load.finish(lambda: None)
+    Statistics(is_whole=is_whole).write(tmp_path / STATS_FILE)
+    assert AdoptedProcess(process, tmp_path / STATS_FILE).returncode == int(not is_whole)
 
 
 @pytest.mark.parametrize("was_told_to_stop", [True, False])

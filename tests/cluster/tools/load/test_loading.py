@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.checks.metrics.load_latency import WorkloadLatency
+from cluster.common.errors import ExitCode
+from cluster.live.web.server import NotReady
+from cluster.tools.cli.main import main
 from cluster.tools.load.following import Look
 from cluster.tools.load.loading import Outcome, show
 from loadgen.runplan import LateCause, Statistics
 from loadgen.workloads.measures import LoadTimeline
+from tests.cluster.tools.load.test_target import SEED, Pages
+from tests.loadgen.fake_validator import FakePages, ServerThread
+from validator.node.events import SubmitResult
+from validator.primitives.types import Hash
 
 BEGAN_MS = 10_000.0
 
@@ -61,3 +71,73 @@ def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2] == "failure   4 × POST /transactions: status 503"
     assert lines[-2].split("  ")[:7] == ["workload", "sent", "late", "skipped", "unsent", "rejected", "never final"]
     assert lines[-1].split() == ["flood", "69", "2", "1", "7", "9", "2", "500", "500", "never", "never"]
+
+
+# --- a load that sent nothing -----------------------------------------------------------------------------------------
+
+
+class Going(Pages):
+    """Its chain goes on, with empty blocks."""
+
+    async def status(self) -> dict[str, Any]:
+        return await FakePages.status(self) | {"chain_id": self.chain_id}
+
+
+class Refusing(Going):
+    """It refuses what it is sent."""
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        return [SubmitResult(Hash(bytes(32)), "the mempool is full", "full") for _ in transactions]
+
+
+class Busy(Going):
+    """It takes nothing at all."""
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        raise NotReady("not now")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pages", "interval_ms", "reason"),
+    [
+        (Busy, 100, "nothing was sent: "),
+        (Going, 3_600_000, "nothing was sent: no turn was taken"),
+        (Refusing, 100, "none became final: "),
+        (Going, 100, "none became final: none was refused"),
+        (Pages, 100, "nothing was sent: "),
+    ],
+)
+def test_a_load_without_an_effect_is_inconclusive(
+    pages: type[Pages], interval_ms: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Locust itself ends with 0: it did run."""
+    with ServerThread(pages()) as server:
+        options = ["--workload", "transfer", "--interval-ms", str(interval_ms), "--seed", str(SEED), "--for", "3s"]
+        code = main(["load", *options, "--target", server.url, "--json", str(tmp_path / "load.json")])
+    assert (code, reason in (said := capsys.readouterr().err)) == (ExitCode.INCONCLUSIVE, True), said
+    assert said.startswith("stampede: the load shows nothing: ") and said.count("\n") == 1
+    assert json.loads((tmp_path / "load.json").read_text())["workloads"].get("transfer", {}).get("final", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("statistics", "final", "reason"),
+    [
+        (Statistics(requests=4, transactions_sent=3), 1, ""),
+        (Statistics(requests=4), None, ""),
+        (Statistics(requests=4), 0, "nothing was sent: no turn was taken"),
+        (Statistics(requests=4, failures=4, errors={"a": 1, "b": 3}), None, "nothing was sent: 3 × b"),
+        (Statistics(), None, "nothing was sent: no turn was taken"),
+        (
+            Statistics(requests=4, transactions_sent=3, rejections={"full": 3}),
+            0,
+            "of 3 transactions none became final: 3 × full",
+        ),
+    ],
+)
+def test_what_was_sent_and_became_final_is_what_a_load_shows(
+    statistics: Statistics, final: int | None, reason: str
+) -> None:
+    """Users of the user's own Locustfiles send what they like: answers are enough."""
+    latencies = [] if final is None else [WorkloadLatency("flood", 3, 0, 0, 0, measured=3, final=final)]
+    assert Outcome(statistics, latencies, [], 0, sends_transactions=final is not None).why_nothing == reason
