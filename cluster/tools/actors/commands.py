@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import SEVERAL, Command, Group, argument, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, Group, argument, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console
 
@@ -97,15 +97,13 @@ class SessionOptions(Command):
     timer_allowance: int = option(
         "amount that the timers of a call may take from the caller (default 0)", "N", _amount, default=0
     )
-    json: Path | None = option("also write the output to FILE as JSON", "FILE", Path)
+    json: Path | None = option("also write the output to FILE as JSON", writes=FILE)
 
     def play(self, vm: Vm) -> Session:
         """Deploy the programs on a local chain and call their handlers, as the options say."""
-        from cluster.common.files import check_target
         from cluster.tools.actors.programs import read_program
         from cluster.tools.actors.session import Limits, play
 
-        check_target(self.json)
         files = [read_program(path) for path in (self.file, *self.other)]
         limits = Limits(self.balance, self.gas_limit, self.value, self.timer_allowance)
         return play(files, self.call, self.blocks, limits, vm)
@@ -154,7 +152,7 @@ class Profile(SessionOptions):
 class Stub(Command):
     HELP = "write the type stub (.pyi) from which editors complete what programs may use"
 
-    out: Path | None = option("such as __builtins__.pyi in the editor's root folder (default: print it)", "FILE", Path)
+    out: Path | None = option("such as __builtins__.pyi in the editor's root folder (default: print it)", writes=FILE)
 
     def run(self) -> int:
         from cluster.common.files import write_for_user

@@ -46,19 +46,36 @@ class Place:
         return " ".join(self.path)
 
 
-def places_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[Place]:
-    """The places of a parser and of all its subcommands, parents first."""
+def parsers_of(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """A parser and those of all its subcommands, parents first, each with the words up to it."""
     fill = getattr(parser, "fill", None)
     if fill is not None:
         parser.fill = None  # type: ignore[attr-defined]
         fill(parser)
-    parsers: dict[str, argparse.ArgumentParser] = dict(getattr(parser, "words", {}))
-    commands = {name: each.description or "" for name, each in parsers.items()}
+    yield path, parser
+    inner: dict[str, argparse.ArgumentParser] = dict(getattr(parser, "words", {}))
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            inner |= action.choices
+    for name, each in inner.items():
+        yield from parsers_of(each, (*path, name))
+
+
+def places_of(parser: argparse.ArgumentParser) -> Iterator[Place]:
+    """The places of a parser and of all its subcommands, parents first."""
+    for path, each in parsers_of(parser):
+        yield _place(each, path)
+
+
+def _place(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Place:
+    words: Mapping[str, argparse.ArgumentParser] = getattr(parser, "words", {})
+    commands = {name: each.description or "" for name, each in words.items()}
     options: list[Option] = []
     takes_scenario = False
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            parsers |= action.choices
             commands |= {each.dest: each.help or "" for each in action._choices_actions}
         elif action.option_strings:
             values = tuple(map(str, action.choices or ()))
@@ -67,9 +84,7 @@ def places_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> It
         else:
             takes_scenario = takes_scenario or action.dest in SCENARIO_ARGUMENTS
             commands |= {str(choice): "" for choice in action.choices or ()}
-    yield Place(path, tuple(options), commands, takes_scenario)
-    for name, each in parsers.items():
-        yield from places_of(each, (*path, name))
+    return Place(path, tuple(options), commands, takes_scenario)
 
 
 def _line(action: argparse.Action, parser: argparse.ArgumentParser) -> str:

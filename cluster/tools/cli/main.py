@@ -1,12 +1,14 @@
 """The ``stampede`` command.
 
-Exit codes: 0 pass, 1 fail, 2 bad input or usage, 3 inconclusive. Wrong input is reported as one line on standard error.
+Exit codes: 0 pass, 1 fail, 2 bad input or usage, or an output that cannot be written, 3 inconclusive. Wrong input is
+reported as one line on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -107,17 +109,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in SIGNALS:
         if not is_unwanted(number):
             signal.signal(number, _as_interrupt)
-    if arguments is None:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
-        sys.stdout = cast(TextIO, LastingOutput(sys.stdout))
-    try:
+    if arguments is not None:
         return _perform(arguments)
+    try:
+        return _perform_process()
     finally:
-        if arguments is None:
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_IGN)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _perform_process() -> int:
+    """Perform the arguments of the process, on its own standard output and error."""
+    if sys.stderr is None:  # it was closed: otherwise errors go to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        _complain("standard output: is closed")
+        return ExitCode.BAD_INPUT
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
+    output = LastingOutput(sys.stdout)
+    sys.stdout, sys.stderr = cast(TextIO, output), cast(TextIO, LastingOutput(sys.stderr))
+    try:
+        code = _perform(None)
+    except SystemExit as ended:  # --help and --version
+        code = int(ended.code or 0)
+    output.flush()
+    if output.problem is not None:
+        _complain(f"standard output: cannot be written: {output.problem.strerror or output.problem}")
+        return ExitCode.BAD_INPUT
+    return code
 
 
 def _perform(arguments: Sequence[str] | None) -> int:
@@ -125,6 +146,7 @@ def _perform(arguments: Sequence[str] | None) -> int:
         require_fit_python()
         options = _parser().parse_args(arguments)
         command: Command = options.make(options)
+        command.check_outputs()
         code = command.run()
     except HarnessError as error:
         _complain(str(error))

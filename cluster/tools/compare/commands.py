@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.command import SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import parse_seed
 from cluster.tools.console.output import console
 
@@ -30,8 +30,8 @@ class Compare(Command):
         choices=("worse",),
     )
     budget: Path | None = option("with --fail-on: YAML file with metrics and the changes allowed", "FILE", Path)
-    json: Path | None = option("also write the comparison to FILE", "FILE", Path)
-    html: Path | None = option("also write it to FILE as a page", "FILE", Path)
+    json: Path | None = option("also write the comparison to FILE", writes=FILE)
+    html: Path | None = option("also write it to FILE as a page", writes=FILE)
 
     def run(self) -> int:
         from cluster.common.files import write_for_user, write_json_for_user

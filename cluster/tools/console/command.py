@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
+
+from cluster.common.files import check_folder, check_target
+from cluster.record.folder import RUNS_FOLDER
 
 ADD: Final = "add"
 """Key in a field's metadata. Its value is the function that adds the field to a parser."""
@@ -17,6 +22,11 @@ NAME: Final = "name"
 """Key in a field's metadata. Its value is the option's name if that differs from the field's name, else ``None``."""
 IS_ARGUMENT: Final = "is_argument"
 """Key in a field's metadata. Its value is true for a positional argument."""
+WRITES: Final = "writes"
+"""Key in a field's metadata. Its value is :data:`FILE` or :data:`FOLDER` for a path that the command writes, else
+``None``."""
+FILE: Final = "FILE"
+FOLDER: Final = "DIR"
 OPTIONAL: Final = "?"
 SEVERAL: Final = "+"
 
@@ -34,6 +44,26 @@ class Command:
     def run(self) -> int:
         """Execute the command; returns the exit code. Raises :class:`~cluster.common.errors.HarnessError`."""
         raise NotImplementedError
+
+    def check_outputs(self) -> None:
+        """Check, before the work, that all files and folders can be written that the command was told to write.
+
+        Files in a folder that the command creates are skipped. ``runs`` is created for a file in it. Raises
+        :class:`~cluster.common.errors.BadInput`.
+        """
+        paths: dict[str, list[Path]] = {FILE: [], FOLDER: []}
+        for each in fields(self):
+            if each.metadata.get(WRITES) and (path := getattr(self, each.name)) is not None:
+                paths[each.metadata[WRITES]].append(path)
+        for folder in paths[FOLDER]:
+            check_folder(folder)
+        created = [folder.resolve() for folder in paths[FOLDER] if not folder.exists()]
+        for file in paths[FILE]:
+            if file.parent == RUNS_FOLDER:
+                with suppress(OSError):  # the check below reports it
+                    RUNS_FOLDER.mkdir(exist_ok=True)
+            if file.parent.resolve() not in created:
+                check_target(file)
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
@@ -105,22 +135,27 @@ def _option_name(field_name: str, name: str | None = None) -> str:
 def option(
     text: str,
     metavar: str | None = None,
-    parse: Callable[[str], object] = str,
+    parse: Callable[[str], object] | None = None,
     *,
     name: str | None = None,
     default: object = None,
     choices: Sequence[str] | None = None,
     nargs: str | None = None,
     repeats: bool = False,
+    writes: str | None = None,
     **more: Any,
 ) -> Any:
     """Define a field of a :class:`Command` as an option, with the help ``text``.
 
-    The option is ``--field-name``, or ``name``. ``parse`` converts a word to a value. With ``repeats`` the option can
+    The option is ``--field-name``, or ``name``. ``parse`` converts a word to a value. ``writes`` is :data:`FILE` or
+    :data:`FOLDER` for a path that the command writes; it is also the default of ``metavar``, and that of ``parse`` is
+    then :class:`~pathlib.Path`. With ``repeats`` the option can
     be given several times, and the field is the list of all values. With ``nargs`` :data:`SEVERAL`, several words may
     follow an option. If the option is not given, the field is ``default`` or, with ``repeats``, the empty list.
     """
-    given: dict[str, Any] = {"help": text, "metavar": metavar, "type": parse, "choices": choices, "default": default}
+    parse = parse or (str if writes is None else Path)
+    given: dict[str, Any] = {"help": text, "metavar": metavar or writes, "type": parse}
+    given |= {"choices": choices, "default": default}
     if nargs is not None:
         given["nargs"] = nargs
     if repeats:
@@ -128,9 +163,9 @@ def option(
     given |= more
 
     def add(parser: argparse.ArgumentParser, field_name: str) -> None:
-        parser.add_argument(_option_name(field_name, name), dest=field_name, **given)
+        setattr(parser.add_argument(_option_name(field_name, name), dest=field_name, **given), WRITES, writes)
 
-    return field(metadata={ADD: add, NAME: name})
+    return field(metadata={ADD: add, NAME: name, WRITES: writes})
 
 
 def flag(text: str) -> Any:
@@ -150,14 +185,17 @@ def argument(
     nargs: str | None = None,
     default: object = None,
     choices: Sequence[str] | None = None,
+    writes: str | None = None,
 ) -> Any:
     """Define a field of a :class:`Command` as a positional argument.
 
-    ``nargs`` is ``None`` for exactly one word, :data:`OPTIONAL` or :data:`SEVERAL`.
+    ``nargs`` is ``None`` for exactly one word, :data:`OPTIONAL` or :data:`SEVERAL`. ``writes`` is :data:`FILE` or
+    :data:`FOLDER` for a path that the command writes.
     """
 
     def add(parser: argparse.ArgumentParser, name: str) -> None:
         more: dict[str, Any] = {} if nargs is None else {"nargs": nargs, "default": default}
-        parser.add_argument(name, metavar=metavar, type=parse, help=text, choices=choices, **more)
+        action = parser.add_argument(name, metavar=metavar, type=parse, help=text, choices=choices, **more)
+        setattr(action, WRITES, writes)
 
-    return field(metadata={ADD: add, IS_ARGUMENT: True})
+    return field(metadata={ADD: add, IS_ARGUMENT: True, WRITES: writes})

@@ -1,7 +1,8 @@
-"""Standard output: consoles for tables, and a file wrapper for output whose reader may disappear."""
+"""Standard output: consoles for tables, and a file wrapper for output that may end before the command does."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -51,37 +52,42 @@ def plain_table(headings: Iterable[str], right: Container[str] = (), folded: Con
 
 
 class LastingOutput:
-    """Wrapper of a text file whose reader may disappear, such as a terminal that is closed or a pipe to ``head``.
+    """Wrapper of a text file that may take no more text before the command ends.
 
-    Once the reader has disappeared, output is discarded; the command continues and ends with its usual exit code. If
-    the file is not a terminal, the spaces that pad tables at the ends of lines are omitted.
+    From then on output is discarded, and the command continues. If the reader has disappeared, as a closed terminal or
+    a pipe to ``head``, that is no error. Anything else is one, such as a full disk: see :attr:`problem`. If the file is
+    not a terminal, the spaces that pad tables at the ends of lines are omitted.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._is_plain = not file.isatty()
         self.is_gone = False
-        """Whether the reader has disappeared."""
+        """Whether output is discarded."""
+        self.problem: OSError | None = None
+        """Why the text could not be written; ``None`` if all was written, or its reader disappeared."""
 
     def write(self, text: str) -> int:
         try:
             self._file.write(_TRAILING.sub("", text) if self._is_plain else text)
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._file.flush()
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def _give_up(self) -> None:
-        """Discard what is in buffers and all later output, because the reader has disappeared."""
+    def _give_up(self, error: OSError) -> None:
+        """Discard what is in buffers and all later output."""
         self.is_gone = True
+        is_closed = isinstance(error, ConnectionError) or (error.errno == errno.EIO and not self._is_plain)
+        self.problem = self.problem or (None if is_closed else error)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())
         os.close(nowhere)

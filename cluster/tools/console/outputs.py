@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from cluster.common.errors import BadInput
-from cluster.common.files import check_target, write_for_user, write_json_for_user
+from cluster.common.files import write_for_user, write_json_for_user, writing_for_user
 from cluster.common.outcome import SIGNS, Outcome
 from cluster.common.wording import counted
-from cluster.tools.console.command import Command, flag, option
+from cluster.tools.console.command import FILE, Command, flag, option
 from cluster.tools.console.options import parse_collector
 
 ACTIONS_VARIABLE: Final = "GITHUB_ACTIONS"
@@ -83,10 +82,6 @@ class Outputs:
     collector: str | None = None
     """The address to which spans are posted; ``None`` if there are none."""
 
-    def check(self, folder: Path | None) -> None:
-        """Check, before the work, that each file can be written (:func:`check_targets`)."""
-        check_targets((self.json, self.junit, self.summary), folder)
-
     def write(self, ending: Ending) -> None:
         """Write all files, and print the annotations if a workflow of GitHub runs. Raises :class:`BadInput`."""
         for line in annotations_of(ending) if self.annotates else ():
@@ -99,16 +94,6 @@ class Outputs:
             _write_summary(self.summary, markdown(ending))
 
 
-def check_targets(files: Iterable[Path | None], folder: Path | None) -> None:
-    """Check, before the work, that each file can be written. Raises :class:`BadInput`.
-
-    Files in ``folder`` (from ``--out``) are skipped, since it is created later.
-    """
-    for file in files:
-        if file is not None and (folder is None or file.parent.resolve() != folder.resolve()):
-            check_target(file)
-
-
 TERMINAL_ONLY: Final = Outputs()
 
 
@@ -116,10 +101,11 @@ TERMINAL_ONLY: Final = Outputs()
 class OutputOptions(Command):
     """``--json``, ``--junit``, ``--summary`` and ``--quiet``."""
 
-    json: Path | None = option("also write the result to FILE", "FILE", Path)
-    junit: Path | None = option("also write JUnit XML to FILE, a test case per check or seed", "FILE", Path)
+    json: Path | None = option("also write the result to FILE", writes=FILE)
+    junit: Path | None = option("also write JUnit XML to FILE, a test case per check or seed", writes=FILE)
     summary: Path | None = option(
-        f"also write a summary in Markdown to FILE; appended to the file that {SUMMARY_VARIABLE} names", "FILE", Path
+        f"also write a summary in Markdown to FILE; appended to the file that {SUMMARY_VARIABLE} names",
+        writes=FILE,
     )
     quiet: bool = flag("print only what did not pass, and the verdict")
 
@@ -230,8 +216,5 @@ def _write_summary(path: Path, text: str) -> None:
     if not steps or path.resolve() != Path(steps).resolve():
         write_for_user(path, text)
         return
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+    with writing_for_user(path), path.open("a", encoding="utf-8") as file:
+        file.write(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
-from cluster.tools.console.command import SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console, plain_table
 
@@ -70,12 +69,13 @@ class Explain(ChangeOptions):
     HELP = "show what a scenario will do and when, its network and warnings"
 
     scenario: Path = argument("FILE", "scenario file (YAML)", Path)
-    out: Path | None = option("write a page (.html) or the network's picture (.svg) instead", "FILE", _output)
+    out: Path | None = option(
+        "write a page (.html) or the network's picture (.svg) instead", parse=_output, writes=FILE
+    )
     backend: Backend | None = option("the backend to run it on; an error if it cannot", choices=("live", "sim"))
 
     def run(self) -> int:
         from cluster.common.files import write_for_user
-        from cluster.record.folder import RUNS_FOLDER
         from cluster.scenario import load_scenario
         from cluster.tools.explain.distances import distances
         from cluster.tools.explain.outline import outline
@@ -93,9 +93,6 @@ class Explain(ChangeOptions):
             return ExitCode.PASS
         is_picture = self.out.suffix == PICTURE
         content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
-        if self.out.parent == RUNS_FOLDER:
-            with suppress(OSError):  # the next line reports it
-                RUNS_FOLDER.mkdir(exist_ok=True)
         write_for_user(self.out, content)
         print(f"written to {self.out}")
         return ExitCode.PASS

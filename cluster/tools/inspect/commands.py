@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import OPTIONAL, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console
 
@@ -31,7 +31,7 @@ class Runs(Command):
 
     folder: Path | None = argument("DIR", "another folder of runs (default: runs)", Path, nargs=OPTIONAL)
     all: bool = flag(f"list all runs (default: the {SHOWN} newest)")
-    json: Path | None = option("also write the index to FILE", "FILE", Path)
+    json: Path | None = option("also write the index to FILE", writes=FILE)
 
     def run(self) -> int:
         from cluster.common.files import write_json_for_user
@@ -132,7 +132,7 @@ class T8n(Command):
 
     genesis: Path | None = option("the genesis", "G.json", Path)
     blocks: Path | None = option("the blocks, in order", "B.json", Path)
-    out: Path | None = option("write the outcome to this file", "O.json", Path)
+    out: Path | None = option("write the outcome to this file", "O.json", Path, writes=FILE)
     serve: bool = flag(
         'in place of files: read a line {"genesis": …, "blocks": …} from standard input for each case, write its '
         "outcome as a line to standard output"
@@ -176,7 +176,7 @@ class Peer(Command):
     scenario: Path = argument("SCENARIO", "the scenario that the testnet runs (YAML)", Path)
     folder: Path = argument("RUN", "the folder of the live run; it may come later", Path)
     key: Path = option("the node's Ed25519 secret, in hex", "FILE", Path, required=True)
-    data: Path = option("the node's data folder", "DIR", Path, required=True)
+    data: Path = option("the node's data folder", "DIR", Path, required=True, writes=FOLDER)
     mutant: str | None = option("a planted bug that it has", "NAME")
     until_eof: bool = flag("end with standard input, too")
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.files import write_for_user
 from cluster.disks.directory import LOCK_NAME, DirectoryDisk
-from cluster.tools.console.command import OPTIONAL, Command, Group, argument, option
+from cluster.tools.console.command import FILE, OPTIONAL, Command, Group, argument, option
 from validator.primitives.types import HASH_BYTES, Hash, Height
 from validator.state import HistoryError, LogStateStore
 from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
@@ -197,7 +198,7 @@ class Prove(DataFolder):
 
     key: bytes = argument("KEY", "the key in hex", _key)
     height: int | None = option("a height that is still held (default: the final one)", "H", int)
-    out: Path | None = option("write the proof to FILE instead of printing it in hex", "FILE", Path)
+    out: Path | None = option("write the proof to FILE instead of printing it in hex", writes=FILE)
 
     def run(self) -> int:
         with opened(self.folder) as store:
@@ -209,7 +210,7 @@ class Prove(DataFolder):
         if self.out is None:
             print(proof.hex())
         else:
-            self.out.write_bytes(proof)
+            write_for_user(self.out, proof)
             print(f"height {height}, state root {root.hex()}: {len(proof)} bytes written to {self.out}")
         return ExitCode.PASS
 

@@ -25,8 +25,13 @@ def run_executor(mutant: str | None, has_tree: bool) -> None:
     assert output is not None, "the stream has an output"
 
     def write(frame: bytes) -> None:
-        output.buffer.write(frame)
-        output.buffer.flush()
+        try:
+            output.buffer.write(frame)
+            output.buffer.flush()
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise BadInput(f"standard output: cannot be written: {error.strerror}") from None
 
     try:
         serve(executor, sys.stdin.buffer.read, write)

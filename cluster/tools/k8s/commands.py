@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.command import Command, Group, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
     DurationOption,
@@ -85,7 +85,7 @@ class ScenarioOptions(SeedOption, PlaceOptions, StopOnFailOption, ChangeOptions)
 class Run(DurationOption, ScenarioOptions):
     HELP = "run a scenario in the cluster, fetch its folder, delete everything"
 
-    out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", "DIR", Path)
+    out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", writes=FOLDER)
     keep: bool = flag("keep the run's volumes in the cluster")
 
     def run(self) -> int:
@@ -132,7 +132,7 @@ class Logs(NamedOptions):
 class Report(NamedOptions):
     HELP = "fetch the folder of a run that has ended and kept its volumes"
 
-    out: Path | None = option("folder here (default runs/<time>-<scenario>)", "DIR", Path)
+    out: Path | None = option("folder here (default runs/<time>-<scenario>)", writes=FOLDER)
 
     def run(self) -> int:
         from cluster.tools.k8s.client.inspecting import fetch_report

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.kubernetes.names import SCENARIO_FILE, SCENARIO_FOLDER
-from cluster.tools.console.command import SEVERAL, argument, flag, option
+from cluster.tools.console.command import FOLDER, SEVERAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ RAY_MIB: Final = 512
 FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
 
 
+def _folder(text: str) -> Path | None:
+    return None if text == STANDARD_OUTPUT else Path(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Render(ChangeOptions):
     HELP = "write the manifests of a scenario"
@@ -35,10 +39,10 @@ class Render(ChangeOptions):
     namespace: str | None = option(
         "namespace, which is rendered, too (default: the one of the command that applies the manifests)", "NAME"
     )
-    out: str = option(
-        "folder for a file per object and a kustomization.yaml; - is standard output (default %(default)s)",
-        "DIR",
-        default=STANDARD_OUTPUT,
+    out: Path | None = option(
+        f"folder for a file per object and a kustomization.yaml (default {STANDARD_OUTPUT}: standard output)",
+        parse=_folder,
+        writes=FOLDER,
     )
     words: Sequence[str] = option(
         f"what the driver does: {FORMS} (default run); a drill has the scenario's section kubernetes alone",
@@ -53,10 +57,10 @@ class Render(ChangeOptions):
         from cluster.tools.k8s.render.text import files, stream
 
         found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitoring)
-        if self.out == STANDARD_OUTPUT:
+        if self.out is None:
             sys.stdout.write(stream(found))
         else:
-            write_folder(Path(self.out), files(found))
+            write_folder(self.out, files(found))
             print(f"{self.out}: {len(found)} objects; kubectl apply --kustomize {self.out}")
         return ExitCode.PASS
 

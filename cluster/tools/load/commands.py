@@ -10,7 +10,7 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import MAX_PORT
-from cluster.tools.console.command import OPTIONAL, argument, flag, option
+from cluster.tools.console.command import FILE, OPTIONAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, parse_duration, parse_seed, whole_number
 
 MAX_WORKERS: Final = 64
@@ -97,8 +97,8 @@ class Load(ChangeOptions):
         parse_duration,
         name="--step",
     )
-    json: Path | None = option("write the figures", "FILE", Path)
-    write_plan: Path | None = option("write the plan for your own Locust, and end", "FILE", Path)
+    json: Path | None = option("write the figures", writes=FILE)
+    write_plan: Path | None = option("write the plan for your own Locust, and end", writes=FILE)
 
     def run(self) -> int:
         from cluster.tools.load.knee import find_knee

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.limits import MAX_HEIGHTS
-from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
 from cluster.tools.console.output import console
 
@@ -42,7 +42,7 @@ class Shrink(Command):
 
     given: Path = argument("RUN|SCENARIO", "a simulated run's folder, or a scenario file", Path)
     seed: int | None = option("seed (default: that of the run or the scenario)", "N", parse_seed)
-    out: Path | None = option("write the result here (default: next to the input)", "FILE", Path)
+    out: Path | None = option("write the result here (default: next to the input)", writes=FILE)
     runs: int = option(
         "give up after this many runs (default %(default)s)",
         "N",
@@ -90,7 +90,7 @@ class Fork(ChangeOptions):
         required=True,
     )
     seed: int | None = option("seed from that height on", "N", parse_seed)
-    out: Path | None = option("the new run's folder (default runs/<time>-<scenario>)", "DIR", Path)
+    out: Path | None = option("the new run's folder (default runs/<time>-<scenario>)", writes=FOLDER)
 
     def run(self) -> int:
         from cluster.tools.rerun.fork import fork

@@ -178,7 +178,7 @@ def shrink(
 ) -> ExitCode:
     """Shrink a run's folder or a scenario file, and write the result. Raises :class:`HarnessError`."""
     subject = replace(_subject(given, seed, out), saying=saying)
-    if subject.target.exists():
+    if subject.target.is_file():
         raise BadInput(f"{subject.target}: exists already: choose another --out")
     check_target(subject.target)
     with Interrupts() as interrupts:

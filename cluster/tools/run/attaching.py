@@ -30,7 +30,6 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
     _refuse_ended(folder)
-    outputs.check(None)
     from cluster.live.handover import checkpoint
 
     with Interrupts() as interrupts, driving(folder) as lived_until_s:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import Served
-from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, argument, flag, option
 from cluster.tools.console.options import (
     BackendOption,
     BindOption,
@@ -37,7 +37,7 @@ class RunFolder(Command):
 class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, TracedOutputOptions):
     """What ``run`` and ``up`` have in common."""
 
-    out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", "DIR", Path)
+    out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", writes=FOLDER)
     port: int = option(
         "port of the testnet's own HTTP endpoint (default: a free one)",
         "N",

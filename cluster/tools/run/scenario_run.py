@@ -152,7 +152,6 @@ def changed_scenario(
 
 def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
     """Perform a run, show its progress and its verdict, write its folder. Returns the judged run."""
-    planned.outputs.check(out)
     with (
         Interrupts() as interrupts,
         run_folder(out, planned.scenario.name) as folder,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
-from cluster.tools.console.command import argument, flag, option
+from cluster.tools.console.command import FOLDER, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, parse_port, whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
@@ -86,7 +86,7 @@ class SeedOptions(OutputOptions):
     )
     dashboard: bool = flag("serve a page on this machine that shows the seeds while they run")
     port: int = option("port of the dashboard (default: a free one)", "N", parse_port, default=0)
-    out: Path | None = option("the sweep's folder; an interrupted sweep continues in its folder", "DIR", Path)
+    out: Path | None = option("the sweep's folder; an interrupted sweep continues in its folder", writes=FOLDER)
 
     def run_task(self, task: AnyTask, name: str) -> int:
         """Run the sweep with these options; returns the exit code."""
@@ -94,7 +94,6 @@ class SeedOptions(OutputOptions):
 
         self.check_numbers()
         check_task(task, self.seeds[0])
-        self.outputs.check(self.out)
         with self.claimed_folder(name) as folder:
             summary = self.run_in(folder, task)
             _refresh_index(folder)
@@ -192,7 +191,6 @@ class Sweep(SeedOptions, ChangeOptions):
         cells = grid.cells_of(self._task, self.grid, len(self.seeds), MAX_SEEDS)
         for cell in cells:
             check_task(cell.task, self.seeds[0])
-        self.outputs.check(self.out)
         title = f"grid of {self._task().title}"
         with self.claimed_folder(f"grid-{self.scenario.stem}") as folder:
             grid.begin_grid(folder, title, self.grid)
@@ -217,7 +215,7 @@ class Fuzz(SeedOptions):
     seeds: range = option("seeds A to B - 1; needed, except with --replay", "A:B", seed_range, default=range(0))
     guided: bool = flag("let what runs reached decide which scenarios are changed and run next")
     corpus: Path | None = option(
-        "with --guided: the corpus to begin with, which grows (default: a new one)", "DIR", Path
+        "with --guided: the corpus to begin with, which grows (default: a new one)", writes=FOLDER
     )
     replay: Genotype | None = option(
         "run one scenario of a guided fuzz again, by its genotype", "GENOTYPE", _parse_genotype

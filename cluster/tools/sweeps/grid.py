@@ -20,7 +20,7 @@ from rich.console import Console
 
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_atomically
+from cluster.common.files import write_atomically, write_json_for_user
 from cluster.common.outcome import Outcome, worst
 from cluster.common.wording import counted
 from cluster.record.folder import GRID_FILE, SWEEP_SUMMARY_FILE
@@ -244,5 +244,5 @@ def print_grid(console: Console, ending: Ending, quiet: bool) -> None:
 
 
 def write_grid_summary(folder: Path, page: object) -> None:
-    """Write the grid's ``summary.json``."""
-    write_atomically(folder / SWEEP_SUMMARY_FILE, json.dumps(page, indent=2) + "\n")
+    """Write the grid's ``summary.json``. Raises :class:`BadInput`."""
+    write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user, writing_for_user
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.sweeps.outcome import SeedOutcome
 
@@ -74,9 +74,10 @@ class LineLog:
             raise BadInput(f"{self._path}: line {number}: {error}") from None
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writing_for_user(self._path):
+            self._file.write(line + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def _resume(
         self, head: object, kind: type[T], why_other: Callable[[T], str], restore: Callable[[int, bytes], None]
@@ -119,7 +120,7 @@ class SweepLog(LineLog):
     def add(self, outcome: SeedOutcome, node: str = "") -> None:
         """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
         self.outcomes[outcome.seed] = outcome
-        with self._work_path.open("ab") as file:
+        with writing_for_user(self._work_path), self._work_path.open("ab") as file:
             parts_s = {name: round(value, 3) for name, value in outcome.parts_s.items()}
             file.write(msgspec.json.encode(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
         self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0, parts_s={})))
@@ -131,7 +132,7 @@ class SweepLog(LineLog):
         self._file.close()
         ordered = sorted(lines, key=lambda line: msgspec.json.decode(line, type=_Numbered).seed)
         if ordered != lines:
-            write_atomically(self._path, b"".join([head, *ordered]))
+            write_for_user(self._path, b"".join([head, *ordered]))
 
     def _restore(self, number: int, line: bytes) -> None:
         outcome = self._decoded(number, line, SeedOutcome)

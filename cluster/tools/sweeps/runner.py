@@ -5,7 +5,6 @@ A failing seed leaves a run folder, with its report and the command that runs it
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import traceback
@@ -23,7 +22,7 @@ from rich.progress import Progress
 
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_for_user
+from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
@@ -263,7 +262,7 @@ def sweep(
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
     guided = None if guide is None else guide.page()
     summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)), guided)
-    (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
+    write_json_for_user(folder / SWEEP_SUMMARY_FILE, summary.page())
     print_summary(console, task, summary)
     return summary
 

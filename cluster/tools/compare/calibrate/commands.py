@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.tools.console.command import argument, option
+from cluster.tools.console.command import FILE, FOLDER, argument, option
 from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console, print_line
 
@@ -41,9 +41,9 @@ class Calibrate(ChangeOptions):
         whole_number("percentage", 1, MAX_PERCENT),
         default=DEFAULT_PERCENT,
     )
-    save: Path | None = option("write the profile to FILE, which scenarios can name", "FILE", Path)
-    json: Path | None = option("also write gaps and profile to FILE", "FILE", Path)
-    out: Path | None = option("folder for the live runs (default runs/<time>-calibrate-<scenario>)", "DIR", Path)
+    save: Path | None = option("write the profile to FILE, which scenarios can name", writes=FILE)
+    json: Path | None = option("also write gaps and profile to FILE", writes=FILE)
+    out: Path | None = option("folder for the live runs (default runs/<time>-calibrate-<scenario>)", writes=FOLDER)
 
     def run(self) -> int:
         from datetime import UTC, datetime
@@ -51,7 +51,7 @@ class Calibrate(ChangeOptions):
         import psutil
 
         from cluster.common.checkout import checkout_commit
-        from cluster.common.files import check_target, write_for_user, write_json_for_user
+        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.common.outcome import worst
         from cluster.record.folder import run_folder
         from cluster.scenario import load_scenario
@@ -61,8 +61,6 @@ class Calibrate(ChangeOptions):
 
         scenarios = [load_scenario(self.scenario, self.changes), *map(load_scenario, self.check)]
         check_scenarios(scenarios)
-        for target in (self.save, self.json):
-            check_target(target)
         name, now = scenarios[0].name, datetime.now(UTC)
         processors = len(psutil.Process().cpu_affinity())
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import Command, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console
-from cluster.tools.console.outputs import check_targets
 from cluster.tools.sweeps.commands import seed_range, worker_count
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEEDS: Final = range(20)
 DEFAULT_TIMEOUT_S: Final = 30
+DEFAULT_FOLDER: Final = Path("conform-failures")
 MAX_TIMEOUT_S: Final = 3_600
 
 
@@ -59,7 +59,7 @@ class Export(Command):
         "`stampede conform --corpus DIR` reads it."
     )
 
-    folder: Path = argument("DIR", "a new folder", Path)
+    folder: Path = argument("DIR", "a new folder", Path, writes=FOLDER)
     families: Sequence[str] = _families()
     seeds: range = _seeds()
 
@@ -104,12 +104,10 @@ class Conform(Command):
     workers: int | None = option("processes, each with its own COMMAND (default: one per processor)", "N", worker_count)
     stop_on_fail: bool = flag("stop at the first case that fails")
     rules: bool = flag("also print how many cases reached each rule")
-    out: Path = option(
-        "folder for failing cases, shrunk (default %(default)s)", "DIR", Path, default=Path("conform-failures")
-    )
+    out: Path | None = option(f"folder for failing cases, shrunk (default {DEFAULT_FOLDER})", writes=FOLDER)
     no_shrink: bool = flag("do not shrink failing cases")
-    json: Path | None = option("also write the results to FILE", "FILE", Path)
-    junit: Path | None = option("write JUnit XML to FILE, a test case per family", "FILE", Path)
+    json: Path | None = option("also write the results to FILE", writes=FILE)
+    junit: Path | None = option("write JUnit XML to FILE, a test case per family", writes=FILE)
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
@@ -133,7 +131,7 @@ class Conform(Command):
         from cluster.tools.inspect.conform.source import GeneratedCases, Source
         from cluster.tools.inspect.conform.sweep import run_sweep
 
-        check_targets((self.json, self.junit), None)
+        folder = self.out or DEFAULT_FOLDER
         command = self._command()
         command.words()
         chosen = [family.name for family in TABLE.chosen(self.families)]
@@ -146,7 +144,7 @@ class Conform(Command):
             source = GeneratedCases(tuple(chosen), self.seeds or DEFAULT_SEEDS)
         workers = self.workers or len(os.sched_getaffinity(0))
         output = console()
-        with nullcontext() if self.no_shrink else claimed(self.out):
+        with nullcontext() if self.no_shrink else claimed(folder):
             with progress_bar(output) as bar:
                 task = bar.add_task("cases", total=source.count())
                 result = run_sweep(
@@ -154,7 +152,7 @@ class Conform(Command):
                 )
             print_sweep(output, result)
             if result.failures and not self.no_shrink:
-                shrink_failures(source, command, result, not self.no_roots, self.out, output)
+                shrink_failures(source, command, result, not self.no_roots, folder, output)
         if self.rules:
             print_rules(output, result)
         write_json_for_user(self.json, result.page())

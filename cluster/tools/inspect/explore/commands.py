@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.command import SEVERAL, Command, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.sweeps.commands import worker_count
@@ -80,10 +80,8 @@ class Explore(Command):
         default=DEFAULT_MINUTES,
     )
     workers: int = option("searches at a time (default %(default)s)", "N", worker_count, default=1)
-    json: Path | None = option("also write the result to FILE", "FILE", Path)
-    schedule: Path = option(
-        "write the schedule of a violation to FILE (default %(default)s)", "FILE", Path, default=SCHEDULE_FILE
-    )
+    json: Path | None = option("also write the result to FILE", writes=FILE)
+    schedule: Path | None = option(f"write the schedule of a violation to FILE (default {SCHEDULE_FILE})", writes=FILE)
     replay: Path | None = option("perform the schedule in FILE instead", "FILE", Path)
 
     def run(self) -> int:
@@ -103,8 +101,7 @@ class Explore(Command):
         from cluster.common.files import check_target, write_json_for_user
 
         scopes = self.scopes()
-        check_target(self.json)
-        check_target(self.schedule)
+        check_target(self.schedule or SCHEDULE_FILE)
         output = console()
         done: dict[int, Explored] = {}
         for number, explored in self._results(scopes):
@@ -129,8 +126,9 @@ class Explore(Command):
         for line in lines_of(schedule.steps):
             print_line(output, f"  {line}")
         page = msgspec.json.format(msgspec.json.encode(schedule), indent=2)
-        write_for_user(self.schedule, page.decode() + "\n")
-        print_line(output, f"  again: stampede explore --replay {self.schedule}")
+        target = self.schedule or SCHEDULE_FILE
+        write_for_user(target, page.decode() + "\n")
+        print_line(output, f"  again: stampede explore --replay {target}")
 
     def scopes(self) -> list[Scope]:
         """The searches: one for each fault, and of byzantine validators one for each."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.command import OPTIONAL, SEVERAL, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.commands import Search
@@ -75,8 +75,8 @@ class Dos(ChangeOptions):
         "run named attacks, and the same without them, on live testnets one after the other; each takes minutes"
     )
     workers: int | None = option("processes (default: one per processor)", "N", worker_count)
-    json: Path | None = option("also write the scorecard to FILE", "FILE", Path)
-    out: Path | None = option("folder of the scorecard and its page", "DIR", Path)
+    json: Path | None = option("also write the scorecard to FILE", writes=FILE)
+    out: Path | None = option("folder of the scorecard and its page", writes=FOLDER)
 
     @classmethod
     def add_to(cls, parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,6 @@ class Dos(ChangeOptions):
         parser.words["search"] = search  # type: ignore[attr-defined]
 
     def run(self) -> int:
-        from cluster.common.files import check_target
         from cluster.record.folder import run_folder
         from cluster.record.run import Backend
         from cluster.scenario import load_scenario
@@ -99,7 +98,6 @@ class Dos(ChangeOptions):
         seeds = self.seeds or (QUICK_SEEDS if self.quick or self.live else DEFAULT_SEEDS)
         backend: Backend = "live" if self.live else "sim"
         plan = make_plan(scenario, self.attacks, variants, seeds, self.quick, backend)
-        check_target(self.json)
         with run_folder(self.out, f"dos-{scenario.name}", goes_on=True) as folder:
             card = self._scorecard(plan, scenario, folder)
         return card.exit_code

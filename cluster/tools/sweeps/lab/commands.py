@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.command import Command, Group, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
 from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.sweeps.commands import worker_count
 
@@ -46,7 +46,7 @@ class LabOptions(Command):
 
     quick: bool = flag("few seeds and blocks, for a first look: minutes")
     workers: int | None = option("processes (default: one per processor of each node)", "N", worker_count)
-    out: Path | None = option("folder of table and pages; an interrupted lab continues in its folder", "DIR", Path)
+    out: Path | None = option("folder of table and pages; an interrupted lab continues in its folder", writes=FOLDER)
 
     def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
         """Run experiments with these options; returns the exit code."""

@@ -18,7 +18,7 @@ from zlib import error as ZlibError  # noqa: N812
 import numpy as np
 
 from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user
 
 TABLE_FILE: Final = "lab.npz"
 DIGITS: Final = 9
@@ -70,10 +70,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     """Write a table, whole or not at all. Raises :class:`BadInput`."""
     data = io.BytesIO()
     np.savez_compressed(data, **columns_of(rows))  # type: ignore[arg-type]
-    try:
-        write_atomically(path, data.getvalue())
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_for_user(path, data.getvalue())
 
 
 def read_table(path: Path) -> list[Row]:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.command import SEVERAL, Command, option
+from cluster.tools.console.command import FILE, FOLDER, SEVERAL, Command, option
 from cluster.tools.console.options import parse_seed, whole_number
 from cluster.tools.console.output import console
-from cluster.tools.console.outputs import check_targets
 from cluster.tools.sweeps.commands import worker_count
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ class Mutants(Command):
         " 1: a smaller share than --least was seen, 3: it was interrupted."
     )
 
-    json: Path | None = option("write the table there too", "FILE", Path)
-    junit: Path | None = option("write JUnit XML there, a test case a mutant", "FILE", Path)
+    json: Path | None = option("write the table there too", writes=FILE)
+    junit: Path | None = option("write JUnit XML there, a test case a mutant", writes=FILE)
     seeds: int | None = option(
         f"seeds of its scenario, from 1 on, over which each is counted (default: {DEFAULT_SEEDS}); more are tried"
         " until it is caught; with --machine: seeds of each protocol and scenario, from 0 on"
@@ -62,7 +61,7 @@ class Mutants(Command):
     least: int | None = option(
         "with --machine: fail if less than N percent are seen", "N", whole_number("percentage", 0, 100)
     )
-    out: Path | None = option("with --machine: its folder; an interrupted search continues there", "DIR", Path)
+    out: Path | None = option("with --machine: its folder; an interrupted search continues there", writes=FOLDER)
 
     def run(self) -> int:
         if self.machine is not None:
@@ -85,7 +84,6 @@ class Mutants(Command):
         scenarios = tuple(ScenarioTask.load(path) for path in self.scenarios or ())
         for task in scenarios:
             check_task(task, 0)
-        check_targets((self.json, self.junit), self.out)
         seeds = self.seeds or DEFAULT_MACHINE_SEEDS
         plan = Plan(bugs, seeds, self.machine_seed or 0, tuple(self.only), scenarios)
         output = console(PLAIN_WIDTH)
@@ -99,7 +97,7 @@ class Mutants(Command):
         return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
 
     def _kill_table(self) -> int:
-        from cluster.common.files import check_target, write_for_user, write_json_for_user
+        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
         from cluster.tools.sweeps.mutation.table import print_table
 
@@ -108,8 +106,6 @@ class Mutants(Command):
         for name in names:
             if name not in known:
                 raise BadInput(f"--only: {unknown('mutant', name, known)}")
-        check_target(self.json)
-        check_target(self.junit)
         output = console(PLAIN_WIDTH)
         found: dict[int, Kill] = {}
         for number, kill in _detected(names, self.workers, self.seeds or DEFAULT_SEEDS):

@@ -402,7 +402,7 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
             "no/out.json: cannot be written: no: No such file",
         ),
         (["profile", "nowhere.py"], "nowhere.py: cannot be read: No such file or directory"),
-        (["stub", "--out", "no/stub.pyi"], "no/stub.pyi: cannot be written: No such file or directory"),
+        (["stub", "--out", "no/stub.pyi"], "no/stub.pyi: cannot be written: no: No such file or directory"),
         (["check"], "the following arguments are required: FILE"),
         ([], "the following arguments are required: TOOL"),
     ],

@@ -70,6 +70,19 @@ def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+def test_an_output_that_cannot_be_written_ends_the_process_with_an_error() -> None:
+    code = "import sys; import stampede_command; sys.exit(stampede_command.main())"
+    command = [sys.executable, "-c", code, "schema"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    said = "stampede: standard output: cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    closed = ["bash", "-c", '"$@" >&-', "bash", *command]
+    done = subprocess.run(closed, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (2, "stampede: standard output: is closed\n")
+
+
 def test_a_command_that_is_misspelt_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runn"]) == 2
     assert capsys.readouterr().err == (

@@ -129,12 +129,11 @@ def test_files_are_written_and_the_summary_of_a_step_is_appended(
     assert (tmp_path / "summary.md").read_text() == "before\n" + markdown(ending(failed()))
 
 
-def test_files_that_cannot_be_written_are_bad_input_before_the_work(tmp_path: Path) -> None:
+def test_a_summary_that_cannot_be_appended_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "gone" / "file"
-    for outputs in (Outputs(json=file), Outputs(junit=file), Outputs(summary=file)):
-        with pytest.raises(BadInput, match="cannot be written"):
-            outputs.check(None)
-        outputs.check(tmp_path / "gone")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    with pytest.raises(BadInput, match="file: cannot be written: No such file or directory"):
+        Outputs(summary=file).write(ending(failed()))
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,10 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         ),
         (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: is missing"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
-        (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
+        (
+            ["explain", "right.yaml", "--out", "no/such/out.svg"],
+            "no/such/out.svg: cannot be written: no/such: No such file",
+        ),
         (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator can repeat"),
         (["explain", "right.yaml", "--backend", "cloud"], "unknown choice 'cloud'; known: live, sim"),
     ],

@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "manifests"
     assert main(["k8s", "render", "smoke", "--out", str(target)]) == ExitCode.BAD_INPUT
-    assert f"{target}: cannot be made" in capsys.readouterr().err
+    assert f"{target}: is no folder, expected one" in capsys.readouterr().err
 
 
 def test_texts_are_written_as_they_are() -> None:

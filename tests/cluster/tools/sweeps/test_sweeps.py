@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -35,7 +37,7 @@ from cluster.tools.compare.scenario_diff import differences
 from cluster.tools.sweeps import runner
 from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.fanout import FanOut
-from cluster.tools.sweeps.log import SweepLog
+from cluster.tools.sweeps.log import WORK_FILE, SweepLog
 from cluster.tools.sweeps.outcome import MAX_HISTORY, MAX_SHOWN, SeedOutcome, SeedTally, judge
 from cluster.tools.sweeps.runner import (
     SEEDS_TO_REACH_ALL,
@@ -47,6 +49,7 @@ from cluster.tools.sweeps.runner import (
     sweep,
 )
 from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask, scenario_name
+from tests.cluster.common.test_files import FULL, device
 from tests.cluster.records import make_chain, make_record, with_kill
 from tests.hangs import HANGS_AFTER_S
 
@@ -187,6 +190,22 @@ def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot be opened"):
         SweepLog(tmp_path / "file", "one")
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, works = SweepLog(tmp_path, "one"), tmp_path / WORK_FILE
+    works.symlink_to(device(tmp_path / "full", FULL))
+    with pytest.raises(BadInput, match=f"{works}: cannot be written: No space left on device"):
+        log.add(GOOD)
+    works.unlink()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(BadInput, match=f"{tmp_path / SWEEP_LOG_FILE}: cannot be written: No space left on device"):
+        log.add(GOOD)
+    log.close()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

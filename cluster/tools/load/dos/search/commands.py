@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.units import SECONDS_PER_MINUTE
-from cluster.tools.console.command import OPTIONAL, argument, option
+from cluster.tools.console.command import FOLDER, OPTIONAL, argument, option
 from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")
@@ -75,7 +75,7 @@ class Search(ChangeOptions):
         whole_number("number of attacks", 1, 100),
         default=3,
     )
-    out: Path | None = option("the search's folder; an interrupted search continues in its folder", "DIR", Path)
+    out: Path | None = option("the search's folder; an interrupted search continues in its folder", writes=FOLDER)
 
     def run(self) -> int:
         from cluster.tools.load.dos.search.search_run import command_of, load_problem, run_search

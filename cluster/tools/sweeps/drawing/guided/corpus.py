@@ -14,7 +14,7 @@ import msgspec
 from blake3 import blake3
 
 from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import write_for_user
 from cluster.tools.sweeps.drawing.genotype import Genotype
 
 MAX_ENTRIES: Final = 4_096
@@ -63,7 +63,7 @@ class Corpus:
     def add(self, entry: Entry) -> None:
         """Add an entry, and write its file."""
         self.entries.append(entry)
-        write_atomically(self._folder / entry.name, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
+        write_for_user(self._folder / entry.name, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
 
     def remove_superfluous(self) -> None:
         """Remove the files of entries that add nothing."""
@@ -119,7 +119,7 @@ def _read(path: Path) -> Entry:
 
 def write_start(path: Path, entries: Sequence[Entry]) -> None:
     """Write the entries with which a guided fuzz begins, so that it can be continued with the same ones."""
-    write_atomically(path, msgspec.json.encode(list(entries)) + b"\n")
+    write_for_user(path, msgspec.json.encode(list(entries)) + b"\n")
 
 
 def read_start(path: Path) -> list[Entry] | None:
