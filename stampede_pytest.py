@@ -78,6 +78,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not isinstance(seeds, Iterable):
         pytest.fail(f"{where}: seeds: {seeds!r}: expected several seeds, such as range(5)", pytrace=False)
     chosen = list(seeds)
+    if not chosen:  # pytest would skip the test
+        pytest.fail(f"{where}: seeds: none; expected at least one, such as range(5)", pytrace=False)
     if (problem := next(filter(None, map(_seed_problem, chosen)), None)) is not None:
         pytest.fail(f"{where}: seeds: {problem}", pytrace=False)
     metafunc.parametrize(FIXTURE, chosen, indirect=True, ids=[f"seed {seed}" for seed in chosen])

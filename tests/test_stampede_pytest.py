@@ -124,10 +124,11 @@ def test_it(stampede):
         ("seeds=[1, -1]", "seeds: -1 is not a seed: expected an integer from 0 to 2**64 - 1"),
         ("seed=1", "the argument 'seed' is unknown; expected seeds=… or settings=…"),
         ("[1]", "a positional argument is unknown; expected seeds=… or settings=…"),
+        ("seeds=[]", "seeds: none; expected at least one, such as range(5)"),
         ("seeds=1", "seeds: 1: expected several seeds, such as range(5)"),
         ("settings='links.loss=0.1'", "settings: expected a list of settings, got 'links.loss=0.1'"),
     ],
-    ids=["no seed", "unknown", "positional", "one seed", "one setting"],
+    ids=["no seed", "unknown", "positional", "no seeds", "one seed", "one setting"],
 )
 def test_a_wrong_mark_is_one_line(suite: Path, mark: str, problem: str) -> None:
     text = f"import pytest\n@pytest.mark.stampede({mark})\ndef test_it(stampede):\n    pass\n"

@@ -52,7 +52,7 @@ PLANTED = {
     "home/.locust.conf": "tags = nightly\n",
     "locust.conf": "worker = true\n",
     "pyproject.toml": '[tool.locust]\ntags = "nightly"\n',
-    "gevent.py": "raise SystemExit('the module of the working directory')\n",
+    "msgspec.py": "raise SystemExit('the module of the working directory')\n",
 }
 """Files of a user's, each of which would keep Locust from sending anything."""
 VARIABLES = {"LOCUST_TAGS": "nightly", "GEVENT_LOOP": "none.Such", "PYTHONPROFILEIMPORTTIME": "1"}
