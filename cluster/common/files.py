@@ -18,10 +18,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from cluster.common.errors import BadInput
 
+ENCODING: Final = "utf-8-sig"
+"""Encoding of the texts that users write: UTF-8, of which a byte order mark at the beginning is no part."""
 STYLE_FILE: Final = Path(__file__).parent / "style" / "style.css"
 """The style of all pages: reports, and the pages of a testnet's own endpoint."""
 THEME_FILE: Final = STYLE_FILE.with_name("theme.js")
@@ -122,6 +124,29 @@ def _replace(target: Path, temporary: Path) -> None:
 
 
 # --- files and folders that the user names ----------------------------------------------------------------------------
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises :class:`BadInput`, and :class:`FileNotFoundError`."""
+    try:
+        page = json.loads(path.read_text(encoding=ENCODING))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: no JSON: {json_problem(error)}") from None
+    if not isinstance(page, dict):
+        raise BadInput(f"{path}: expected an object")
+    return page
+
+
+def json_problem(error: ValueError | RecursionError) -> str:
+    """The reason why a text cannot be read as JSON. Python's own words for a long number advise to change Python."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    is_told = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+    return str(error) if is_told else "a number has too many digits"
 
 
 def check_target(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Strict parsing of JSON written by users: checked field by field, with the path of every problem.
 
-Rejected anywhere: a field given twice in one object, numbers with fraction or exponent, ``-0``, ``NaN``, ``Infinity``
-and text with lone surrogates. Integers may be JSON numbers or decimal strings.
+Rejected anywhere: a field given twice in one object, numbers with fraction or exponent, ``-0``, ``NaN``, ``Infinity``,
+numbers of very many characters, and text with lone surrogates. Integers may be JSON numbers or decimal strings.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from cluster.common.suggestions import meant_or_known
-from validator.primitives.types import HEX_DIGITS, Address, is_reserved, parse_address
+from validator.primitives.script_json import MAX_INTEGER_DIGITS
+from validator.primitives.types import HEX_DIGITS, Address, is_reserved, number_of, parse_address
 
-MAX_DECIMAL_DIGITS: Final = 40
 MAX_NESTING: Final = 256
 """Maximum number of levels of lists and objects. It is far below the limit of the parser of every Python version, so
 that all versions reject the same files."""
@@ -52,7 +52,7 @@ def parse(text: str) -> Any:
 
 
 def _integer_or_bad(text: str) -> int | _BadNumber:
-    return _BadNumber(text) if text == "-0" else int(text)
+    return _BadNumber(text) if text == "-0" or len(text) > MAX_INTEGER_DIGITS else int(text)
 
 
 def _plain(raw: Any, path: str, level: int) -> Any:
@@ -67,6 +67,8 @@ def _plain(raw: Any, path: str, level: int) -> Any:
             found[key] = _plain(value, field(path, key), level + 1)
         return found
     if isinstance(raw, _BadNumber):
+        if len(raw.text) > MAX_INTEGER_DIGITS:
+            raise Wrong(f"{path}: a number of more than {MAX_INTEGER_DIGITS} characters")
         raise Wrong(f"{path}: {raw.text[:SHOWN_CHARACTERS]} is no integer")
     if isinstance(raw, list):
         return [_plain(value, f"{path}[{i}]", level + 1) for i, value in enumerate(raw)]
@@ -91,10 +93,10 @@ def field(path: str, name: str) -> str:
 
 def integer(value: Any, path: str, limit: int) -> int:
     """An integer from 0 to below ``limit``."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= MAX_DECIMAL_DIGITS:
-        value = int(value)
+    value = number_of(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Wrong(f"{path}: expected an integer, got {kind(value)}")
+        got = repr(value[:SHOWN_CHARACTERS]) if isinstance(value, str) else kind(value)
+        raise Wrong(f"{path}: expected an integer, got {got}")
     if not 0 <= value < limit:
         raise Wrong(f"{path}: out of range, expected 0 to {describe_limit(limit)}")
     return value

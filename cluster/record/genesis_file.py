@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from cluster.common import strict_json as json_input
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import meant_or_known
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
@@ -83,7 +84,7 @@ def from_json(text: str, source: str = "genesis") -> Genesis:
 def read_genesis(path: Path) -> Genesis:
     """The genesis in a file. Raises :class:`BadInput`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding=ENCODING)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return from_json(text, str(path))

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, dump, parse
 from cluster.common.suggestions import closest
@@ -207,7 +208,7 @@ def _layer(path: Path, text: str) -> Layer:
 
 def _read_text(path: Path) -> str:
     try:
-        with open(path, encoding="utf-8", opener=_open_without_waiting) as file:
+        with open(path, encoding=ENCODING, opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadInput(f"{path}: cannot be read: is no regular file")
             text = file.read(MAX_CHARACTERS + 1)

@@ -19,9 +19,10 @@ from typing import Any, Final
 from cluster.common.strict_yaml import NoYaml, dump, parse
 from cluster.common.wording import counted
 from cluster.scenario.fields import Step
+from validator.primitives.types import parse_decimal
 
-_STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
-_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
+_STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(0|[1-9][0-9]{0,4}|\+)\]")
+_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(0|[1-9][0-9]{0,4}|\+)\])*")
 APPEND: Final = "+"
 SHOWN_CHARACTERS: Final = 200
 """Characters shown of a quoted text."""
@@ -191,8 +192,8 @@ def _as_mapping(place: Any, so_far: str) -> dict[str, Any]:
     if not isinstance(place, dict):
         above, _, name = so_far.rpartition(".")
         if isinstance(place, list):
-            if name.isdecimal():
-                _as_list(place, f"{above}[{name}]", int(name))
+            if (position := parse_decimal(name)) is not None:
+                _as_list(place, f"{above}[{name}]", position)
                 raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{name}]?")
             raise SettingError(f"{so_far}: {above} is a list; did you mean {above}[{0 if place else '+'}].{name}?")
         raise SettingError(f"{so_far}: {above} has no fields")

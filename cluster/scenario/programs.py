@@ -7,6 +7,8 @@ other file.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,6 +16,7 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.suggestions import closest
 from cluster.scenario.problems import describe
@@ -43,6 +46,8 @@ TRACES: Final[Sequence[tuple[str | None, ...]]] = (
 )
 """Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
+POINT: Final = re.compile(r"(?P<place>-?(?:0|[1-9][0-9]{0,15})) *, *(?P<rate>-?[0-9.]+(?:[eE][-+]?[0-9]+)?)")
+"""A line of a trace."""
 
 
 def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -82,7 +87,7 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
     if not is_program_path(given):
         return given
     path = folder / given
-    content = _content(path, field, MAX_SOURCE_BYTES)
+    content = _content(path, field, MAX_SOURCE_BYTES).removeprefix(codecs.BOM_UTF8)
     if len(content) > MAX_SOURCE_BYTES:
         raise BadInput(f"{field}: {path}: expected a program of at most {MAX_SOURCE_BYTES:,} characters")
     if not content.isascii() or not content:
@@ -127,7 +132,7 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
     if len(content) > MAX_BYTES:
         raise BadInput(f"{field}: {path}: expected a file of at most {MAX_BYTES:,} bytes")
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode(ENCODING)
     except UnicodeDecodeError as error:
         raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
     if not text.strip():
@@ -142,7 +147,7 @@ def _profile(given: str, folder: Path, field: str) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise BadInput(f"{field}: {path}: expected a profile of at most {MAX_BYTES:,} bytes")
     try:
-        fields = parse(content.decode("utf-8"))
+        fields = parse(content.decode(ENCODING))
         ProfileSection.model_validate(fields)
     except UnicodeDecodeError as error:
         raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
@@ -160,13 +165,14 @@ def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
     if len(content) > MAX_TRACE_BYTES:
         raise BadInput(f"{field}: {path}: expected a trace of at most {MAX_TRACE_BYTES:,} bytes")
     points: list[list[float]] = []
-    for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
+    for number, line in enumerate(content.decode(ENCODING, "replace").splitlines(), 1):
         text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        found = POINT.fullmatch(text)
         try:
-            if text:
-                place, rate = text.split(",")
-                points.append([int(place), float(rate)])
-        except ValueError:
+            points.append([int(found["place"]), float(found["rate"])])  # type: ignore[index]
+        except (TypeError, ValueError):
             raise BadInput(
                 f"{field}: {path}: line {number}: expected a place and a rate, such as 1500,0.5; got {text[:40]!r}"
             ) from None

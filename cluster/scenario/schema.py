@@ -23,12 +23,13 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario.inheritance import EXTENDS
 from cluster.scenario.model import Scenario
-from cluster.scenario.sections.chain import ADDRESS_PATTERN, DECIMAL_PATTERN, OWNER_PATTERN
+from cluster.scenario.sections.chain import ADDRESS_PATTERN, OWNER_PATTERN
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads import WORKLOADS
 from validator.chain.genesis import Policy
 from validator.primitives.params import DEFAULTS, integer_range
+from validator.primitives.types import DECIMAL_PATTERN
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS: Final = "$defs"

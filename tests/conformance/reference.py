@@ -11,6 +11,7 @@ input: what malformed input does is for `test_malformed.py`. It has no state tre
 import base64
 import binascii
 import json
+import re
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -755,7 +756,7 @@ class Chain:
 
     @staticmethod
     def in_bounds(value: Any, minimum: int, maximum: int) -> bool:
-        if is_text(value) and value.isascii() and value.isdecimal() and len(value) <= 40:
+        if is_text(value) and re.fullmatch("0|[1-9][0-9]{0,39}", value):
             value = number(value)
         return is_integer(value) and minimum <= value <= maximum
 

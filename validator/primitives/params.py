@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from validator.primitives.types import PRICE_LIMIT, ValidatorError
+from validator.primitives.types import PRICE_LIMIT, ValidatorError, number_of
 
 ORDINARY_MAXIMUM: Final = 10**9
 
@@ -261,8 +261,7 @@ def _choice(name: str, value: Any, choices: type[StrEnum]) -> StrEnum:
 
 
 def _integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 40:
-        value = int(value)
+    value = number_of(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ParameterError(f"{name}: expected an integer, got {value!r}")
     low, high = bounds

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NewType
+import re
+from typing import Any, Final, NewType
 
 Height = NewType("Height", int)
 """Position of a block in the chain, u64. Genesis is 0, the first block 1."""
@@ -38,6 +39,11 @@ HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 """The hex digits of both cases. ``bytes.fromhex`` also accepts white space, so texts are checked against this set
 first."""
 HASH_BYTES: Final = 32
+MAX_DECIMAL_DIGITS: Final = 40
+DECIMAL_PATTERN: Final = rf"^(?:0|[1-9][0-9]{{0,{MAX_DECIMAL_DIGITS - 1}}})$"
+"""A number as decimal text, of which each number has exactly one: ASCII digits without sign, white space, underscores
+and leading zeros."""
+_DECIMAL: Final = re.compile(DECIMAL_PATTERN.strip("^$"))
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
 """The hash of zero bytes only. It is the origin of work that no transaction started, and the parent hash of the genesis
@@ -83,6 +89,20 @@ def is_name(text: str, *, may_be_empty: bool = False) -> bool:
         return (may_be_empty or text != "") and len(text.encode()) <= MAX_NAME_BYTES
     except UnicodeEncodeError:
         return False
+
+
+def parse_decimal(text: str, most: int = 10**MAX_DECIMAL_DIGITS - 1) -> int | None:
+    """The number that a decimal text gives (:data:`DECIMAL_PATTERN`), if it is at most ``most``; else ``None``."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
+def number_of(value: Any) -> Any:
+    """The number that ``value`` gives if it is decimal text; else ``value``."""
+    number = parse_decimal(value) if isinstance(value, str) else None
+    return value if number is None else number
 
 
 def parse_timer_id(text: str) -> bytes:

@@ -543,7 +543,7 @@ def _unanswered(address: str) -> str:
         return ""
     try:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         return one_line(error)
     return ""
 

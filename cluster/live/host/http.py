@@ -41,7 +41,7 @@ from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from validator.node.executor.queries import BlockGone, Cursor, EventFilter, StatePages
 from validator.node.pool.offers import MAX_OFFERED_BYTES, MAX_OFFERED_TRANSACTIONS
-from validator.primitives.types import ADDRESS_BYTES, HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
+from validator.primitives.types import ADDRESS_BYTES, HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, parse_decimal
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
 
@@ -268,17 +268,17 @@ def _from_hex(text: str, place: str, prefix: str) -> bytes:
         raise HTTPException(400, f"{place} is no hex text") from None
 
 
-_DECIMAL: Final = re.compile(r"[0-9]{1,19}")
 _HASH: Final = re.compile(r"[0-9a-fA-F]{64}")
 _KEY: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
-_CURSOR: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?")
+_CURSOR: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\.(?:0|[1-9][0-9]{0,8}))?")
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 def _parse_integer(name: str, text: str, maximum: int) -> int:
-    if not _DECIMAL.fullmatch(text) or int(text) > maximum:
+    number = parse_decimal(text, maximum)
+    if number is None:
         raise HTTPException(400, f"{name}: expected an integer from 0 to {maximum}, got {text[:64]!r}")
-    return int(text)
+    return number
 
 
 def _parse_hash(name: str, text: str) -> bytes:

@@ -12,9 +12,10 @@ from typing import Final, Protocol
 
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
-from cluster.common.wording import counted
+from cluster.common.wording import counted, printable
 from cluster.live.kubernetes.names import SEED_PODS_VARIABLE
 from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS, RayNode, with_role
+from validator.primitives.types import parse_decimal
 
 MAX_PODS: Final = 512
 TIMEOUT_S: Final = 900.0
@@ -65,7 +66,7 @@ class SeedPods:
 
 def _count_from(environment: Mapping[str, str]) -> int:
     given = environment.get(SEED_PODS_VARIABLE, "0")
-    is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_PODS))
-    if not is_number or int(given) > MAX_PODS:
-        raise BadInput(f"{SEED_PODS_VARIABLE}={given[:40]}: expected a number of pods up to {MAX_PODS}")
-    return int(given)
+    number = parse_decimal(given, MAX_PODS)
+    if number is None:
+        raise BadInput(f"{SEED_PODS_VARIABLE}={printable(given)[:40]}: expected a number of pods up to {MAX_PODS}")
+    return number

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
+from cluster.common.wording import printable
+from validator.primitives.types import parse_decimal
+
 LOOPBACK: Final = "127.0.0.1"
 PORTS_VARIABLE: Final = "STAMPEDE_PORTS"
 """Environment variable with the ports on which validators may listen, ``FIRST-LAST``; by default any free ones."""
 ANY_PORT: Final = range(1)
 MAX_PORT: Final = 65_535
+SHOWN_CHARACTERS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,12 @@ def ports_from(environment: Mapping[str, str]) -> range:
     if not given:
         return ANY_PORT
     first, _, last = given.partition("-")
-    if first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= MAX_PORT:
-        return range(int(first), int(last) + 1)
-    raise ValueError(f"{PORTS_VARIABLE}={given}: expected FIRST-LAST, two ports from 1 to {MAX_PORT:,}")
+    least, most = parse_decimal(first, MAX_PORT), parse_decimal(last, MAX_PORT)
+    if least and most and least <= most:
+        return range(least, most + 1)
+    raise ValueError(
+        f"{PORTS_VARIABLE}={printable(given)[:SHOWN_CHARACTERS]}: expected FIRST-LAST, two ports from 1 to {MAX_PORT:,}"
+    )
 
 
 ON_THE_LOOPBACK: Final = Served()

@@ -28,6 +28,7 @@ from validator.primitives.types import (
     Address,
     address_text,
     is_reserved,
+    number_of,
     parse_address,
 )
 from validator.primitives.user_file import MAX_BYTES
@@ -39,7 +40,6 @@ SEED_PREFIX: Final = "seed:"
 ADDRESS_PATTERN: Final = r"^0[xX][0-9a-fA-F]{40}$"
 OWNER_PATTERN: Final = rf"^({ADDRESS_PATTERN[1:-1]}|[0-9a-fA-F]{{64}}|{SEED_PREFIX}{NAME_PATTERN[1:-1]})$"
 OWNER_FORMS: Final = f"an address (0x and 40 hex digits), a public key (64 hex digits) or {SEED_PREFIX}NAME"
-DECIMAL_PATTERN: Final = r"^[0-9]{1,40}$"
 FAUCET_OWNER: Final = f"{SEED_PREFIX}faucet"
 """Owner of the faucet's account."""
 DEPLOYER_OWNER: Final = f"{SEED_PREFIX}deployer"
@@ -85,16 +85,12 @@ def _is_address(text: str) -> str:
     return text
 
 
-def _decimal(given: Any) -> Any:
-    return int(given) if isinstance(given, str) and re.fullmatch(DECIMAL_PATTERN, given) else given
-
-
 Owner = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_owner)]
 AddressText = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_address)]
-Balance = Annotated[int, Field(ge=0, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
+Balance = Annotated[int, Field(ge=0, lt=AMOUNT_LIMIT), BeforeValidator(number_of)]
 """A balance in the smallest CBY unit; decimal text is allowed."""
-Payment = Annotated[int, Field(ge=1, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
-Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(_decimal)]
+Payment = Annotated[int, Field(ge=1, lt=AMOUNT_LIMIT), BeforeValidator(number_of)]
+Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(number_of)]
 
 
 class BiddingAgentSection(Section):

@@ -33,7 +33,7 @@ def _command(given: str) -> str:
 
 
 _ADDRESS: Final = re.compile(
-    r"(\[(?P<v6>[0-9a-fA-F:.]+)\]|(?=.{1,253}:)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([0-9]{1,5})"
+    r"(\[(?P<v6>[0-9a-fA-F:.]+)\]|(?=.{1,253}:)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*):([1-9][0-9]{0,4})"
 )
 KEY_PATTERN: Final = r"^[0-9a-f]{64}$"
 _PORTS: Final = range(1, 65_536)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.suggestions import closest
 from cluster.common.wording import plural, printable
 from cluster.tools.actors.advice import advice
@@ -43,7 +44,7 @@ def read_source(path: Path) -> str:
     if len(data) > READ_LIMIT:
         raise BadInput(f"{path}: more than {READ_LIMIT:,} bytes; a program has at most {MAX_SOURCE_BYTES:,}")
     try:
-        return data.decode("utf-8")
+        return data.decode(ENCODING)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadInput(f"{path}:{line}: byte 0x{data[error.start]:02x} is no UTF-8; programs are ASCII text") from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.files import ENCODING
 from cluster.common.outcome import Outcome, worst
 from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, parse
 from cluster.common.suggestions import unknown
@@ -27,7 +28,7 @@ from cluster.tools.compare.statistics import FALSE_DISCOVERY_RATE, adjusted
 METRICS: Final = "metrics"
 MORE: Final = "more"
 LESS: Final = "less"
-PERCENT: Final = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?) ?%")
+PERCENT: Final = re.compile(r"(?P<number>(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?) ?%")
 EXIT_CODES: Final = {
     Outcome.PASS: ExitCode.PASS,
     Outcome.FAIL: ExitCode.FAIL,
@@ -135,7 +136,7 @@ def _judge(name: str, allowed: Allowance, change: Change | None, p_value: float 
 def read_budget(path: Path) -> Budget:
     """Read a budget file. Raises :class:`BadInput` with the file, the metric and the reason, in one line."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding=ENCODING) as file:
             fields = parse(file.read(MAX_CHARACTERS + 1))
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None

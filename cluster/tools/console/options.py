@@ -13,13 +13,14 @@ from urllib.parse import urlsplit, urlunsplit
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
 from cluster.live.web.addresses import LOOPBACK, MAX_PORT, listening_address
 from cluster.tools.console.command import ADD, NAME, Command, flag, option
+from validator.primitives.types import parse_decimal
 
 if TYPE_CHECKING:
     from cluster.record.run import Backend
     from cluster.scenario.overrides import Change
 
 UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-DURATION: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
+DURATION: Final = re.compile(r"(?P<number>[1-9][0-9]{0,8})(?P<unit>[smhd])")
 FROM_ENVIRONMENT: Final = "env"
 COLLECTOR_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """OpenTelemetry's variables with the address of a collector. The first one is complete, the second one is a base."""
@@ -32,11 +33,11 @@ def whole_number(name: str, least: int, most: int) -> Callable[[str], int]:
     """A parser for an option with an integer from ``least`` to ``most``; ``name`` is for the error message."""
 
     def read(text: str) -> int:
-        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
-        if not is_number or not least <= int(text) <= most:
+        number = parse_decimal(text, most)
+        if number is None or number < least:
             expected = f"expected an integer from {least:,} to {most:,}"
             raise argparse.ArgumentTypeError(f"{text[:SHOWN_CHARACTERS]!r} is not a valid {name}: {expected}")
-        return int(text)
+        return number
 
     return read
 

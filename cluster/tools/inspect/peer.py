@@ -13,6 +13,7 @@ from typing import Final
 import uvloop
 
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.suggestions import unknown
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.live.host.peer import PeerPlan, run_peer
@@ -39,7 +40,7 @@ def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | N
 def read_secret(file: Path) -> bytes:
     """An Ed25519 secret from a file with 64 hex digits. Raises :class:`BadInput`, which does not show them."""
     try:
-        secret = bytes.fromhex(file.read_text(encoding="ascii").strip())
+        secret = bytes.fromhex(file.read_text(encoding=ENCODING).strip())
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError:

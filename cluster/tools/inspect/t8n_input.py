@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from cluster.common import strict_json as json_input
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.common.strict_json import Wrong
 from cluster.record.genesis_file import CHAIN_FIELDS, chain_fields
 from validator.chain.genesis import Genesis
@@ -115,7 +116,7 @@ def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
 
 def _read(path: Path, check: Callable[[Any], T]) -> T:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding=ENCODING)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:

@@ -12,6 +12,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import MAX_PORT
 from cluster.tools.console.command import FILE, OPTIONAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, parse_duration, parse_seed, whole_number
+from validator.primitives.types import parse_decimal
 
 MAX_WORKERS: Final = 64
 DEFAULT_S: Final = 60
@@ -36,7 +37,7 @@ def _url(text: str) -> str:
 def _address(default_port: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         host, _, port = text.rpartition(":") if ":" in text else (text, "", str(default_port))
-        if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        if not host or parse_decimal(port, MAX_PORT) is None:
             raise argparse.ArgumentTypeError(f"{text!r}: expected host:port")
         return f"{host}:{port}"
 

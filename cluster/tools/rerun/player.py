@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.tools.rerun.recorded_run import RecordedRun
@@ -58,13 +60,15 @@ class Player:
             yield from (entry for entry in found if shown.takes(entry))
 
 
+_TIME: Final = re.compile(r"(?P<number>(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?P<unit>ms|s|)")
+MAX_TIME_CHARACTERS: Final = 16
+
+
 def parse_time_us(text: str) -> int:
     """Parse a time in milliseconds, or in seconds with the suffix ``s``; returns microseconds. Raises
     :class:`ValueError`."""
-    number, scale = (text[:-1], 1_000) if text.endswith("s") and not text.endswith("ms") else (text, 1)
-    number = number.removesuffix("ms")
-    whole, _, part = number.partition(".")
-    digits = whole + part
-    if not (digits.isascii() and digits.isdecimal() and whole) or len(digits) > 15:
+    found = _TIME.fullmatch(text)
+    if found is None or len(found["number"]) > MAX_TIME_CHARACTERS:
         raise ValueError(f"{text!r} is not a time: expected milliseconds such as 1500.25, or seconds such as 1.5s")
-    return round(float(number) * scale * MICROSECONDS_PER_MILLISECOND)
+    scale = 1_000 if found["unit"] == "s" else 1
+    return round(float(found["number"]) * scale * MICROSECONDS_PER_MILLISECOND)

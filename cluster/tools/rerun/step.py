@@ -8,6 +8,7 @@ from typing import Final, TextIO
 from cluster.simulation.machine import Machine
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.watched_simulation import head
+from validator.primitives.types import parse_decimal
 from validator.storage.journal import JOURNAL_FILE
 
 HELP: Final = """\
@@ -113,6 +114,6 @@ def state_of(machine: Machine) -> str:
 def _number(text: str, default: int) -> int:
     if not text:
         return default
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
+    if not (number := parse_decimal(text, 10**9 - 1)):
         raise ValueError(f"{text!r} is not a positive number")
-    return int(text)
+    return number

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
 from cluster.tools.console.command import FOLDER, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, parse_port, whole_number
+from cluster.tools.console.options import SHOWN_CHARACTERS, ChangeOptions, parse_port, whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
+from validator.primitives.types import parse_decimal
 
 if TYPE_CHECKING:
     from cluster.scenario.overrides import Change
@@ -31,13 +32,13 @@ worker_count: Final = whole_number("number of workers", 1, 1_024)
 
 def seed_range(text: str) -> range:
     """Parse ``A:B`` as the seeds from A to B - 1."""
-    first, colon, end = text.partition(":")
-    problem = f"{text!r} is no range of seeds: expected A:B, two integers from 0 to 2**64 - 1, A below B"
-    if not colon or not all(part.isascii() and part.isdecimal() for part in (first, end)):
+    first, _, end = text.partition(":")
+    shown = repr(text[:SHOWN_CHARACTERS])
+    problem = f"{shown} is no range of seeds: expected A:B, two integers from 0 to 2**64 - 1, A below B"
+    least, above = parse_decimal(first, MAX_SEED), parse_decimal(end, MAX_SEED + 1)
+    if least is None or above is None or least >= above:
         raise argparse.ArgumentTypeError(problem)
-    seeds = range(int(first), int(end))
-    if not seeds or seeds[-1] > MAX_SEED:
-        raise argparse.ArgumentTypeError(problem)
+    seeds = range(least, above)
     if len(seeds) > MAX_SEEDS:
         raise argparse.ArgumentTypeError(f"{text!r} are {len(seeds):,} seeds: expected at most {MAX_SEEDS:,}")
     return seeds

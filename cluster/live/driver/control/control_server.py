@@ -39,7 +39,7 @@ from cluster.live.web.server import Endpoint, Page, Rate, build_application, jso
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord
 from loadgen.client import ClientError, ValidatorClient, json_object
-from validator.primitives.types import Address, parse_address
+from validator.primitives.types import Address, number_of, parse_address
 
 TOKEN_BYTES: Final = 32
 CLIENT_RATE: Final = Rate(50, 100)
@@ -50,8 +50,7 @@ SCRAPE_TIMEOUT_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """Time that a client waits for the driver, which handles requests several times a second unless it waits for hosts."""
 SCHEME: Final = "Bearer "
-MAX_AMOUNT_DIGITS: Final = 40
-LOG_NAME: Final = re.compile(r"host-\d{1,4}|locust")
+LOG_NAME: Final = re.compile(r"host-[0-9]{1,4}|locust")
 MAX_LOG_BYTES: Final = 64 * 1024
 """A log is served from here before its end."""
 
@@ -304,13 +303,11 @@ def _payment(body: bytes) -> tuple[Address, int]:
     fields = json_object(body)
     if fields is None or fields.keys() != {"to", "amount"}:
         raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')
-    to, amount = fields["to"], fields["amount"]
+    to, amount = fields["to"], number_of(fields["amount"])
     try:
         address = parse_address(to if isinstance(to, str) else "")
     except ValueError:
         raise HTTPException(400, "to: expected an address, 0x and 40 hex digits") from None
-    if isinstance(amount, str) and amount.isascii() and amount.isdecimal() and len(amount) <= MAX_AMOUNT_DIGITS:
-        amount = int(amount)
     if not isinstance(amount, int) or isinstance(amount, bool):
         raise HTTPException(400, "amount: expected a whole number, or decimal text")
     return address, amount

@@ -15,16 +15,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cluster.common.limits import MAX_SEED
 from cluster.live.web.addresses import Served
 from cluster.live.web.dashboard.feed import Feed
 from cluster.live.web.dashboard.pages import HTML, SEEDS, dashboard_table
 from cluster.live.web.loop_thread import LoopThread
 from cluster.live.web.server import Page, Rate, build_application
 from cluster.record.folder import REPORT_FILE, TRACEBACK_FILE, seed_folder
+from validator.primitives.types import parse_decimal
 
 CLIENT_RATE: Final = Rate(50, 100)
 LOOK_EVERY_S: Final = 0.25
-MAX_SEED_DIGITS: Final = 20
 
 
 class SeedsView(Protocol):
@@ -70,12 +71,12 @@ class SeedsServer:
 
     async def _report(self, request: Request) -> Response:
         """The report of a seed that did not pass, or the traceback of one that crashed."""
-        seed = request.path_params["seed"]
-        if not (seed.isascii() and seed.isdecimal() and len(seed) <= MAX_SEED_DIGITS):
+        seed = parse_decimal(request.path_params["seed"], MAX_SEED)
+        if seed is None:
             raise HTTPException(404, "expected the number of a seed")
-        left = self._folder / seed_folder(int(seed))
+        left = self._folder / seed_folder(seed)
         for file, media_type in ((REPORT_FILE, HTML), (TRACEBACK_FILE, "text/plain; charset=utf-8")):
             if (left / file).is_file():
                 data = await asyncio.to_thread((left / file).read_bytes)
                 return Response(data, media_type=media_type, headers={"x-content-type-options": "nosniff"})
-        raise HTTPException(404, f"seed {int(seed)} left no report")
+        raise HTTPException(404, f"seed {seed} left no report")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import read_json_object, write_atomically
 from cluster.common.strict_json import Wrong
 from cluster.record.folder import claimed
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Reference
@@ -137,11 +137,6 @@ class CorpusCases:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        page = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        return read_json_object(path)
+    except FileNotFoundError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: no JSON: {error}") from None
-    if not isinstance(page, dict):
-        raise BadInput(f"{path}: expected an object")
-    return page

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from cluster.common.checkout import users_environment
 from cluster.common.errors import BadInput
+from cluster.common.files import json_problem
 from cluster.common.wording import printable
 from cluster.misbehaviour.child_process import MAX_LINE, ChildProcess, ProgramFailure, flood, one_line
 from cluster.tools.inspect.conform.case import Case, Page
@@ -131,7 +132,7 @@ def _page(data: bytes | bytearray) -> Page:
         page = json.loads(data)
     except (ValueError, RecursionError) as error:
         start = printable(data[:60].decode("utf-8", "replace"))
-        raise ToolFailure(f"its answer is no JSON: {error}: {start!r}") from None
+        raise ToolFailure(f"its answer is no JSON: {json_problem(error)}: {start!r}") from None
     if not isinstance(page, dict):
         raise ToolFailure(f"its answer is no object: {one_line(json.dumps(page))}")
     if "error" in page and "blocks" not in page:

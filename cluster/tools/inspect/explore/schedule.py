@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cluster.common.errors import BadInput
+from cluster.common.files import ENCODING
 from cluster.tools.inspect.explore.locals import local_of
 from cluster.tools.inspect.explore.moves import Moves
 from cluster.tools.inspect.explore.offers import Offering
@@ -178,10 +179,10 @@ def scope_of(schedule: SchedulePage) -> Scope:
 def read_schedule(path: Path) -> SchedulePage:
     """Read the file of a schedule. Raises :class:`BadInput`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SchedulePage)
+        return msgspec.json.decode(path.read_text(encoding=ENCODING), type=SchedulePage)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
 
 

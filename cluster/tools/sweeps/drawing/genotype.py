@@ -20,6 +20,7 @@ from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
+from validator.primitives.types import parse_decimal
 
 MAIN_PARTS: Final = ("world", "chain", "validators", "consensus", "links", "load", "faults")
 """The parts that are drawn from the main random source, in this order."""
@@ -113,15 +114,14 @@ class Genotype:
 
 
 def _is_seed(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_SEED)) and int(text) <= MAX_SEED
+    return parse_decimal(text, MAX_SEED) is not None
 
 
 def _is_place(text: str) -> bool:
     part, dot, number = text.partition(".")
     if not dot:
         return part in PARTS
-    is_draw = number.isascii() and number.isdecimal() and str(int(number[:4])) == number and int(number) <= MAX_DRAW
-    return part in PARTS[:-1] and is_draw
+    return part in PARTS[:-1] and parse_decimal(number, MAX_DRAW) is not None
 
 
 class ChangedRandom(Random):

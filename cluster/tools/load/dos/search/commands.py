@@ -10,17 +10,19 @@ from typing import Final
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.tools.console.command import FOLDER, OPTIONAL, argument, option
 from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
+from validator.primitives.types import parse_decimal
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")
 OBJECTIVES: Final = ("lateness", "spend_ratio", "block_time", "starvation")
-MAX_BUDGET: Final = 10**30
+MAX_ZEROS: Final = 30
+MAX_BUDGET: Final = 10**MAX_ZEROS
 
 
 def parse_budget(text: str) -> int:
     """An amount as an integer, or as digits with an exponent: ``5e13``."""
-    digits, _, exponent = text.partition("e")
-    is_number = all(part.isascii() and part.isdecimal() and len(part) <= 31 for part in (digits, exponent or "0"))
-    budget = int(digits) * 10 ** min(int(exponent or 0), 31) if is_number else 0
+    digits, e, exponent = text.partition("e")
+    number, zeros = parse_decimal(digits, MAX_BUDGET), parse_decimal(exponent if e else "0", MAX_ZEROS)
+    budget = 0 if number is None or zeros is None else number * 10**zeros
     if not 1 <= budget <= MAX_BUDGET:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a valid budget: expected 1 to 1e30, such as 5e13")
     return budget
