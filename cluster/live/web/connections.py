@@ -13,13 +13,15 @@
 * A client that takes less than :data:`MIN_TAKEN_BYTES` of its answer in :data:`MAX_WRITE_SECONDS` loses the connection.
 * Unsent answers of all clients are at most :data:`MAX_UNTAKEN_BYTES`, except for a single answer. Beyond that, the
   client that has been slow for longest loses the connection.
-* Input that is not HTTP is answered like every other error: one JSON line.
+* Input that is not HTTP is answered like every other error: one JSON line. So is a request whose framing RFC 9112 calls
+  faulty (both ``Content-Length`` and ``Transfer-Encoding``), or whose target or host is none (:class:`_Requests`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -46,6 +48,50 @@ MAX_DROPPED_BYTES: Final = 32 * 1024 * 1024
 JSON: Final = "application/json"
 
 
+_HOST: Final = rb"(?:\[[0-9A-Za-z:.]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
+HOST: Final = re.compile(_HOST)
+"""A value of the header ``Host``, by RFC 9110, section 7.2."""
+ABSOLUTE_FORM: Final = re.compile(rb"https?://(?=[^/?:])" + _HOST + rb"(?P<path>[/?].*)?", re.IGNORECASE)
+"""A request's target with its host, by RFC 9112, section 3.2.2."""
+
+
+class _Requests(h11.Connection):
+    """The library's connection, which also refuses what RFC 9112 forbids a server to accept, and makes a path of the
+    absolute form of a target."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        return _checked(event) if isinstance(event, h11.Request) else event
+
+
+def _checked(request: Any) -> Any:
+    """A request with a target that is a path. Raises ``RemoteProtocolError``."""
+    if not request.http_version.startswith(b"1."):
+        raise h11.RemoteProtocolError("another version than HTTP/1.0 and HTTP/1.1")
+    headers = {name.lower(): value for name, value in request.headers.raw_items()}
+    if b"transfer-encoding" in headers:  # another party may have read another body: it could hide a request
+        if b"content-length" in headers:
+            raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        if request.http_version < b"1.1":
+            raise h11.RemoteProtocolError("Transfer-Encoding in a request of HTTP/1.0")
+    if not HOST.fullmatch(headers.get(b"host", b"")):
+        raise h11.RemoteProtocolError("no value of Host")
+    if request.target.startswith(b"/") or request.method == b"CONNECT":
+        return request
+    if request.target == b"*" and request.method == b"OPTIONS":
+        return request
+    found = ABSOLUTE_FORM.fullmatch(request.target)
+    if found is None:
+        raise h11.RemoteProtocolError("no target: expected a path, or http:// with a host and a path")
+    path = found["path"] or b""
+    return h11.Request(
+        method=request.method,
+        headers=request.headers,
+        target=path if path.startswith(b"/") else b"/" + path,
+        http_version=request.http_version,
+    )
+
+
 def error_body(reason: object) -> bytes:
     """The body of an error's answer: one line of JSON."""
     return json.dumps({"error": " ".join(str(reason).split())}, separators=(",", ":")).encode()
@@ -67,6 +113,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn = _Requests(h11.SERVER, self.config.h11_max_incomplete_event_size)
         self._socket: asyncio.Transport
         self._awaited: tuple[object, object] | None = None
         """The input that the client must send: the state of the connection, and the previous or current request."""

@@ -211,9 +211,9 @@ WRONG: Final = frozenset({400})
 TAKEN: Final = frozenset({202})
 ABSENT: Final = frozenset({404})
 NO_HTTP: Final = frozenset({400, 431})
-NUMBERS: Final = ("0", "1", "2", "3", "4", "007", "99999", str(2**63 - 1))
+NUMBERS: Final = ("0", "1", "2", "3", "4", "99999", str(2**63 - 1))
 NO_NUMBERS: Final = (
-    "-1", "+1", "1e3", "0x1", "1.5", " 1", "1 ", "", "²", "٣", "1\n", "null", "9" * 19, "9" * 4_000,
+    "-1", "+1", "007", "1_0", "1e3", "0x1", "1.5", " 1", "1 ", "", "²", "٣", "1\n", "null", "9" * 19, "9" * 4_000,
     str(2**63), "\x00",
 )  # fmt: skip
 NO_HEX: Final = (
@@ -288,6 +288,10 @@ class HostileRequests:
             b"GET /status HTTP/1.1\r\nHost: x\r\nHost: y",
             b"GET /status HTTP/1.1\r\nHost: x\r\nA\x00: b",
             b"GET /st atus HTTP/1.1\r\nHost: x",
+            b"GET status HTTP/1.1\r\nHost: x",
+            b"GET ftp://x/status HTTP/1.1\r\nHost: x",
+            b"GET /status HTTP/1.1\r\nHost: x/y",
+            b"GET /status HTTP/2.0\r\nHost: x",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
             b"\x00" * 64,
             b"\xff" + self.random.randbytes(self.random.randrange(200)),
@@ -304,6 +308,7 @@ class HostileRequests:
             [b"Content-Length: 1", b"Content-Length: 2"],
             [b"Transfer-Encoding: gzip"],
             [b"Transfer-Encoding: chunked, chunked"],
+            [b"Transfer-Encoding: chunked", b"Content-Length: 1"],
         )
         method, path = self._path()
         return Sent("wrong lengths", get(path, *self.random.choice(wrong), method=method.encode()), WRONG, ends=True)
