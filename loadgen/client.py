@@ -7,6 +7,7 @@ several threads.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ MESSAGEPACK: Final = "application/msgpack"
 DEFAULT_TIMEOUT_S: Final = 5.0
 CONNECTIONS: Final = 4
 MAX_ERROR_TEXT: Final = 500
+_LIBRARYS_OBJECT: Final = re.compile(r"^\w+\(host=[^)]*\): ")
 MAX_ANSWER_BYTES: Final = 512 * 1024 * 1024
 """Maximum size of the body of an answer."""
 MAX_PAGE_BYTES: Final = 64 * 1024 * 1024
@@ -240,7 +242,7 @@ class ValidatorClient:
             is_error = answer.status != 200
             body = _body(answer, MAX_ERROR_BYTES if is_error else most_bytes)
         except urllib3.exceptions.HTTPError as error:
-            raise ClientError(f"{url}: {' '.join(str(error).split())}") from None
+            raise ClientError(f"{url}: {reason_of(error)}") from None
         if body is None and not is_error:
             raise ClientError(f"{url}: an answer of more than {most_bytes:,} bytes")
         if not is_error:
@@ -258,6 +260,11 @@ def _body(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes | None:
             return None
     answer.release_conn()
     return bytes(body)
+
+
+def reason_of(error: BaseException) -> str:
+    """The reason of an error of urllib3 in one line, without the library's object that had it."""
+    return _LIBRARYS_OBJECT.sub("", " ".join(str(error).split()))
 
 
 def json_object(data: bytes) -> Page | None:

@@ -12,7 +12,7 @@ import urllib3
 
 from cluster.common.errors import BadInput, HarnessError
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
-from loadgen.client import json_object
+from loadgen.client import json_object, reason_of
 
 TIMEOUT_S: Final = 10.0
 MAX_QUOTED: Final = 200
@@ -74,7 +74,7 @@ class ControlClient:
         except OSError as error:
             raise ControlError(f"{self._token_file}: {error.strerror}") from None
         except urllib3.exceptions.HTTPError as error:
-            raise ControlError(f"{url}: {' '.join(str(error).split())}") from None
+            raise ControlError(f"{url}: {reason_of(error)}") from None
         unreadable = {"error": answer.data.decode("utf-8", "replace")[:MAX_QUOTED]}
         page = json_object(answer.data) or unreadable
         if answer.status == HTTPStatus.BAD_REQUEST:

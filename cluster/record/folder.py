@@ -9,16 +9,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.common.checkout import version
 from cluster.common.errors import BadInput
-from cluster.common.files import write_atomically
+from cluster.common.files import read_json_object, write_atomically
 from cluster.common.limits import is_seed
 from cluster.common.outcome import Outcome, worst
+from cluster.common.wording import printable
 
 RESULT_FILE: Final = "result.json"
 JUNIT_FILE: Final = "junit.xml"
@@ -55,6 +58,9 @@ SCORECARD_PAGE_FILE: Final = "scorecard.html"
 SCORECARD_FORMAT: Final = "stampede-dos/1"
 LATEST: Final = "latest"
 
+SHOWN_CHARACTERS: Final = 40
+"""Characters shown of a version."""
+_TOLD_VERSIONS: Final[set[str]] = set()
 MAX_FOLDERS_TRIED: Final = 10_000
 MAX_CLAIMS_TRIED: Final = 100
 """How often a claim of a folder is tried that others remove at the same moment."""
@@ -217,19 +223,23 @@ def complete_folder(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """The content of a run's ``result.json``. Raises :class:`BadInput`."""
+    """The content of a run's ``result.json``. Says so if another version wrote it. Raises :class:`BadInput`."""
     path = folder / RESULT_FILE
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_json_object(path)
     except FileNotFoundError:
         raise BadInput(f"{folder}: holds no finished run: it has no {RESULT_FILE}") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: no JSON: {error}") from None
-    if not isinstance(result, dict):
-        raise BadInput(f"{path}: expected an object")
+    tell_version(folder, result.get("version"))
     return result
+
+
+def tell_version(folder: Path, writer: object) -> None:
+    """Say on standard error if another version wrote a folder, once for each version: its fields may mean another
+    thing."""
+    if isinstance(writer, str) and writer != version() and writer not in _TOLD_VERSIONS:
+        _TOLD_VERSIONS.add(writer)
+        shown = printable(writer)[:SHOWN_CHARACTERS]
+        print(f"stampede: {folder}: written by version {shown}, read by {version()}", file=sys.stderr)
 
 
 def seed_folder(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import socket
 import threading
@@ -11,8 +12,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from loadgen import client as client_module
-from loadgen.client import ClientError, Gone, NotFound, Refused, ValidatorClient
+from loadgen.client import ClientError, Gone, NotFound, Refused, ValidatorClient, reason_of
 from tests.hangs import HANGS_AFTER_S
+
+REFUSED = f"[Errno {errno.ECONNREFUSED}] Connection refused"
 
 
 @contextmanager
@@ -46,9 +49,22 @@ def page(status: int, body: bytes) -> bytes:
 def test_nobody_listens() -> None:
     with answering() as client:
         pass  # what listened is closed now
-    with pytest.raises(ClientError, match="/status") as caught:
+    with pytest.raises(ClientError) as caught:
         client.status()
-    assert "\n" not in str(caught.value)
+    assert str(caught.value) == f"{client.endpoint}/status: Failed to establish a new connection: {REFUSED}"
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [
+        ("HTTPConnectionPool(host='127.0.0.1', port=1): Read timed out. (read timeout=2.0)", "Read timed out. (read"),
+        ("HTTPSConnection(host='::1', port=1): Failed\nto connect", "Failed to connect"),
+        ("('Connection aborted.', OSError(9, 'x'))", "('Connection aborted.', OSError(9, 'x'))"),
+        ("", ""),
+    ],
+)
+def test_a_reason_names_no_object_of_the_library(library: str, reason: str) -> None:
+    assert reason_of(Exception(library)).startswith(reason)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"nonsense\r\n\r\n"])

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import HarnessError
 from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL, INSTANCE_VARIABLE, NAMESPACE_VARIABLE
+from loadgen.client import reason_of
 
 TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 SERVER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
@@ -210,7 +211,7 @@ class KubernetesApi:
                     return error.status
                 problem, is_brief = _said(error), error.status == TOO_MANY or (error.status or 0) >= SERVER_ERROR
             except HTTPError as error:
-                problem, is_brief = str(error).splitlines()[0], True
+                problem, is_brief = reason_of(error), True
             if not is_brief or attempt == ATTEMPTS - 1:
                 break
             self._wait(pause_s)

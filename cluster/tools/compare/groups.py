@@ -29,6 +29,7 @@ from cluster.record.folder import (
     SWEEP_LOG_FILE,
     read_result,
     seed_of,
+    tell_version,
 )
 from cluster.tools.compare.scenario_diff import FieldDifference, differences, words_of
 from cluster.tools.sweeps.outcome import SeedOutcome
@@ -241,6 +242,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
     try:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
+        tell_version(folder, begun.get("version"))
         title, text = begun.get("task", "sweep"), _digest(folder / SCENARIO_FILE)
         scenario = scenario_name(title) if text else title  # a sweep of random scenarios has no scenario file
         for line in lines[1:]:

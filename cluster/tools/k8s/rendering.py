@@ -82,7 +82,7 @@ def rendered(
     scenario = load_scenario(path, changes)
     plan = _plan(words, scenario)
     text = scenario_text(scenario, find_scenario(path)) if plan.reads_file else None
-    deployment = Deployment(name or name_for(plan.name), namespace, plan.command, text, monitoring)
+    deployment = Deployment(name_for(plan.name) if name is None else name, namespace, plan.command, text, monitoring)
     make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
     return make(plan.scenario, deployment)
 

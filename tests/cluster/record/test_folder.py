@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common.checkout import version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
 from cluster.tools.cli import main as cli
+from tests.cluster.tools.compare.folders import write_run, write_sweep
 
 ROOT = Path(__file__).parents[3]
 CLAIM = """
@@ -179,6 +181,46 @@ def test_a_folder_that_its_owner_removes_meanwhile_is_claimed_anew(
         assert target.is_dir()
         with pytest.raises(BadInput, match=REFUSED), claimed(target):
             pytest.fail("two claims")
+
+
+# --- versions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_TOLD_VERSIONS", set())
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("command", ["compare", "replay", "verify-run", "bisect", "shrink"])
+def test_a_command_says_which_version_wrote_what_it_reads(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (write_run(tmp_path / name, version="0.0.1", backend="live") for name in "ab")
+    cli.main([command, str(first), *([str(second)] if command == "compare" else [])])
+    lines = capsys.readouterr().err.splitlines()
+    said = [line for line in lines if "version 0.0.1" in line]
+    assert said == [f"stampede: {first}: written by version 0.0.1, read by {version()}"]
+
+
+@pytest.mark.usefixtures("told")
+def test_of_a_sweep_the_version_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (write_sweep(tmp_path / name, range(9), version=f"0.0.{name}") for name in "12")
+    assert cli.main(["compare", str(first), str(second)]) == ExitCode.PASS
+    err = capsys.readouterr().err
+    assert all(f"{folder}: written by version 0.0.{folder.name}, read by" in err for folder in (first, second))
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("writer", [version(), None])
+def test_of_the_same_version_and_of_an_unknown_one_nothing_is_said(
+    writer: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders.read_result(write_run(tmp_path / "a", version=writer))
+    assert capsys.readouterr().err == ""
+
+
+# --- folders that are none ------------------------------------------------------------------------------------------
 
 
 def test_what_is_no_folder_is_one_line(tmp_path: Path) -> None:

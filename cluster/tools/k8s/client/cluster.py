@@ -25,6 +25,7 @@ from kubernetes.client.exceptions import ApiException
 from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import BadInput, HarnessError
 from cluster.tools.k8s.client.kinds import Kind
+from loadgen.client import reason_of
 
 CONFIG_VARIABLE: Final = "KUBECONFIG"
 DEFAULT_CONFIG: Final = "~/.kube/config"
@@ -294,4 +295,4 @@ def _asked_pause_s(error: ApiException, default_s: float) -> float:
 
 
 def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return reason_of(error)

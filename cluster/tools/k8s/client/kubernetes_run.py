@@ -253,7 +253,7 @@ def _deployment(
     asked: Asked, scenario: Scenario, text: str, command: tuple[str, ...], keeps_volumes: bool
 ) -> Deployment:
     """The deployment that the options ask for. ``command`` is the driver's subcommand with its options."""
-    name = asked.name or name_for(scenario.name)
+    name = name_for(scenario.name) if asked.name is None else asked.name
     first, *options = command
     options += ["--out", f"{RUNS_PATH}/{name}"]
     options += [] if asked.seed is None else ["--seed", str(asked.seed)]

@@ -6,10 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from blake3 import blake3
+
 from cluster.common.errors import BadInput
 
 MAX_NAME: Final = 40
 """Maximum length of a deployment's name. KubeRay appends to it, and a label has at most 63 characters."""
+HASH_DIGITS: Final = 6
+"""Hex digits of the hash at the end of a name that was changed."""
 MAX_NAMESPACE: Final = 63
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -83,6 +87,11 @@ def is_namespace(name: str) -> bool:
 
 
 def name_for(scenario_name: str) -> str:
-    """A valid name for a deployment, derived from a scenario's name."""
+    """A valid name for a deployment: a scenario's name or, if that is not valid, a similar one that ends with digits of
+    its hash, so that two scenarios do not get one name."""
+    if len(scenario_name) <= MAX_NAME and _NAME.fullmatch(scenario_name):
+        return scenario_name
     name = re.sub(r"-{2,}", "-", scenario_name.replace("_", "-")).strip("-")
-    return (name if name[:1].isalpha() else f"run-{name}")[:MAX_NAME].rstrip("-")
+    name = name if name[:1].isalpha() else f"run-{name}"
+    digits = blake3(scenario_name.encode()).hexdigest()[:HASH_DIGITS]
+    return f"{name[: MAX_NAME - HASH_DIGITS - 1].rstrip('-')}-{digits}"

@@ -187,6 +187,7 @@ def test_monitoring_is_created_and_deleted(server: ApiServer) -> None:
         (["tiny.yaml", "--set", "validators.count=0"], "validators.count"),
         (["tiny.yaml", "--for", "9s", "--set", "stop.height=3"], "--for"),
         (["tiny.yaml", "--name", "Tiny_1"], "expected lower-case letters"),
+        (["tiny.yaml", "--name", ""], "name '': expected lower-case letters"),
         (["tiny.yaml", "--name", "a" * 41], "expected lower-case letters"),
         (["tiny.yaml", "--out", "full"], "full: is not empty"),
         (["tiny.yaml", "--context", "unknown"], "names no cluster"),

@@ -13,6 +13,7 @@ from cluster.common.errors import ExitCode
 from cluster.scenario import load_scenario
 from cluster.tools.cli.main import main
 from cluster.tools.k8s.render import Deployment, manifests
+from cluster.tools.k8s.render.deployment import name_for
 from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, stream, yaml_text
 from cluster.tools.sweeps.commands import seed_range
 from tests.hangs import HANGS_AFTER_S
@@ -60,7 +61,7 @@ def test_a_changed_scenario_travels_whole(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "base.yaml").write_text("name: base\nstop: {height: 9}\n")
     found = render(capsys, str(own), "--set", "kubernetes.load.pods=2", "--set", "stop.timeout_s=60")
     (config,) = (each for each in found if each["kind"] == "ConfigMap")
-    assert config["metadata"]["name"] == "own-one-scenario"
+    assert config["metadata"]["name"] == f"{name_for('own_one')}-scenario"
     assert yaml.safe_load(config["data"]["scenario.yaml"]) == {
         "name": "own_one",
         "stop": {"height": 9, "timeout_s": 60},
@@ -123,6 +124,7 @@ def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["smokes"], "smokes: no such file, and no scenario of that name ships; did you mean smoke?"),
         (["smoke", "--name", "My"], "name 'My': expected lower-case letters"),
+        (["smoke", "--name", ""], "name '': expected lower-case letters"),
         (["smoke", "--namespace", "a b"], "namespace 'a b': expected lower-case letters"),
         (
             ["smoke", "--command", "walk"],

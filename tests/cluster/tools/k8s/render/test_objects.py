@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -58,17 +59,33 @@ def test_workers_of_the_load_have_locustfiles_of_ones_own_from_their_master() ->
     ("scenario", "name"),
     [
         ("smoke", "smoke"),
-        ("late_join", "late-join"),
-        ("7-nodes", "run-7-nodes"),
-        ("a__b-", "a-b"),
-        ("a" * 64, "a" * MAX_NAME),
-        ("a" * (MAX_NAME - 1) + "-b", "a" * (MAX_NAME - 1)),
-        ("0" + "_" * 63, "run-0"),
+        ("late_join", "late-join-DIGITS"),
+        ("7-nodes", "run-7-nodes-DIGITS"),
+        ("a__b-", "a-b-DIGITS"),
+        ("a" * MAX_NAME, "a" * MAX_NAME),
+        ("a" * 64, "a" * (MAX_NAME - 7) + "-DIGITS"),
+        ("a" * (MAX_NAME - 8) + "-bbbbbbbb", "a" * (MAX_NAME - 8) + "-DIGITS"),
+        ("0" + "_" * 63, "run-0-DIGITS"),
     ],
 )
 def test_a_scenarios_name_becomes_one_that_kubernetes_takes(scenario: str, name: str) -> None:
-    assert name_for(scenario) == name
-    assert Deployment(name).name == name
+    made = name_for(scenario)
+    assert re.fullmatch(name.replace("DIGITS", "[0-9a-f]{6}"), made)
+    assert Deployment(made).name == made
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("a" * 40 + "-one", "a" * 40 + "-two"),
+        ("late_join", "late-join"),
+        ("a__b", "a_b"),
+        ("7a", "run-7a"),
+        ("a-", "a"),
+    ],
+)
+def test_two_scenarios_do_not_get_one_name(first: str, second: str) -> None:
+    assert name_for(first) != name_for(second)
 
 
 @pytest.mark.parametrize("name", ["", "A", "7a", "a_b", "a-", "-a", "a.b", "a" * (MAX_NAME + 1), "a\n"])
