@@ -7,6 +7,7 @@ folder of ``PYTHONPATH``, would be imported instead and fail later.
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from typing import Final
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 BAD_INPUT: Final = 2
 INCONCLUSIVE: Final = 3
+CRASH: Final = 4
+"""The code for a bug, as in :mod:`cluster.common.errors`, which may be what cannot be loaded."""
 
 
 def hidden() -> str | None:
@@ -44,3 +47,8 @@ def main() -> int:
     except KeyboardInterrupt:  # while the rest is loaded
         print("stampede: interrupted", file=sys.stderr)
         return INCONCLUSIVE
+    except Exception as error:  # noqa: BLE001 (a bug is no verdict)
+        traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        print(f"stampede: crashed, without a verdict: {what}; the traceback is above", file=sys.stderr)
+        return CRASH

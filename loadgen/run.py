@@ -6,7 +6,8 @@ statistics. With ``--workers`` or ``--listen`` the processes are a master and it
 run elsewhere. Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
 
 Exit codes: 0 the load ran until it was stopped or its time was up (failed requests are counted, not fatal); 1 a Locust
-process ended early, or without its statistics; 2 the plan is wrong.
+process ended early, or without its statistics; 2 the plan is wrong; 4 an exception that was not expected, whose
+traceback is printed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ from loadgen.runplan import OWN_FILES_SUFFIX, STOP_TIMEOUT_S, PlanError, RunPlan
 PASS: Final = 0
 FAIL: Final = 1
 BAD_INPUT: Final = 2
+CRASH: Final = 4
 
 MASTER: Final = 0
 """Process number of the master; if there is one, no other process writes statistics."""
@@ -91,8 +94,12 @@ def main(arguments: list[str] | None = None) -> int:
     numbers = options.processes or range(plan.process_count)
     expected = max(1, workers if options.expected is None else options.expected)
     layout = Layout(numbers, workers, options.listen, expected, options.ui)
-    with _signals() as wake_up:
-        return _run(plan, options.plan, layout, wake_up, watch_input=options.until_eof)
+    try:
+        with _signals() as wake_up:
+            return _run(plan, options.plan, layout, wake_up, watch_input=options.until_eof)
+    except Exception:  # noqa: BLE001 (a bug is no verdict)
+        traceback.print_exc()
+        return CRASH
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,8 +1,13 @@
-"""The harness's expected failures. Each reaches the user as one line and decides the exit code."""
+"""The harness's expected failures, and the end of one that was not expected.
+
+Each reaches the user as one line and decides the exit code.
+"""
 
 from __future__ import annotations
 
+import traceback
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -12,6 +17,8 @@ class ExitCode(IntEnum):
     FAIL = 1
     BAD_INPUT = 2
     INCONCLUSIVE = 3
+    CRASH = 4
+    """The harness itself failed, by an exception that was not expected: no verdict."""
 
 
 class HarnessError(Exception):
@@ -28,3 +35,17 @@ class BadInput(HarnessError):
 
 class TestnetError(HarnessError):
     """The testnet could not be started or did not answer."""
+
+
+class Crash(HarnessError):
+    """An exception that was not expected, in one line that says where its traceback is: a bug, and no verdict."""
+
+    exit_code = ExitCode.CRASH
+
+
+def crash_reason(error: BaseException, without_text: str = "") -> str:
+    """An unexpected exception in one line: its type, its text (``without_text`` if it has none), its line of code."""
+    text = " ".join(str(error).split()) or without_text
+    message = ": ".join(filter(None, (type(error).__name__, text)))
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{message} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else message

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from cluster.common.checkout import version
+from cluster.common.errors import crash_reason
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord, Reexecuted
@@ -22,6 +24,7 @@ from cluster.record.chain_store import BlockStore, MemoryBlocks
 from cluster.record.finalizations import Finalizations
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
+from cluster.scenario.files import scenario_hash
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from consensus.messages import VoteKind
@@ -228,6 +231,8 @@ class RunObserver:
     """Called with each step of a validator. ``None`` if nothing needs them: then drivers do not collect them."""
     on_look: Callable[[RunRecord], None] = ignore
     """Called by the live testnet's driver with the record so far, about twice a second."""
+    on_begin: Callable[[RunRecord], None] = ignore
+    """Called with the record before the run begins. If the driver crashes, it holds what is known by then."""
 
 
 UNOBSERVED: Final = RunObserver()
@@ -595,6 +600,9 @@ class RunRecord:
     """
     problems: list[str] = field(default_factory=list)
     """Problems of the run's machinery, one line each, such as a validator that never answered or Locust that died."""
+    own_problems: list[str] = field(default_factory=list)
+    """Those of :attr:`problems` that processes of the harness had. They say nothing about the chain: where other
+    problems fail a run, these alone make it inconclusive."""
     digest: str | None = None
     """The rolling hash over every event of a simulated run; ``None`` in a live run."""
     checkpoints: dict[int, str] = field(default_factory=dict)
@@ -678,3 +686,28 @@ class RunRecord:
     def first_finalizations(self) -> Mapping[int, float]:
         """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
         return self.finalizations.earliest(self.scenario.validators.byzantine)
+
+
+def about_run(record: RunRecord) -> dict[str, Any]:
+    """What identifies a run, as in ``result.json``."""
+    return {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "version": version(),
+        "scenario_hash": scenario_hash(record.given or record.scenario),
+    }
+
+
+def note_crash(record: RunRecord, error: Exception) -> None:
+    """Note that the driver ended by an exception that was not expected, as an interruption does."""
+    record.interrupted = True
+    record.problems.append(f"the driver crashed: {crash_reason(error)}")
+
+
+def note_own_problem(record: RunRecord, problem: str) -> None:
+    """Note, once, a problem that a process of the harness had."""
+    if problem not in record.problems:
+        record.problems.append(problem)
+        record.own_problems.append(problem)

@@ -12,7 +12,8 @@
 ``traces.bin``        the executions of diverged validators
 ====================  ==============================================================================================
 
-Every file is written atomically. Drivers call :func:`finish_run`.
+Every file is written atomically. Drivers call :func:`finish_run`, and :func:`leave_unjudged` for a run that cannot be
+judged.
 """
 
 from __future__ import annotations
@@ -25,25 +26,33 @@ from pathlib import Path
 from typing import Any
 
 from cluster.audit.books import Books
+from cluster.audit.served.chains import longest_chain
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
-from cluster.common.checkout import version
 from cluster.common.files import write_atomically
 from cluster.common.wording import printable
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
-from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
+from cluster.record.folder import (
+    JUNIT_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    SCENARIO_FILE,
+    SERIES_FILE,
+    complete_folder,
+    unjudged_result,
+)
 from cluster.record.genesis_file import to_json
 from cluster.record.host_info import machine
 from cluster.record.lag import lag_by_host
-from cluster.record.run import FaultRecord, RunRecord
+from cluster.record.run import FaultRecord, RunRecord, about_run
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
 from cluster.report.tables import disks
-from cluster.scenario.files import scenario_hash, scenario_text
+from cluster.scenario.files import scenario_text
 
 
 def finish_run(
@@ -77,6 +86,20 @@ def finish_run(
     return judged.verdict
 
 
+def leave_unjudged(record: RunRecord, folder: Path, why: str) -> None:
+    """Write what is known of a run that cannot be judged for the reason ``why``, as far as :func:`finish_run` did not.
+
+    Its ``result.json`` has no checks but this reason, and the violations that were seen. Raises :class:`OSError`.
+    """
+    complete_folder(folder, unjudged_result(about_run(record), why, record.seen_violations))
+    if not (folder / SCENARIO_FILE).exists():
+        write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, None))
+    if not (folder / GENESIS_FILE).exists():
+        write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
+    if not (folder / BLOCKS_FILE).exists():
+        write_blocks(folder / BLOCKS_FILE, longest_chain(record.lives) or ServedBlocks.all_of(record.store))
+
+
 def _write_chain(path: Path, books: Books) -> None:
     """Write the run's chain to ``path``: publish the run's block store there if it has exactly this chain, otherwise
     write a new archive."""
@@ -93,13 +116,8 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
     """The content of ``result.json``. ``date`` is when it is written."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
     result: dict[str, Any] = {
-        "scenario": record.scenario.name,
-        "backend": record.backend,
-        "seed": record.seed,
-        "commit": record.commit,
-        "version": version(),
+        **about_run(record),
         "date": date.isoformat(timespec="seconds"),
-        "scenario_hash": scenario_hash(record.given or record.scenario),
         "policy": record.genesis.policy_name,
         "preset": record.genesis.preset,
         "verdict": verdict.outcome.value,

@@ -13,12 +13,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from cluster.common.checkout import HASH_SEED_VARIABLE, own_environment
-from cluster.common.errors import ExitCode, HarnessError
+from cluster.common.errors import Crash, ExitCode, HarnessError
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
-from cluster.record.run import RunRecord, Sample
+from cluster.record.run import RunRecord, Sample, ignore
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 
@@ -50,10 +51,12 @@ def simulate_twice(
     on_sample: Callable[[Sample], None] | None,
     on_notice: Callable[[str], None] | None,
     checkpoint: Callable[[], None],
+    on_begin: Callable[[RunRecord], None] = ignore,
 ) -> RunRecord:
     """Simulate a scenario twice and compare the two runs event by event. Returns the first run's record.
 
-    Raises :class:`NotDeterministic` if the runs differ.
+    ``on_begin`` is called with that record before the run begins. Raises :class:`NotDeterministic` if the runs differ,
+    and :class:`Crash` if the second run's process ended before its end.
     """
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
     mine = os.environ.get(HASH_SEED_VARIABLE)
@@ -70,14 +73,20 @@ def simulate_twice(
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(arguments)
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # it has ended: the comparison sees that
+                process.stdin.write(arguments)
+                process.stdin.close()
             others = (line.rstrip("\n") for line in process.stdout)
             simulation = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
             simulation.on_event = lambda line: compare(line, others)
+            on_begin(simulation.record)
             record = simulation.run()
             if not record.interrupted:
                 compare("", others)
+        except NotDeterministic as error:
+            if next(others, "") == "" and process.wait():
+                raise Crash(f"the second run crashed, with exit code {process.returncode}: see above") from error
+            raise
         finally:
             process.kill()
     if on_notice is not None and not record.interrupted:

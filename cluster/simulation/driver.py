@@ -8,11 +8,12 @@ events of virtual time, without HTTP.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Final
 
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, HarnessError
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -31,6 +32,8 @@ from cluster.record.run import (
     Sample,
     Step,
     StepKind,
+    ignore,
+    note_crash,
 )
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -67,6 +70,7 @@ from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
+from validator.primitives.user_file import UserFileError
 
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND
 """Maximum delay with which a twin, a second validator with the same key, gets a message after the first one."""
@@ -162,8 +166,19 @@ class Simulation:
             machine.opened = lambda index: self.watches.recovers(self.machines[index])
 
     def run(self) -> RunRecord:
-        """Run to the scenario's end, in virtual time; the record is complete even if the run stops short."""
-        self._run()
+        """Run to the scenario's end, in virtual time; the record is complete even if the run stops short.
+
+        If it ends by an exception that was not expected, the record has what can be collected, too.
+        """
+        try:
+            self._run()
+        except (HarnessError, ValidatorError, UserFileError):
+            raise
+        except Exception as error:
+            note_crash(self.record, error)
+            with suppress(Exception):  # what it left may be beyond that
+                self._recorder.collect(self.links, self.watches)
+            raise
         if self._end_height is None:
             self.record.stop_requested_at_height = self._best_height
         for fork in self._given.forks[self._forks_taken :]:
@@ -556,17 +571,19 @@ def simulate(
     stop_on_fail: bool = False,
     shortcuts: bool = False,
     on_step: Callable[[Step], None] | None = None,
+    on_begin: Callable[[RunRecord], None] = ignore,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``shortcuts`` changes neither. ``on_step`` is called with each validator's steps. ``checkpoint`` is called
-    between events and may raise :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first
-    violation of a rule seen during the run ends it.
+    ``shortcuts`` changes neither. ``on_begin`` is called with the record before the run begins, ``on_step`` with each
+    validator's steps. ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run
+    early. With ``stop_on_fail`` the first violation of a rule seen during the run ends it.
 
     Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
     run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shortcuts=shortcuts)
     run.stops_on_fail, run.on_step = stop_on_fail, on_step
+    on_begin(run.record)
     try:
         return run.run()
     except PolicyError as error:

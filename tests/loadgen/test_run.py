@@ -21,8 +21,10 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from cluster.common.errors import ExitCode
 from cluster.common.files import write_atomically
 from cluster.live.driver.load_process import AdoptedProcess
+from loadgen import run
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
 from loadgen.workloads.measures import send_key
@@ -410,6 +412,17 @@ def run_until_both_sent(tmp_path: Path, load: dict[str, Any], early: bytes, late
 
 
 @pytest.mark.slow
+def test_a_crash_of_the_load_has_its_own_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(*_: object, **__: object) -> int:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(run, "_run", crash)
+    assert run.main(["--plan", str(write_plan(tmp_path, []))]) == ExitCode.CRASH
+    assert capsys.readouterr().err.endswith("KeyError: 'planted'\n")
+
+
 def test_users_come_and_go_by_height(tmp_path: Path) -> None:
     """The chain has one height more each time that it is asked."""
     users = [

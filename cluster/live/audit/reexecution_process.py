@@ -24,7 +24,7 @@ from cluster.common.checkout import ROOT, own_environment
 from cluster.record.archive import Reexecuted
 from cluster.record.chain_store import FileBlocks
 from cluster.record.genesis_file import genesis_page
-from cluster.record.run import RunRecord
+from cluster.record.run import RunRecord, note_own_problem
 
 BEGIN_AFTER_S: Final = 20.0
 """Delay from the first block to the start of the process. Most short runs are over by then."""
@@ -176,6 +176,8 @@ class ReexecutionProcess:
         if not found.reason and found.height < self._told:
             code = self._process.poll()
             why = f"made no progress for {STUCK_S:g} s" if code is None else f"ended with exit code {code}"
-            self._record.problems.append(
-                f"the re-execution during the run {why} at height {found.height} of {self._told} (see {self._log_file})"
+            note_own_problem(
+                self._record,
+                f"the re-execution during the run {why} at height {found.height} of {self._told}"
+                f" (see {self._log_file})",
             )

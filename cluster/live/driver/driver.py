@@ -56,7 +56,7 @@ from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
-from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings
+from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings, note_crash
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -97,6 +97,7 @@ def live_testnet(
     api_for(scenario.planned_faults)
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(request, observer, active, served, run_until_stopped)
+        observer.on_begin(run.record)
         try:
             run.perform()
             yield run.record
@@ -117,6 +118,7 @@ def attached_testnet(
     lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
     request = RunRequest(left.scenario, left.seed, left.commit, folder, left.stop_on_fail, lease_s)
     run = _LiveRun(request, observer, interrupts, Served(*left.testnet.served))
+    observer.on_begin(run.record)
     try:
         run.take_over(left)
         yield run.record
@@ -289,32 +291,33 @@ class _LiveRun:
         """Call ``start``, watch the hosts that it returns, if any, to the end of the run, and collect the record.
 
         A failure before the first final block is raised, unless ``has_begun`` is set. Any other is noted in the record.
+        An exception that was not expected is raised once the record has what can be collected.
         """
+        first, later = self._follow_from(start, has_begun), conclude(self)
+        if not self.record.validators:
+            self.record.validators = list(self._audit.known.values())
+        if self.record.monitor is None:  # no validator was asked at the end: what was seen until then counts
+            self._audit.safety.look(self.record.store)
+            self.record.monitor = with_answers(self._audit.safety.record(), ())
+        if crash := first or later:
+            raise crash
+        self._write_checkpoint(COLLECTED)
+
+    def _follow_from(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool) -> Exception | None:
+        """Returns an exception that was not expected."""
         try:
             found = start()
             if found is not None:
                 self._follow(*found)
         except KeyboardInterrupt:
             note_interruption(self.record, self.on_notice)
-        except (HarnessError, OSError) as error:
+        except UserFileError:
+            raise
+        except Exception as error:
             if not (self._watch.height or has_begun):
                 raise
-            self._note_failure(error)
-        try:
-            if self._handover is None or self._handover.phase != COLLECTED:
-                self._conclude()
-        except KeyboardInterrupt:
-            self.record.interrupted = True
-            self.record.problems.append("interrupted again: not everything was collected")
-            self.on_notice("interrupted again: ending without the rest")
-        except (HarnessError, OSError) as error:
-            self._note_failure(error)
-        if not self.record.validators:
-            self.record.validators = list(self._audit.known.values())
-        if self.record.monitor is None:  # no validator was asked at the end: what was seen until then counts
-            self._audit.safety.look(self.record.store)
-            self.record.monitor = with_answers(self._audit.safety.record(), ())
-        self._write_checkpoint(COLLECTED)
+            return note_failure(self, error)
+        return None
 
     def close(self) -> None:
         """End everything that was started, or taken over. Nothing interrupts this."""
@@ -332,11 +335,6 @@ class _LiveRun:
 
     def _new_audit(self) -> LiveAudit:
         return LiveAudit(self.record, self._clock.now_ms, ReexecutionProcess(self.record, self._folder))
-
-    def _note_failure(self, error: Exception) -> None:
-        self.record.interrupted = True
-        self.record.problems.append(f"the driver failed: {one_line(error)}")
-        self.on_notice(self.record.problems[-1])
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
@@ -681,6 +679,32 @@ class _LiveRun:
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
         self._audit.reexecution.finish(checkpoint)
+
+
+def conclude(run: _LiveRun) -> Exception | None:
+    """Collect the record unless another driver has. Returns an exception that was not expected."""
+    try:
+        if run._handover is None or run._handover.phase != COLLECTED:
+            run._conclude()
+    except KeyboardInterrupt:
+        run.record.interrupted = True
+        run.record.problems.append("interrupted again: not everything was collected")
+        run.on_notice("interrupted again: ending without the rest")
+    except Exception as error:  # noqa: BLE001 (one that was not expected is raised later)
+        return note_failure(run, error)
+    return None
+
+
+def note_failure(run: _LiveRun, error: Exception) -> Exception | None:
+    """Note in the record that the driver failed. Returns the exception if it was not expected."""
+    is_expected = isinstance(error, HarnessError | OSError)
+    if is_expected:
+        run.record.interrupted = True
+        run.record.problems.append(f"the driver failed: {one_line(error)}")
+    else:
+        note_crash(run.record, error)
+    run.on_notice(run.record.problems[-1])
+    return None if is_expected else error
 
 
 def show(run: _LiveRun, hosts: Hosts | None, stage: RunStage) -> None:

@@ -23,7 +23,7 @@ from cluster.faults.calls import Call, nothing, what_of
 from cluster.faults.link_faults import LinkCounts
 from cluster.faults.stage import Then
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
+from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host, Phase, Totals
 from cluster.live.handover.calls import TakePlace
 from cluster.live.handover.left_hosts import LeftHosts
@@ -119,6 +119,7 @@ class Orders:
         try:
             view = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
+            raise_bug(error)
             order.on_failure(one_line(error))
             return
         if host is not None and isinstance(view, HostView):
@@ -362,6 +363,7 @@ class Hosts:
                 try:
                     self._session.ray.get(answer)
                 except self._session.ray.exceptions.RayError as error:
+                    raise_bug(error)
                     failed.append((asked[answer], one_line(error)))
             checkpoint()
         return failed + [(asked[answer], f"no answer within {timeout_s:g} s") for answer in left]
@@ -435,6 +437,7 @@ class Hosts:
         except errors.RayError as error:
             if isinstance(error, TimeoutError):
                 return  # its process is there, and too busy to answer: it is asked again
+            raise_bug(error)
             if self.nodes.is_lost(host):
                 return  # it goes to another node
             if host.phase is not Phase.DOUBTED:

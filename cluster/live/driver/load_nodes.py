@@ -24,7 +24,7 @@ from cluster.live.driver.load_process import (
     now_epoch_ms,
     record_of,
 )
-from cluster.live.driver.ray_session import RaySession
+from cluster.live.driver.ray_session import RaySession, raise_bug
 from cluster.live.nodes.ray_nodes import RayNode
 from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
@@ -196,7 +196,8 @@ class LoadNodes:
     def _fetch(self, worker: _Worker, answer: Any) -> Statistics:
         try:
             stats, log = self._ray.get(answer)
-        except self._ray.exceptions.RayError:
+        except self._ray.exceptions.RayError as error:
+            raise_bug(error)
             self._lose(worker, "it ended before its statistics were fetched")
             return Statistics()
         if worker.exit_code is None:
@@ -219,7 +220,8 @@ class LoadNodes:
                     worker.is_ready = True
                 if worker.exit_code is None and self._ray.wait([worker.ended], timeout=0)[0]:
                     worker.exit_code = self._ray.get(worker.ended)
-            except self._ray.exceptions.RayTaskError:
+            except self._ray.exceptions.RayTaskError as error:
+                raise_bug(error)
                 raise
             except self._ray.exceptions.RayError:
                 self._lose(worker, "its worker or the node is gone")

@@ -47,6 +47,8 @@ from cluster.live.processes.signals import NodeSignals, ProcessSignals
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
 from cluster.scenario.sections.faults import Release
+from validator.primitives.types import ValidatorError
+from validator.primitives.user_file import UserFileError
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
@@ -93,6 +95,8 @@ NODE_TIMEOUT_S: Final = 60.0
 """A node of a Ray of our own is up within this time."""
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
+EXPECTED_OF_ACTORS: Final = (HarnessError, ValidatorError, UserFileError, OSError)
+"""Exceptions of an actor's call that the driver handles as the failure of a host."""
 
 _token = secrets.token_hex(32)
 """Token of every Ray that this process starts: the library reads it once."""
@@ -682,6 +686,21 @@ def _connect(ray: Any, kind: type[HarnessError], failure: str, **options: Any) -
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises a plain one if its node is not up in time
         raise kind(f"{failure}: {one_line(error)}") from error
+
+
+class ActorCrash(Exception):
+    """An exception in an actor's code that was not expected: a bug of ours."""
+
+
+def raise_bug(error: Exception) -> None:
+    """Raise :class:`ActorCrash` if a call of an actor failed by an exception that the actor's code did not expect.
+
+    Other failures, such as a lost process or a full disk, are for the caller to handle.
+    """
+    from ray.exceptions import RayTaskError
+
+    if isinstance(error, RayTaskError) and not isinstance(error.cause, EXPECTED_OF_ACTORS):
+        raise ActorCrash(one_line(error)) from error
 
 
 def one_line(error: BaseException) -> str:

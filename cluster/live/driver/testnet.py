@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.common.checkout import version
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
@@ -41,9 +40,8 @@ from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
-from cluster.record.run import LoadRecord, RunRecord
+from cluster.record.run import LoadRecord, RunRecord, about_run, note_own_problem
 from cluster.scenario import Scenario
-from cluster.scenario.files import scenario_hash
 from cluster.scenario.sections.faults import UpgradeFault
 from loadgen.runplan import Statistics
 
@@ -329,9 +327,9 @@ class Testnet:
             return
         if self.load.ended_early:
             code, log = self.load.exit_code, self._folder / LOG_FILE
-            problem = f"the load generator ended early with exit code {code}{self.load.reason} (see {log})"
-            if problem not in self._record.problems:
-                self._record.problems.append(problem)
+            note_own_problem(
+                self._record, f"the load generator ended early with exit code {code}{self.load.reason} (see {log})"
+            )
         if end_height is not None and not self.load.was_told_to_stop:
             self._notice(self._record.drain_notice(end_height))
             self.load.stop()
@@ -460,12 +458,4 @@ def _load_layout() -> list[str]:
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
     """The content of ``result.json`` if the driver could not write it."""
-    about = {
-        "scenario": record.scenario.name,
-        "backend": record.backend,
-        "seed": record.seed,
-        "commit": record.commit,
-        "version": version(),
-        "scenario_hash": scenario_hash(record.scenario),
-    }
-    return unjudged_result(about, "the driver was killed", record.seen_violations)
+    return unjudged_result(about_run(record), "the driver was killed", record.seen_violations)

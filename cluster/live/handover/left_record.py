@@ -106,6 +106,7 @@ class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     absences: list[Absence]
     seen_violations: dict[str, list[str]]
     problems: list[str]
+    own_problems: list[str]
     digest: str | None
     checkpoints: dict[int, str]
     metrics: dict[str, int | float]

@@ -1,7 +1,7 @@
 """The ``stampede`` command.
 
-Exit codes: 0 pass, 1 fail, 2 bad input or usage, or an output that cannot be written, 3 inconclusive. Wrong input is
-reported as one line on standard error.
+Exit codes: 0 pass, 1 fail, 2 bad input or usage, or an output that cannot be written, 3 inconclusive, 4 an exception
+that was not expected. Wrong input is reported as one line on standard error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
-from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
 from cluster.common.suggestions import unknown
 from cluster.common.wording import printable
@@ -24,6 +24,7 @@ from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
 from cluster.tools.compare.calibrate import commands as calibrate
 from cluster.tools.console.command import Command, add_commands
+from cluster.tools.console.crashes import crash_line, show_traceback
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.outputs import annotation
 from cluster.tools.drills import commands as drills
@@ -157,6 +158,9 @@ def _perform(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return ExitCode.INCONCLUSIVE
+    except Exception as error:  # noqa: BLE001 (a bug is no verdict)
+        _complain(crash_line(crash_reason(error), show_traceback()))
+        return ExitCode.CRASH
     return code
 
 

@@ -141,7 +141,7 @@ def perform_load(
     show(outcome)
     write_json_for_user(page, outcome.page)
     if outcome.exit_code != 0:
-        return ExitCode.FAIL
+        return ExitCode.CRASH if outcome.exit_code == ExitCode.CRASH else ExitCode.FAIL
     if outcome.why_nothing:
         raise HarnessError(f"the load shows nothing: {outcome.why_nothing}")
     return ExitCode.PASS

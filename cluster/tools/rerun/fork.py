@@ -61,6 +61,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
             checkpoint=interrupts.checkpoint,
         )
         simulation.origin = origin
+        observer.on_begin(simulation.record)
         return nullcontext(simulation.run())
 
     return perform_run(PlannedRun(scenario, "sim", perform), out).verdict.exit_code

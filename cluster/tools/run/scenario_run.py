@@ -28,11 +28,12 @@ from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, point_latest, run_folder
 from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest
-from cluster.report.results import finish_run, reproduce_command
+from cluster.report.results import finish_run, leave_unjudged, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, parse_setting
+from cluster.tools.console.crashes import crash_kept
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.ending import ending_of
@@ -166,12 +167,13 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
     Returns the judged run.
     """
     scenario, source, live, outputs = planned.scenario, planned.source, planned.live, planned.outputs
-    with ExitStack() as testnet, ExitStack() as tracing:
+    known = _Known(folder, interrupts, planned.judge)
+    with crash_kept(folder, known.keep), ExitStack() as testnet, ExitStack() as tracing:
         console = Console()
         progress = Progress(
             Console(quiet=outputs.quiet), _known_end(scenario, live), planned.backend, scenario.validators.names
         )
-        observer = RunObserver(progress.update, progress.notice)
+        observer = RunObserver(progress.update, progress.notice, on_begin=known.begin)
         with _one_line_failures(folder):
             try:
                 tracer = tracing.enter_context(_tracing(planned, folder))
@@ -182,6 +184,7 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
                     testnet.close()
             finally:
                 progress.close()
+            known.is_driven = True
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
             judged = finish(record, folder, interrupts, source, planned.judge)
@@ -201,6 +204,33 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
     return judged
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a run, to be kept if an exception ends it that was not expected."""
+
+    folder: Path
+    interrupts: Interrupts
+    judge: Judge | None
+    record: RunRecord | None = None
+    is_driven: bool = False
+    """Whether the driver has done its part: what crashes later are the checks, or what writes their results."""
+
+    def begin(self, record: RunRecord) -> None:
+        self.record = record
+
+    def keep(self, reason: str) -> None:
+        """Judge what the driver collected. What cannot be judged is written without a verdict."""
+        if self.record is None:
+            return
+        try:
+            if not self.is_driven and self.record.validators:
+                finish(self.record, self.folder, self.interrupts, judge=self.judge)
+        finally:
+            leave_unjudged(self.record, self.folder, f"the harness crashed: {reason}")
+        point_latest(self.folder)
+        refresh_index(self.folder)
 
 
 @contextmanager
@@ -238,12 +268,12 @@ def drive(
     if twice:
         from cluster.simulation.determinism import simulate_twice
 
-        return nullcontext(simulate_twice(*what, *watch, interrupts.checkpoint))
+        return nullcontext(simulate_twice(*what, *watch, interrupts.checkpoint, observer.on_begin))
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
         more = (interrupts.checkpoint, request.stop_on_fail)
-        return nullcontext(simulate(*what, *watch, *more, on_step=observer.on_step))
+        return nullcontext(simulate(*what, *watch, *more, on_step=observer.on_step, on_begin=observer.on_begin))
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None

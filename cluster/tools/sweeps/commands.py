@@ -66,7 +66,8 @@ class SeedOptions(OutputOptions):
     """What ``sweep`` and ``fuzz`` have in common."""
 
     EPILOG = (
-        "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
+        "A failing seed leaves a run folder. A crash leaves its traceback, and is no verdict (exit code 4); the others"
+        " continue."
     )
 
     seeds: range = option("seeds A to B - 1", "A:B", seed_range, required=True)
@@ -79,7 +80,7 @@ class SeedOptions(OutputOptions):
     no_shortcuts: bool = flag(
         "run every validator in full, without shortcuts, as in each hundredth seed: to find nondeterminism"
     )
-    stop_on_fail: bool = flag("stop at the first seed that fails")
+    stop_on_fail: bool = flag("stop at the first seed that fails or crashes")
     min_passed: int | None = option(
         "pass if no seed fails and N seeds pass; the others may be inconclusive (default: all seeds)",
         "N",
@@ -116,10 +117,11 @@ class SeedOptions(OutputOptions):
 
         Raises :class:`BadInput`.
         """
-        from cluster.record.folder import claimed, run_folder
+        from cluster.record.folder import claimed
+        from cluster.tools.console.crashes import command_folder
 
         corpus = nullcontext() if self.corpus_folder is None else claimed(self.corpus_folder)
-        with run_folder(self.out, name, goes_on=True) as folder, corpus:
+        with command_folder(self.out, name, goes_on=True) as folder, corpus:
             yield folder
 
     def run_in(self, folder: Path, task: AnyTask) -> Summary:
@@ -201,7 +203,7 @@ class Sweep(SeedOptions, ChangeOptions):
             _refresh_index(folder)
             grid.print_grid(console(), ending, self.quiet)
             self.outputs.write(ending)
-        return grid.exit_code(ending.outcome)
+        return grid.exit_code(done, ending.outcome)
 
     def _run_cell(self, folder: Path, cell: Cell, count: int) -> Summary:
         print_line(console(quiet=self.quiet), f"cell {cell.number} of {count}: {cell.title}")

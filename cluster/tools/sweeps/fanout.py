@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from cluster.common.errors import HarnessError
+from cluster.common.errors import Crash
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
 from cluster.live.nodes.seed_pods import SeedPods
@@ -81,10 +81,10 @@ class _Suspect:
 
 
 def raise_crash(what: str) -> Callable[[int, str], Any]:
-    """A handler for a number whose workers died too often: it raises :class:`HarnessError`."""
+    """A handler for a number whose workers died too often: it raises :class:`Crash`."""
 
     def on_death(number: int, reason: str) -> Any:
-        raise HarnessError(f"{what} {number} crashed: {reason}")
+        raise Crash(f"{what} {number} crashed: {reason}")
 
     return on_death
 
@@ -159,7 +159,7 @@ class FanOut:
         """Run all numbers; yields each once, as it ends.
 
         A signal raises :class:`KeyboardInterrupt`. Running numbers are abandoned then, and when the iterator is closed.
-        Raises :class:`HarnessError` if ``run`` raises or no node is left, and
+        Raises :class:`Crash` if ``run`` raises, :class:`HarnessError` if no node is left, and
         :class:`~cluster.common.errors.BadInput` if no node can take part.
         """
         workers = self._workers if is_joining() else min(self._workers or default_workers(), len(self._queue))
@@ -242,7 +242,7 @@ class FanOut:
                 self._end(stream)
                 self._give_back(batch, list(batch.left))  # none, unless the stream was cut off
             except ray.exceptions.RayTaskError as error:
-                raise HarnessError(f"{self._what} {batch.left[0]} crashed: {one_line(error)}") from error
+                raise Crash(f"{self._what} {batch.left[0]} crashed: {one_line(error)}") from error
             except ray.exceptions.RayError as error:
                 self._end(stream)
                 self._lose_batch(batch, error, ray.exceptions)

@@ -143,7 +143,7 @@ def run_cells(cells: Sequence[Cell], run: Callable[[Cell], Summary], stop_on_fai
     for cell in cells:
         summary = run(cell)
         done.append((cell, summary))
-        if summary.interrupted or (stop_on_fail and summary.failed):
+        if summary.interrupted or (stop_on_fail and (summary.failed or summary.crashed)):
             break
     return done
 
@@ -154,9 +154,11 @@ def outcome_of(done: Sequence[CellSummary], cells: Sequence[Cell]) -> Outcome:
     return worst([EXIT_OUTCOMES[summary.exit_code] for _, summary in done] + missing)
 
 
-def exit_code(outcome: Outcome) -> ExitCode:
-    """The exit code of an outcome."""
-    return next(code for code, each in EXIT_OUTCOMES.items() if each is outcome)
+def exit_code(done: Sequence[CellSummary], outcome: Outcome) -> ExitCode:
+    """The exit code of a grid with an outcome."""
+    if outcome is not Outcome.FAIL and any(summary.crashed for _, summary in done):
+        return ExitCode.CRASH
+    return ExitCode[outcome.name]
 
 
 def grid_page(title: str, axes: Sequence[Axis], done: Sequence[CellSummary]) -> dict[str, Any]:
@@ -169,6 +171,7 @@ def grid_page(title: str, axes: Sequence[Axis], done: Sequence[CellSummary]) -> 
         "passed": sum(page["passed"] for page in totals),
         "failed": [seed for page in totals for seed in page["failed"]],
         "undecided": [seed for page in totals for seed in page["undecided"]],
+        "crashed": [seed for page in totals for seed in page["crashed"]],
         "cells": [
             {
                 "settings": {each.path: each.value for each in cell.settings},

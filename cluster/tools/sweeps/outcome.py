@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.checks.run import Judged, judge_run
+from cluster.common.errors import crash_reason
 from cluster.common.outcome import Outcome
 from cluster.record.rules import Mechanism
 from cluster.record.run import RunRecord
@@ -24,6 +23,8 @@ FAULTS_TO_COUNT: Final = 2
 """Number of faults that must take effect for a pass to count; with fewer, a passing seed is inconclusive. If the
 scenario has fewer faults, all must take effect."""
 BEYOND_MEMORY: Final = "it needs more than --memory"
+CRASH: Final = "crash"
+"""In place of a verdict: the run did not end."""
 WORDS: Final = ("passed", "failed", "undecided")
 MAX_SHOWN: Final = 100
 """Number of seeds that did not pass that the dashboard lists."""
@@ -39,7 +40,7 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seed: int
     verdict: str
-    """``pass``, ``fail`` or ``inconclusive``."""
+    """``pass``, ``fail``, ``inconclusive``, or :data:`CRASH`."""
     reason: str
     """The first check that did not pass, in one line; empty if all did."""
     undecided: list[str]
@@ -80,6 +81,11 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def failed(self) -> bool:
         return self.verdict == Outcome.FAIL
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the run ended in an exception or with its process, which is no verdict: the seed is undecided."""
+        return self.verdict == CRASH
 
     @property
     def word(self) -> str:
@@ -142,7 +148,7 @@ class SeedTally:
             command = self._command(outcome.seed)
             self._kept.append(
                 {"seed": outcome.seed, "word": outcome.word, "why": outcome.why, "again": command,
-                 "has_report": outcome.failed}
+                 "has_report": outcome.failed or outcome.crashed}
             )  # fmt: skip
 
     def _figures(self) -> dict[str, Any]:
@@ -190,18 +196,15 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
 
 
 def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
-    """The outcome of a seed whose run ended in an exception: it counts as a failure."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    text = " ".join(str(error).split()) or (BEYOND_MEMORY if isinstance(error, MemoryError) else "")
-    message = ": ".join(filter(None, (type(error).__name__, text)))
-    return broken_off(seed, f"{message} ({Path(frame.filename).name}:{frame.lineno})", seconds)
+    """The outcome of a seed whose run ended in an exception."""
+    return broken_off(seed, crash_reason(error, BEYOND_MEMORY if isinstance(error, MemoryError) else ""), seconds)
 
 
 def broken_off(seed: int, reason: str, seconds: float = 0.0) -> SeedOutcome:
-    """The outcome of a seed whose run did not complete: it counts as a failure. ``reason`` is one line."""
+    """The outcome of a seed whose run did not complete. ``reason`` is one line."""
     return SeedOutcome(
         seed=seed,
-        verdict=Outcome.FAIL.value,
+        verdict=CRASH,
         reason=f"crashed: {reason}",
         undecided=[],
         heights=0,

@@ -1,6 +1,7 @@
 """Runs the seeds of a sweep: progress, interruption, continuation, a summary.
 
-A failing seed leaves a run folder, with its report and the command that runs it again.
+A failing seed leaves a run folder, with its report and the command that runs it again. A seed whose run crashed leaves
+its traceback: it is no failure, but the sweep ends as one that crashed, unless another seed fails.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ EXIT_OUTCOMES: Final = {
     ExitCode.PASS: Outcome.PASS,
     ExitCode.FAIL: Outcome.FAIL,
     ExitCode.INCONCLUSIVE: Outcome.INCONCLUSIVE,
+    ExitCode.CRASH: Outcome.INCONCLUSIVE,
 }
 TENTHS: Final = 10
 """Number of progress lines without a terminal: one for each tenth of the seeds."""
@@ -85,8 +87,12 @@ class Summary:
 
     @property
     def undecided(self) -> list[SeedOutcome]:
-        """Seeds that neither failed nor passed: inconclusive, or too little happened."""
+        """Seeds that neither failed nor passed: inconclusive, crashed, or too little happened."""
         return [outcome for outcome in self.outcomes if not outcome.failed and not outcome.passed]
+
+    @property
+    def crashed(self) -> list[SeedOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.crashed]
 
     @property
     def by_word(self) -> dict[str, list[SeedOutcome]]:
@@ -117,6 +123,8 @@ class Summary:
     def exit_code(self) -> ExitCode:
         if self.failed:
             return ExitCode.FAIL
+        if self.crashed:
+            return ExitCode.CRASH
         enough = self.wanted if self.min_passed is None else self.min_passed
         if self.interrupted or len(self.outcomes) < self.wanted or len(self.passed) < enough or self.never_reached:
             return ExitCode.INCONCLUSIVE
@@ -129,6 +137,7 @@ class Summary:
             "passed": len(self.passed),
             "failed": [outcome.seed for outcome in self.failed],
             "undecided": [outcome.seed for outcome in self.undecided],
+            "crashed": [outcome.seed for outcome in self.crashed],
             "faults": dict(sorted(self.faults.items())),
             "seen": self.seen,
             "heights": sum(outcome.heights for outcome in self.outcomes),
@@ -311,7 +320,7 @@ def _run_all(
         for _, outcome, _, node in ended:
             log.add(outcome, node)
             show(outcome)
-            if outcome.failed and stop_on_fail:
+            if (outcome.failed or outcome.crashed) and stop_on_fail:
                 return
 
 
@@ -459,5 +468,5 @@ def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:
         print_line(console, line)
     if summary.never_reached:
         print_line(console, f"inconclusive: no seed reached {', '.join(summary.never_reached)}")
-    for outcome in summary.failed[:SHOWN]:
+    for outcome in [*summary.failed, *summary.crashed][:SHOWN]:
         print_line(console, f"again  {_again(task, outcome, summary.commit)}")

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.record.finalizations import Finalizations
-from cluster.record.run import RunRecord
+from cluster.record.run import RunRecord, note_own_problem
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check, status_of
 from tests.cluster.records import ChainMaker, answer, make_chain, make_record, make_scenario
 
@@ -133,3 +133,13 @@ def test_problems_fail_and_interruption_is_inconclusive() -> None:
     assert (check.verdict, check.detail) == (FAIL, "Locust died")
     record.interrupted = True
     assert run_check(record, "no_problems").verdict is INCONCLUSIVE
+
+
+def test_a_problem_of_a_process_of_the_harness_is_no_failure_of_the_chain() -> None:
+    record = make_record()
+    note_own_problem(record, "the load generator ended early")
+    note_own_problem(record, "the load generator ended early")
+    check = run_check(record, "no_problems")
+    assert (check.verdict, check.detail) == (INCONCLUSIVE, "the load generator ended early")
+    record.problems.append("validator-1 was lost")
+    assert run_check(record, "no_problems").verdict is FAIL

@@ -506,7 +506,7 @@ def test_whoever_is_killed_the_run_ends_with_a_result(
     os.kill(command.process_of(program).pid, signal.SIGKILL)
     command.read_to_the_end()
     is_ray = program != "loadgen.run"
-    result = command.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE if is_ray else errors.ExitCode.FAIL)
+    result = command.check_nothing_is_left(errors.ExitCode.INCONCLUSIVE)
     details = {check["name"]: check["detail"] for check in result["checks"]}
     assert told in details["no_problems"]
     assert max(tip["height"] for tip in result["validators"]) >= (0 if is_ray else 30)
@@ -541,18 +541,24 @@ import os, signal, sys
 from pathlib import Path
 from cluster.tools.run import scenario_run
 from cluster.tools.cli.main import main
-from cluster.live.driver import ray_session
+from cluster.live.driver import driver, ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
-late = sys.argv.pop(1) == "late"
+moment = sys.argv.pop(1)
 judge_run = scenario_run.judge_run
 
 def interrupted_judge_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
     return judge_run(*arguments)
 
-if late:
+def crash(run, hosts):
+    if run._watch.height >= 3:
+        raise KeyError("planted")
+
+if moment == "late":
     scenario_run.judge_run = interrupted_judge_run
+if moment == "crash":
+    driver._LiveRun._sample = crash
 sys.exit(main())
 """
 
@@ -667,6 +673,22 @@ def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., 
     result = command.check_end()
     assert all(tip["height"] >= 5 for tip in result["validators"])
     assert "interrupted" in {check["detail"] for check in result["checks"]}
+
+
+@pytest.mark.slow
+def test_a_crash_of_the_driver_keeps_what_is_known_and_leaves_nothing_running(
+    run_command: Callable[..., Command],
+) -> None:
+    command = run_command(moment="crash")
+    command.wait_for(b"hosts are up")
+    command.read_to_the_end()
+    result = command.check_nothing_is_left(errors.ExitCode.CRASH)
+    assert b"crashed, without a verdict: KeyError: 'planted' (<string>:" in command.said
+    assert result["verdict"] == "inconclusive"
+    assert all(tip["height"] >= 3 for tip in result["validators"])
+    details = {check["name"]: check["detail"] for check in result["checks"]}
+    assert details["no_problems"].startswith("interrupted; the driver crashed: KeyError: 'planted'")
+    assert "planted" in (command.folder / "traceback.txt").read_text(encoding="utf-8")
 
 
 def ask(url: str, method: str = "GET", token: str = "", body: str = "") -> tuple[int, bytes]:

@@ -116,7 +116,7 @@ def test_a_target_that_was_missed_is_inconclusive_where_it_was_reached_without_l
     verdict = check_run(record)
     assert verdict.check("progress").verdict is outcome
     assert verdict.check("no_problems").verdict is outcome
-    record.problems.append("the load generator ended early")
+    record.problems.append("validator-1 was lost")
     assert check_run(record).check("no_problems").verdict is Outcome.FAIL
 
 

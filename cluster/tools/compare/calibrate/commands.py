@@ -53,11 +53,11 @@ class Calibrate(ChangeOptions):
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import write_for_user, write_json_for_user
         from cluster.common.outcome import worst
-        from cluster.record.folder import run_folder
         from cluster.scenario import load_scenario
         from cluster.tools.compare.budget import EXIT_CODES
         from cluster.tools.compare.calibrate.calibration import calibrate, check_scenarios
         from cluster.tools.compare.calibrate.output import calibration_page, print_gaps, profile_text
+        from cluster.tools.console.crashes import command_folder
 
         scenarios = [load_scenario(self.scenario, self.changes), *map(load_scenario, self.check)]
         check_scenarios(scenarios)
@@ -67,7 +67,7 @@ class Calibrate(ChangeOptions):
         def tell(step: str) -> None:
             print(step, file=sys.stderr, flush=True)
 
-        with run_folder(self.out, f"calibrate-{name}") as folder:
+        with command_folder(self.out, f"calibrate-{name}") as folder:
             found = calibrate(scenarios, self.runs, self.within / 100, processors, folder, tell)
         terminal = console()
         for each in found.gaps:

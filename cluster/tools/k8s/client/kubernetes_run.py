@@ -20,13 +20,13 @@ from cluster.record.folder import (
     complete_folder,
     point_latest,
     read_result,
-    run_folder,
     unjudged_result,
 )
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario
 from cluster.scenario.files import find_scenario, scenario_hash, scenario_text
 from cluster.scenario.overrides import Change
+from cluster.tools.console.crashes import command_folder
 from cluster.tools.k8s.client.archive import BadArchive
 from cluster.tools.k8s.client.cluster import ClusterError, Object, connect
 from cluster.tools.k8s.client.job import Endpoint, Job
@@ -77,7 +77,7 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
     scenario, text = _read(asked)
     deployment = _deployment(asked, scenario, text, ("run",), keep)
     objects = manifests(scenario, deployment)
-    with run_folder(out, scenario.name) as folder, Interrupts() as interrupts:
+    with command_folder(out, scenario.name) as folder, Interrupts() as interrupts:
         run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts), folder)
         run.perform(objects)
         return run.conclude()
@@ -147,6 +147,8 @@ class _Run:
         if not (folder / REPORT_FILE).exists():
             notice(f"verdict  {verdict.value}: {self._why_unjudged()}")
         notice(f"report   {next(folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists())}")
+        if job.exit_code == ExitCode.CRASH:
+            return ExitCode.CRASH
         code = ExitCode[verdict.name]
         return ExitCode.INCONCLUSIVE if self._is_interrupted and code == ExitCode.PASS else code
 

@@ -51,6 +51,11 @@ class CaseResult:
     problem: str = ""
     """The check that failed, or the crash, in one line; empty if there is neither."""
 
+    @property
+    def crashed(self) -> bool:
+        """Whether the run ended by an exception that was not expected."""
+        return self.measures is None
+
 
 def run_cases(
     plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None

@@ -86,9 +86,9 @@ class Dos(ChangeOptions):
         parser.words["search"] = search  # type: ignore[attr-defined]
 
     def run(self) -> int:
-        from cluster.record.folder import run_folder
         from cluster.record.run import Backend
         from cluster.scenario import load_scenario
+        from cluster.tools.console.crashes import command_folder
         from cluster.tools.load.dos.cases import make_plan, make_variants
 
         if self.live and self.workers is not None:
@@ -98,7 +98,7 @@ class Dos(ChangeOptions):
         seeds = self.seeds or (QUICK_SEEDS if self.quick or self.live else DEFAULT_SEEDS)
         backend: Backend = "live" if self.live else "sim"
         plan = make_plan(scenario, self.attacks, variants, seeds, self.quick, backend)
-        with run_folder(self.out, f"dos-{scenario.name}", goes_on=True) as folder:
+        with command_folder(self.out, f"dos-{scenario.name}", goes_on=True) as folder:
             card = self._scorecard(plan, scenario, folder)
         return card.exit_code
 

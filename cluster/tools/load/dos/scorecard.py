@@ -66,7 +66,8 @@ class Score:
     problems: tuple[str, ...]
     """Checks that failed and runs that crashed, with their seeds."""
     outcome: Outcome
-    """Fail if a check failed, or the grade is too low; inconclusive if the attack had no visible activity."""
+    """Fail if a check failed, or the grade is too low; inconclusive if a run crashed, or the attack had no visible
+    activity."""
 
     @property
     def grade(self) -> Grade | None:
@@ -108,20 +109,25 @@ class Scorecard:
     baseline_problems: tuple[str, ...] = ()
     """Checks that failed in runs without an attack, and such runs that crashed, as text."""
     interrupted: bool = False
+    crashed: bool = False
+    """Whether a run crashed."""
+    baseline_fails: bool = False
+    """Whether a check failed in a run without an attack."""
 
     @property
     def outcome(self) -> Outcome:
         found = [score.outcome for scores in self.scores.values() for score in scores]
-        if self.baseline_problems:
+        if self.baseline_fails:
             found.append(Outcome.FAIL)
-        if self.interrupted or not found:
+        if self.interrupted or self.crashed or not found:
             found.append(Outcome.INCONCLUSIVE)
         return worst(found)
 
     @property
     def exit_code(self) -> ExitCode:
-        codes = {Outcome.PASS: ExitCode.PASS, Outcome.FAIL: ExitCode.FAIL, Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE}
-        return codes[self.outcome]
+        if self.crashed and self.outcome is not Outcome.FAIL:
+            return ExitCode.CRASH
+        return ExitCode[self.outcome.name]
 
     def page(self) -> dict[str, Any]:
         """The JSON that ``--json`` writes; ``attacks`` are those of the first variant."""
@@ -155,8 +161,17 @@ def make_scorecard(
     for variant in plan.variants:
         found = [_score(plan, dos, results, variant, attack) for attack in plan.attacks]
         scores[variant] = tuple(score for score in found if score is not None)
-    problems = _problems((case, result) for case, result in results.items() if case.attack == BASELINE)
-    return Scorecard(plan, dos, commit, scores, problems, interrupted)
+    baseline = {case: result for case, result in results.items() if case.attack == BASELINE}
+    return Scorecard(
+        plan,
+        dos,
+        commit,
+        scores,
+        _problems(baseline.items()),
+        interrupted,
+        crashed=any(result.crashed for result in results.values()),
+        baseline_fails=any(result.problem and not result.crashed for result in baseline.values()),
+    )
 
 
 def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], variant: str, attack: str) -> Score | None:
@@ -176,7 +191,8 @@ def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], vari
     acted = bool(rows) and all(row["acted"] for row in rows)
     grades = _grades(dos, metrics, recovered)
     seeds = tuple(row["seed"] for row in rows)
-    return Score(attack, seeds, metrics, recovered, acted, grades, problems, _outcome(dos, grades, problems, acted))
+    outcome = _outcome(dos, grades, [results[case] for case in cases], acted)
+    return Score(attack, seeds, metrics, recovered, acted, grades, problems, outcome)
 
 
 def _row(measured: AttackMeasures, result: CaseResult, baseline: CaseResult) -> dict[str, Any]:
@@ -197,11 +213,12 @@ def _grades(dos: DosSection, metrics: Mapping[str, Estimate], recovered: bool) -
     return found
 
 
-def _outcome(dos: DosSection, grades: Mapping[str, Grade], problems: Sequence[str], acted: bool) -> Outcome:
+def _outcome(dos: DosSection, grades: Mapping[str, Grade], results: Sequence[CaseResult], acted: bool) -> Outcome:
     is_too_low = any(GRADES.index(each) > GRADES.index(dos.at_least) for each in grades.values())
-    if problems or (acted and is_too_low):
+    has_crashed = any(result.crashed for result in results)
+    if any(result.problem and not result.crashed for result in results) or (acted and is_too_low):
         return Outcome.FAIL
-    return Outcome.PASS if acted and grades else Outcome.INCONCLUSIVE
+    return Outcome.PASS if acted and grades and not has_crashed else Outcome.INCONCLUSIVE
 
 
 def _problems(results: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:

@@ -50,13 +50,13 @@ class LabOptions(Command):
 
     def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
         """Run experiments with these options; returns the exit code."""
-        from cluster.record.folder import run_folder
+        from cluster.tools.console.crashes import command_folder
         from cluster.tools.sweeps.lab.page import INDEX_FILE, write_pages
         from cluster.tools.sweeps.lab.running import run_lab
         from cluster.tools.sweeps.lab.table import TABLE_FILE
 
         output = console()
-        with run_folder(self.out, name, goes_on=True) as folder:
+        with command_folder(self.out, name, goes_on=True) as folder:
             try:
                 lab = run_lab(experiments, self.quick, folder, self.workers, output)
             except KeyboardInterrupt:

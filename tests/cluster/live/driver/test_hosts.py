@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.exceptions import RayError, RayTaskError
 
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import Place, relocated_host
+from cluster.live.driver.ray_session import ActorCrash, Place, relocated_host
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host import host as host_module
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
@@ -102,6 +103,20 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
         host.reports.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
         hosts.all.append(host)
     return hosts, actors
+
+
+def failed_call(cause: Exception) -> Exception:
+    """What Ray raises here if an actor's code raised ``cause``."""
+    return RayTaskError("observe", "its traceback", cause, "ray::observe", PID, "127.0.0.1").as_instanceof_cause()
+
+
+def test_a_bug_in_a_hosts_code_is_no_loss_of_the_host() -> None:
+    hosts, actors = hosts_of([Phase.UP, Phase.UP])
+    hosts._session.ray.exceptions.RayError = RayError
+    actors[0].answers |= {"observe": failed_call(KeyError("planted")), "freeze": failed_call(OSError(28, "full"))}
+    assert hosts.ask_each("freeze", 1.0, lambda: None) == [(hosts.all[0], "[Errno 28] full")]
+    with pytest.raises(ActorCrash, match="planted"):
+        hosts.look(JOINS_AT, starts=False)
 
 
 @pytest.mark.parametrize("method", ["freeze", "stop"])

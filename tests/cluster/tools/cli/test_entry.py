@@ -13,6 +13,7 @@ import pytest
 
 import stampede_command
 from cluster.common.checkout import checkout_commit
+from cluster.common.errors import ExitCode
 from cluster.tools.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -35,6 +36,27 @@ def test_an_interrupt_while_the_command_is_loaded_is_one_line(
     monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
     assert stampede_command.main() == 3
     assert capsys.readouterr().err == "stampede: interrupted\n"
+
+
+class Broken:
+    """A module of ours that cannot be imported."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Sequence[str] | None = None, _target: object = None) -> None:
+        if name == "cluster.tools.cli.main":
+            raise KeyError("planted")
+
+
+def test_a_crash_while_the_command_is_loaded_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.delitem(sys.modules, "cluster.tools.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
+    assert stampede_command.main() == ExitCode.CRASH
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert last == "stampede: crashed, without a verdict: KeyError: 'planted'; the traceback is above"
 
 
 def test_the_options_of_all_commands_are_known_without_loading_what_performs_them() -> None:

@@ -619,6 +619,13 @@ def test_a_scenario_that_the_driver_refuses_is_bad_input(server: ApiServer) -> N
     assert server.objects == {} and server.executed == []
 
 
+def test_a_driver_that_crashed_has_given_no_verdict(server: ApiServer) -> None:
+    said = "Job entrypoint command failed with exit code 4, last"
+    server.course = lambda server, name: ending(server, name, files(name, "inconclusive"), "FAILED", message=said)
+    assert run("--out", "mine") == 4
+    assert Path("mine/result.json").exists() and server.objects == {}
+
+
 # --- the archive ----------------------------------------------------------------------------------------------------
 
 

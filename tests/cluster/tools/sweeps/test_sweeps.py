@@ -24,7 +24,7 @@ import yaml
 from rich.console import Console
 
 from cluster.common.checkout import checkout_commit
-from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.errors import BadInput, Crash, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
 from cluster.live.web.addresses import ON_THE_LOOPBACK
@@ -108,6 +108,7 @@ def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
         "passed": 1,
         "failed": [8],
         "undecided": [9],
+        "crashed": [],
         "faults": {"kill": 4},
         "seen": dict.fromkeys(Mechanism, 0),
         "heights": 83,
@@ -225,7 +226,7 @@ def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
 # --- a seed -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_breaks_off_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("two\nlines")
 
@@ -235,11 +236,13 @@ def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, m
     outcome = run_seed(
         ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4, tmp_path / "out" / "seed-4"
     )
-    assert (outcome.seed, outcome.failed, outcome.passed) == (4, True, False)
+    assert (outcome.seed, outcome.failed, outcome.passed, outcome.word) == (4, False, False, "undecided")
     assert outcome.why.startswith("crashed: AssertionError: two lines (test_sweeps.py:")
     told = (tmp_path / "out" / "seed-4" / "traceback.txt").read_text(encoding="utf-8")
     assert told.startswith("Traceback") and "AssertionError: two" in told
-    assert Summary((GOOD, outcome), 2, False).exit_code is ExitCode.FAIL
+    summary = Summary((GOOD, outcome), 2, False, min_passed=1)
+    assert (summary.exit_code, summary.page()["crashed"]) == (ExitCode.CRASH, [4])
+    assert Summary((BAD, outcome), 2, False).exit_code is ExitCode.FAIL
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -502,7 +505,7 @@ def _broken(seed: int, leaves: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.live
 def test_a_seed_that_breaks_off_is_one_line(temporary: Path, tmp_path: Path) -> None:
-    with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 crashed: .*seed 4 is broken"):
+    with Interrupts() as interrupts, pytest.raises(Crash, match=r"seed 4 crashed: .*seed 4 is broken"):
         list(FanOut(_broken, [4], interrupts, tmp_path, 1).results())
     assert list(temporary.iterdir()) == []
 

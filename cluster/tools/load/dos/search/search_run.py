@@ -17,9 +17,10 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted
-from cluster.record.folder import SWEEP_SUMMARY_FILE, run_folder
+from cluster.record.folder import SWEEP_SUMMARY_FILE
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import Change, options_text
+from cluster.tools.console.crashes import command_folder
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from cluster.tools.load.dos.search.evaluation import Problem
@@ -65,7 +66,7 @@ def run_search(
 
     ``confirmed`` is the number of candidates to confirm. ``command`` is the command that repeats the search.
     """
-    with run_folder(out, f"search-{problem.scenario.name}", goes_on=True) as folder:
+    with command_folder(out, f"search-{problem.scenario.name}", goes_on=True) as folder:
         return _search_in(folder, problem, command, limits, processes or default_workers(), confirmed)
 
 

@@ -89,7 +89,7 @@ class Guide:
     def _learn(self, outcome: SeedOutcome) -> None:
         if not self._schedule.learn(Genotype.parse(self._genotypes[outcome.seed]), outcome.features):
             return
-        if outcome.failed:
+        if outcome.failed or outcome.crashed:
             return  # a bug that is known should not be found again by each fuzz that begins with this corpus
         entry = Entry(self._protocol, outcome.genotype, outcome.features, self._commit, round(outcome.seconds, 2))
         if entry.name not in self._names:

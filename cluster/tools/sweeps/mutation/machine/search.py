@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
-from cluster.record.folder import run_folder
+from cluster.tools.console.crashes import command_folder
 from cluster.tools.sweeps.fanout import run_numbers
 from cluster.tools.sweeps.mutation.machine.choice import all_candidates, draw, executed, module_paths
 from cluster.tools.sweeps.mutation.machine.hunting import Bug, Run, Sound, hunt, run_sound
@@ -71,7 +71,7 @@ def search(plan: Plan, out: Path | None, workers: int | None, say: Callable[[str
     """
     every = all_candidates(module_paths(plan.prefixes))
     with (
-        run_folder(out, "mutants-machine", goes_on=True) as folder,
+        command_folder(out, "mutants-machine", goes_on=True) as folder,
         closing(MachineLog(folder, plan.title, checkout_commit())) as log,
     ):
         if out is None:

@@ -343,11 +343,13 @@ def test_an_attack_that_did_nothing_proves_nothing() -> None:
     assert card(attacked()).exit_code is ExitCode.PASS, "what it sent never ran, but it was sent"
 
 
-def test_a_failed_check_or_a_crash_fails_whatever_the_grade() -> None:
-    for result in (CaseResult(measures(), 1, problem="roots fail"), CaseResult(None, problem="crashed: KeyError")):
+def test_a_failed_check_fails_whatever_the_grade_and_a_crash_is_no_verdict() -> None:
+    failed, crashed = CaseResult(measures(), 1, problem="roots fail"), CaseResult(None, problem="crashed: KeyError")
+    for result, code in ((failed, ExitCode.FAIL), (crashed, ExitCode.CRASH)):
         found = card(attacked(), result)
-        assert found.exit_code is ExitCode.FAIL
+        assert found.exit_code is code
         assert found.page()["attacks"]["same-block"]["problems"] == [f"cip1, same-block, seed 1: {result.problem}"]
+    assert card(crashed, failed).exit_code is ExitCode.FAIL
     assert card(attacked(), problem="safety fail").exit_code is ExitCode.FAIL, "the baseline's"
 
 
