@@ -13,8 +13,9 @@ import os
 import resource
 import sys
 import time
+from functools import partial
 
-from reporting import Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, run_benchmark
 
 from cluster.tools.inspect.conform.families.table import TABLE
 from cluster.tools.inspect.conform.source import GeneratedCases
@@ -22,6 +23,7 @@ from cluster.tools.inspect.conform.sweep import run_sweep
 from cluster.tools.inspect.conform.tool import ToolCommand
 
 OWN = f"{sys.executable} -m cluster.tools.cli.main t8n"
+PROCESSORS = len(os.sched_getaffinity(0))
 GOAL = 3_000.0
 BUDGET_MS = 40.0
 TIMEOUT_S = 30
@@ -32,33 +34,55 @@ def _cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _sweep(command: str, stays_up: bool, families: tuple[str, ...], seeds: int) -> tuple[int, float, float]:
+def _sweep(
+    command: str, stays_up: bool, families: tuple[str, ...], seeds: int, workers: int
+) -> tuple[int, float, float]:
     """Cases, seconds and processor seconds of a sweep."""
     before = _cpu_s()
-    workers = len(os.sched_getaffinity(0))
     source = GeneratedCases(families, range(seeds))
     result = run_sweep(source, ToolCommand(command, stays_up, TIMEOUT_S), workers, True, False, lambda: None)
     assert not result.failures, result.failures[0].detail
     return result.cases.total(), result.seconds, _cpu_s() - before
 
 
-def measure(size: Size) -> list[Metric]:
-    families = tuple(TABLE.families)
-    short = [name for name, family in TABLE.families.items() if family.every == 1]
-    few, many = (2, 10) if size.quick else (5, 40)
-    small, large = (_sweep(f"{OWN} --serve", True, families, seeds) for seeds in (few, many))
-    begin = time.process_time()
-    for name in short:
-        TABLE.families[name].case(1)[1].answer()
-    made_ms = 1e3 * (time.process_time() - begin) / len(short)
-    files = _sweep(OWN, False, families[: 4 if size.quick else 20], 1)
+def lanes(size: Size) -> list[Lane]:
+    sweeps = [
+        Metric("cases_per_minute", "cases/min", GOAL),
+        Metric("cpu_ms_per_case", "ms", BUDGET_MS, at_least=False),
+    ]
     return [
-        Metric("cases_per_minute", 60 * large[0] / large[1], "cases/min", GOAL),
-        Metric("cpu_ms_per_case", 1e3 * (large[2] - small[2]) / (large[0] - small[0]), "ms", BUDGET_MS, at_least=False),
-        Metric("made_ms", made_ms, "ms"),
-        Metric("cases_per_minute_with_files", 60 * files[0] / files[1], "cases/min"),
+        Lane(
+            partial(
+                _sweeps, *size.of((tuple(TABLE.families)[:5], 1, 1, 2), (tuple(TABLE.families), PROCESSORS, 5, 40))
+            ),
+            sweeps,
+        ),
+        Lane(_made_ms, [Metric("made_ms", "ms")]),
+        Lane(
+            partial(_with_files, *size.of((1, 1), (20, PROCESSORS))),
+            [Metric("cases_per_minute_with_files", "cases/min")],
+        ),
     ]
 
 
+def _sweeps(families: tuple[str, ...], workers: int, few: int, many: int) -> list[float]:
+    """Cases a minute, and the milliseconds of processor time of a case."""
+    small, large = (_sweep(f"{OWN} --serve", True, families, seeds, workers) for seeds in (few, many))
+    return [60 * large[0] / large[1], 1e3 * (large[2] - small[2]) / (large[0] - small[0])]
+
+
+def _made_ms() -> float:
+    short = [name for name, family in TABLE.families.items() if family.every == 1]
+    begin = time.process_time()
+    for name in short:
+        TABLE.families[name].case(1)[1].answer()
+    return 1e3 * (time.process_time() - begin) / len(short)
+
+
+def _with_files(families: int, workers: int) -> float:
+    cases, seconds, _ = _sweep(OWN, False, tuple(TABLE.families)[:families], 1, workers)
+    return 60 * cases / seconds
+
+
 if __name__ == "__main__":
-    run_benchmark(__doc__, measure)
+    run_benchmark(__doc__, lanes, minutes=2)

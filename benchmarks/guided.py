@@ -1,27 +1,24 @@
 """Seeds until a planted bug is caught: guided fuzz against plain fuzz.
 
 Each bug of the kill table that a validator can have is planted in random scenarios, until the check that is named for
-it fails, the mutated line ran, and the same scenario passes that check without the bug. Three ways to choose scenarios:
+it fails, the mutated line ran, and the same scenario passes that check without the bug. Two ways to choose scenarios:
 
 - ``plain``: one seed after the other.
-- ``empty``: guided, from an empty corpus. Its first generation are plain seeds, so it can only differ after those.
-- ``corpus``: guided, from the corpus of ``--corpus``, which a guided fuzz made without any bug.
+- ``corpus``: guided, from a corpus that a guided fuzz makes first, without any bug. From an empty corpus the first
+  generation are plain seeds.
 
-Runs of another first seed are other samples. A bug that is not caught within ``--cap`` seeds counts as ``--cap`` + 1.
-Results are appended to ``--out``, where an interrupted comparison continues.
+A bug that is not caught within the maximum number of seeds counts as one more. ``median_ratio`` is the median of
+``corpus``, of that of ``plain``. Runs with neither ``--quick`` nor ``--full`` take some of the bugs.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from functools import partial
+from statistics import fmean, median
 
-import reporting  # noqa: F401 (it lets the packages be found before the benchmarks of the same names)
+from reporting import Lane, Metric, Size, run_benchmark
 
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
@@ -31,58 +28,61 @@ from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.safety_monitor import broken
 from cluster.tools.sweeps.drawing.genotype import Genotype
-from cluster.tools.sweeps.drawing.guided.corpus import Corpus, Entry
+from cluster.tools.sweeps.drawing.guided.corpus import Entry
 from cluster.tools.sweeps.drawing.guided.features import features_of
 from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.mutation.detection import CRASHES, mutant_runs
 from consensus.protocols import PROTOCOLS
 
-PLAIN, EMPTY, CORPUS = "plain", "empty", "corpus"
-WAYS = (PLAIN, EMPTY, CORPUS)
-APART = 1_000
-"""Distance of the first seeds of two samples."""
+PLAIN, CORPUS = "plain", "corpus"
+WAYS = (PLAIN, CORPUS)
+FIRST_SEED = 0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bugs", nargs="*", default=sorted(MUTANTS), help="names of planted bugs (default: all)")
-    parser.add_argument("--every", type=int, default=1, help="take each N-th of the bugs only")
-    parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
-    parser.add_argument("--samples", type=int, default=2, help="number of first seeds")
-    parser.add_argument("--cap", type=int, default=48, help="maximum number of seeds of a sample")
-    parser.add_argument("--corpus", type=Path, help="a corpus that was made without a bug")
-    parser.add_argument("--out", type=Path, required=True, help="results, a line of JSON each")
-    parser.add_argument("--table", action="store_true", help="print the table of the results so far, and run nothing")
-    given = parser.parse_args()
-    if not given.table:
-        start = [] if given.corpus is None else [e for each in PROTOCOLS for e in Corpus(given.corpus, each).entries]
-        for sample in range(given.samples):
-            for name in given.bugs[:: given.every]:
-                for way in given.ways:
-                    if way != CORPUS or start:
-                        _add_result(given.out, MUTANTS[name], way, sample, given.cap, start)
-    print_table(list(_results(given.out)), given.cap)
+    run_benchmark(__doc__, lanes, minutes=5, full="all bugs, 32 seeds each; about two hours")
 
 
-def _results(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        yield from map(json.loads, path.read_text().splitlines())
+def lanes(size: Size) -> list[Lane]:
+    every, most, corpus_seeds = size.of((1_000, 1, 1), (40, 12, 32), (1, 32, 128))
+    bugs = [MUTANTS[name] for name in sorted(MUTANTS)[::every]]
+    ratio = Metric("median_ratio", f"× ({len(bugs)} bugs, at most {most} seeds)", 0.5, at_least=False)
+    units = {"median": "seeds", "mean": "seeds", "missed": "bugs not caught", "cpu_s": "s of processor time"}
+    figures = [Metric(f"{way}_{name}", unit) for way in WAYS for name, unit in units.items()]
+    return [Lane(partial(compared, bugs, most, corpus_seeds), [ratio, *figures])]
 
 
-def _add_result(path: Path, mutant: Mutant, way: str, sample: int, cap: int, start: Sequence[Entry]) -> None:
-    done = {(each["bug"], each["sample"], each["way"]): each for each in _results(path)}
-    if (mutant.name, sample, way) in done:
-        return
-    plain = done.get((mutant.name, sample, PLAIN))
-    began = time.process_time()
-    if way == EMPTY and plain is not None and 0 < (plain["seeds"] or cap) <= GENERATION:
-        seeds, began = plain["seeds"], time.process_time() - plain["cpu_s"]  # the same runs
-    else:
-        seeds = seeds_to_catch(mutant, way, sample * APART, cap, start if way == CORPUS else ())
-    result = {"bug": mutant.name, "sample": sample, "way": way, "seeds": seeds}
-    with path.open("a") as file:
-        file.write(json.dumps({**result, "cpu_s": round(time.process_time() - began, 2)}) + "\n")
+def compared(bugs: Sequence[Mutant], most: int, corpus_seeds: int) -> list[float]:
+    """Catch each bug both ways. Prints how many seeds it took."""
+    corpus = [entry for protocol in PROTOCOLS for entry in made_corpus(protocol, corpus_seeds)]
+    seeds: dict[str, list[int]] = {way: [] for way in WAYS}
+    cpu_s = dict.fromkeys(WAYS, 0.0)
+    for bug in bugs:
+        for way in WAYS:
+            began = time.process_time()
+            seeds[way].append(seeds_to_catch(bug, way, FIRST_SEED, most, corpus if way == CORPUS else ()))
+            cpu_s[way] += time.process_time() - began
+        print(f"{bug.name:36}" + "".join(f"  {way} {seeds[way][-1] or '-':>3}" for way in WAYS), flush=True)
+    figures = [[*figures_of(seeds[way], most), cpu_s[way]] for way in WAYS]
+    return [figures[1][0] / figures[0][0], *figures[0], *figures[1]]
+
+
+def figures_of(seeds: Sequence[int], most: int) -> list[float]:
+    """Median and mean of the seeds until bugs were caught, and how many were not, which is 0 seeds."""
+    counted = [each or most + 1 for each in seeds]
+    return [median(counted), fmean(counted), sum(each == 0 for each in seeds)]
+
+
+def made_corpus(protocol: str, seeds: int) -> Iterator[Entry]:
+    """The entries that a guided fuzz of this many seeds makes from nothing."""
+    schedule = Schedule(FIRST_SEED, protocol)
+    for number, at in enumerate(range(0, seeds, GENERATION)):
+        for genotype in schedule.generation(number, range(at, min(at + GENERATION, seeds))):
+            judged = run(genotype, protocol, None)
+            features = [] if judged is None else features_of(judged)
+            if schedule.learn(genotype, features):
+                yield Entry(protocol, str(genotype), [], "", 0.0)
 
 
 def seeds_to_catch(mutant: Mutant, way: str, first: int, cap: int, start: Sequence[Entry]) -> int:
@@ -138,41 +138,6 @@ def is_caught(judged: Judged, mutant: Mutant) -> bool:
 def fails_without(genotype: Genotype, protocol: str, mutant: Mutant) -> bool:
     sound = run(genotype, protocol, None)
     return sound is None or sound.verdict.check(mutant.caught_by).verdict is Outcome.FAIL
-
-
-def print_table(results: Sequence[dict[str, Any]], cap: int) -> None:
-    """Print seeds to the first catch, a line for each bug, and the medians over all samples that each way has."""
-    by_bug: dict[str, dict[str, dict[int, int]]] = {}
-    for each in results:
-        by_bug.setdefault(each["bug"], {}).setdefault(each["way"], {})[each["sample"]] = each["seeds"]
-    print(f"{'bug':36}" + "".join(f"{way:>14}" for way in WAYS))
-    for bug, ways in sorted(by_bug.items()):
-        cells = [", ".join(str(seeds or "-") for _, seeds in sorted(ways.get(way, {}).items())) for way in WAYS]
-        print(f"{bug:36}" + "".join(f"{cell:>14}" for cell in cells))
-    for way in WAYS[1:]:
-        both = [
-            (seeds or cap + 1, ways[way][sample] or cap + 1)
-            for ways in by_bug.values()
-            for sample, seeds in ways.get(PLAIN, {}).items()
-            if sample in ways.get(way, {})
-        ]
-        if both:
-            for words, pairs in (("all", both), ("not caught by the first plain seed", [p for p in both if p[0] > 1])):
-                if pairs:
-                    print(summary_line(way, words, pairs, cap))
-    for way in WAYS:
-        spent = [each["cpu_s"] for each in results if each["way"] == way]
-        print(f"{way}: {sum(spent):,.0f} s of processor time")
-
-
-def summary_line(way: str, words: str, pairs: Sequence[tuple[int, int]], cap: int) -> str:
-    plain, guided = (statistics.median(each) for each in zip(*pairs, strict=True))
-    means = [statistics.fmean(each) for each in zip(*pairs, strict=True)]
-    missed = [sum(seeds > cap for seeds in each) for each in zip(*pairs, strict=True)]
-    return (
-        f"{way} against plain, {words} ({len(pairs)} samples): median {guided:g} against {plain:g} seeds, mean"
-        f" {means[1]:.1f} against {means[0]:.1f}, not caught {missed[1]} against {missed[0]}"
-    )
 
 
 if __name__ == "__main__":

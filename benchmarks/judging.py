@@ -16,37 +16,49 @@ The goals are those of 100,000 heights, 1,000 faults and 8 million timers (``--f
 from __future__ import annotations
 
 import resource
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from long_run import LongRun
-from reporting import Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, run_benchmark
 
 from cluster.checks.run import judge_run
 from cluster.report.results import finish_run
 
 VALIDATORS = 64
 TIMERS_PER_BLOCK = 80
-HEIGHTS, QUICK_HEIGHTS, FULL_HEIGHTS = 5_000, 500, 100_000
+HEIGHTS, QUICK_HEIGHTS, FULL_HEIGHTS = 5_000, 200, 100_000
 HEIGHTS_PER_FAULT = 100
-MEMORY_GOAL_MB = 600
+MEMORY = Metric("driver_memory_mb", "MB", 600, at_least=False)
 VERDICT_GOAL_S = 30
 REPORT_GOAL_MB = 8
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full=f"{FULL_HEIGHTS:,} heights, which take a quarter of an hour")
+    run_benchmark(__doc__, lanes, minutes=2, full=f"{FULL_HEIGHTS:,} heights; a quarter of an hour")
 
 
-def measure(size: Size) -> list[Metric]:
-    heights = FULL_HEIGHTS if size.full else QUICK_HEIGHTS if size.quick else HEIGHTS
-    with tempfile.TemporaryDirectory(prefix="judging-") as folder:
-        return judged(Path(folder), heights)
+def lanes(size: Size) -> list[Lane]:
+    heights = size.of(QUICK_HEIGHTS, HEIGHTS, FULL_HEIGHTS)
+    metrics = [
+        MEMORY,
+        Metric("verdict_seconds", "s", VERDICT_GOAL_S, at_least=False),
+        Metric("verdict_cpu_seconds", "s"),
+        Metric("report_mb", "MB", REPORT_GOAL_MB, at_least=False),
+        Metric("judged_blocks_per_second", "blocks/s"),
+    ]
+    return [Lane(partial(judged, heights), metrics)]
 
 
-def judged(folder: Path, heights: int) -> list[Metric]:
-    """The metrics of a run of so many heights."""
+def judged(heights: int) -> list[float]:
+    """The figures of a run of so many heights."""
+    with TemporaryDirectory(prefix="judging-") as folder:
+        return _judged(Path(folder), heights)
+
+
+def _judged(folder: Path, heights: int) -> list[float]:
     run = LongRun(folder, heights, VALIDATORS, TIMERS_PER_BLOCK, heights // HEIGHTS_PER_FAULT)
     for height in run.enter():
         if height % (heights // 10) == 0:
@@ -61,15 +73,7 @@ def judged(folder: Path, heights: int) -> list[Metric]:
     finish_run(run.record, folder, judged=judged_run)
     verdict_s, verdict_cpu_s = time.monotonic() - begun_s, time.process_time() - begun_cpu_s
     report_mb = (folder / "report.html").stat().st_size / 1e6
-    is_full = heights == FULL_HEIGHTS
-    return [
-        Metric("driver_memory_mb", _resident_mb(), "MB", MEMORY_GOAL_MB, at_least=False),
-        Metric("verdict_seconds", verdict_s, "s", VERDICT_GOAL_S, at_least=False),
-        Metric("verdict_cpu_seconds", verdict_cpu_s, "s"),
-        Metric("report_mb", report_mb, "MB", REPORT_GOAL_MB, at_least=False),
-        Metric("judged_blocks_per_second", heights / run.judging_s, "blocks/s"),
-        Metric("heights", heights, "all of the goal" if is_full else f"of {FULL_HEIGHTS:,}"),
-    ]
+    return [_resident_mb(), verdict_s, verdict_cpu_s, report_mb, heights / run.judging_s]
 
 
 def _resident_mb() -> float:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import io
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reporting import Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, run_benchmark
 from rich.console import Console
 
 from cluster.tools.sweeps.lab.experiment import Experiment
@@ -27,7 +28,7 @@ from cluster.tools.sweeps.lab.population import Group
 from cluster.tools.sweeps.lab.running import run_lab
 from validator.chain.genesis import Policy
 
-FEW, MANY, MANY_QUICK = 1_000, 100_000, 4_000
+FEW, MANY = 1_000, 100_000
 MIN_WINDOW = 25
 """Least number of blocks in which the jobs become due."""
 MAX_AGENTS = 1_000
@@ -44,26 +45,37 @@ MAX_MINUTES = 10.0
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="also all experiments, quick, with two workers (minutes)")
+    run_benchmark(__doc__, lanes, minutes=5, full="all experiments, quick, too; about 8 min")
 
 
-def measure(size: Size) -> list[Metric]:
-    """All metrics of this benchmark."""
-    many = MANY_QUICK if size.quick else MANY
-    found, rates = [], []
+def lanes(size: Size) -> list[Lane]:
+    few, many = size.of((1_000, 1_500), (FEW, MANY))
+    rates = [
+        Metric(f"{policy}_blocks_per_second_{name}", f"blocks/s, {waiting:,} waiting")
+        for policy in Policy
+        for name, waiting in (("few", few), ("many", many))
+    ]
+    slowest = Metric("block_ratio", f"× (the fastest policy / the slowest, {many:,} waiting)")
+    run_all = Metric("run_all_quick", "minutes", MAX_MINUTES, at_least=False)
+    return [
+        Lane(partial(_rates, few, many), [*rates, slowest]),
+        Lane(_speed_up, [Metric("speed_up", "× (2 workers / 1)")], least=Size.USUAL),
+        Lane(lambda: seconds(list(EXPERIMENTS.values()), 2) / 60, [run_all], least=Size.FULL),
+    ]
+
+
+def _rates(few: int, many: int) -> Iterator[float]:
+    with_many = []
     for policy in Policy:
-        few, most = blocks_per_second(policy, FEW), blocks_per_second(policy, many)
-        rates.append(most)
-        found.append(Metric(f"blocks_per_second_{policy.value}_{FEW}", few, "blocks/s"))
-        found.append(Metric(f"blocks_per_second_{policy.value}_{many}", most, "blocks/s"))
-    unit = f"× (slowest policy / fastest, {many:,} waiting)"
-    found.append(Metric("block_ratio", max(rates) / min(rates), unit))
+        yield blocks_per_second(policy, few)
+        with_many.append(blocks_per_second(policy, many))
+        yield with_many[-1]
+    yield max(with_many) / min(with_many)
+
+
+def _speed_up() -> float:
     experiment = [EXPERIMENTS[EXPERIMENT]]
-    found.append(Metric("speed_up", seconds(experiment, 1) / seconds(experiment, 2), "× (2 workers / 1)"))
-    if size.full:
-        minutes = seconds(list(EXPERIMENTS.values()), 2) / 60
-        found.append(Metric("run_all_quick", minutes, "minutes", MAX_MINUTES, at_least=False))
-    return found
+    return seconds(experiment, 1) / seconds(experiment, 2)
 
 
 class _Ended(Exception):

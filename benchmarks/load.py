@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
-from reporting import Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from sink_endpoint import endpoint
 
 import stampede
@@ -66,40 +66,73 @@ PROCESSORS = os.cpu_count() or 1
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="also 100,000 users, and the knee of four live validators (minutes)")
+    full = "100,000 users, and the knee of four live validators, too; about 10 min"
+    run_benchmark(__doc__, lanes, minutes=4, full=full)
 
 
-def measure(size: Size) -> list[Metric]:
-    """All metrics of this benchmark."""
-    folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
-    try:
-        found = [*_submitting(folder), *_sending(folder, size)]
-        if size.full:
-            found += [*_many(folder), *_knee(folder)]
-        candidates = 8 if size.quick else CANDIDATES
-        rate = search_candidates_per_minute(folder / "search", candidates, PROCESSORS)
-        return [*found, Metric("search_candidates_per_minute", rate, f"of 200 blocks, {PROCESSORS} processors", 60)]
-    finally:
-        shutil.rmtree(folder)
+def lanes(size: Size) -> list[Lane]:
+    unit = f"of 200 blocks, {PROCESSORS} processors"
+    return [
+        Lane(
+            partial(_submitting, size),
+            [
+                Metric("empty_per_second", "requests/s, the validators' server, a handler that reads nothing"),
+                Metric("submitted_per_second", "transactions/s, one validator's endpoint, one a request"),
+                Metric("submit_ratio", "of the empty handler", 0.7),
+                Metric("submit_executing_ratio", "the same with a block a second of what was submitted"),
+            ],
+        ),
+        *(_locust_lane(*load, size) for load in LOADS),
+        Lane(
+            _many,
+            [
+                Metric("many_users_per_second", f"transactions/s, {MANY_USERS:,} users"),
+                Metric("many_users_late", "of the transactions, over 100 ms late", 0.01, at_least=False),
+                Metric("many_users_cpu", "processors, one Locust process"),
+                Metric("many_users_mb", "MB, one Locust process"),
+            ],
+            least=Size.FULL,
+        ),
+        Lane(
+            _knee,
+            [
+                Metric("knee_per_second", f"final transactions/s, p99 under {KNEE_P99_MS:,} ms"),
+                Metric("knee_p99_ms", "ms from intended send to finality, at the knee"),
+            ],
+            least=Size.FULL,
+        ),
+        Lane(partial(_searching, size.of(1, CANDIDATES)), [Metric("search_candidates_per_minute", unit, 60)]),
+    ]
+
+
+def _searching(candidates: int) -> float:
+    with _folder() as folder:
+        return search_candidates_per_minute(folder / "search", candidates, PROCESSORS)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="stampede-benchmark-") as folder:
+        yield Path(folder)
 
 
 # --- one endpoint -----------------------------------------------------------------------------------------------------
 
 
-def _submitting(folder: Path) -> list[Metric]:
+def _submitting(size: Size) -> Iterator[float]:
+    """A quick run has one testnet for both ways."""
+    nonces = size.of(1, NONCES)
     with endpoint(is_empty=True) as url:
-        empty = _asked(url, _requests(CHAIN_ID))
-    admitted = _submitted(folder / "admit", QUIET_INTERVAL_MS)
-    executed = _submitted(folder / "execute", BLOCK_INTERVAL_MS)
-    return [
-        Metric("empty_per_second", empty, "requests/s, the validators' server, a handler that reads nothing"),
-        Metric("submitted_per_second", admitted, "transactions/s, one validator's endpoint, one a request"),
-        Metric("submit_ratio", admitted / empty, "of the empty handler", 0.7),
-        Metric("submit_executing_ratio", executed / empty, "the same with a block a second of what was submitted"),
-    ]
+        empty = _asked(url, _requests(CHAIN_ID, nonces))
+    yield empty
+    executing = _submitted(BLOCK_INTERVAL_MS, nonces)
+    admitted = executing if size is Size.QUICK else _submitted(QUIET_INTERVAL_MS, nonces)
+    yield admitted
+    yield admitted / empty
+    yield executing / empty
 
 
-def _submitted(folder: Path, block_interval_ms: int) -> float:
+def _submitted(block_interval_ms: int, nonces: int) -> float:
     """Transactions a second that the endpoint of one validator takes, between two of its blocks if these are rare."""
     scenario = {
         "name": "submit",
@@ -112,13 +145,15 @@ def _submitted(folder: Path, block_interval_ms: int) -> float:
         "load": {"users": [{"workload": "transfer", "count": SENDERS}], "external": True},
         "stop": {"height": 1_000_000},
     }
-    with stampede.up(scenario, SEED, folder) as testnet:
+    with _folder() as folder, stampede.up(scenario, SEED, folder) as testnet:
         (url,) = testnet.validators.values()
         with ValidatorClient(url) as client:
             before = client.status()
-            taken = _asked(url, _requests(before["chain_id"]))
+            taken = _asked(url, _requests(before["chain_id"], nonces))
             if block_interval_ms == QUIET_INTERVAL_MS and client.status()["height"] != before["height"]:
-                raise SystemExit("a block was made while transactions were submitted; the machine is too slow for this")
+                raise Unavailable(
+                    "a block was made while transactions were submitted; the machine is too slow for this"
+                )
     return taken
 
 
@@ -128,11 +163,11 @@ def _asked(url: str, requests: Sequence[bytes]) -> float:
         return process.submit(_ask, url, requests).result()
 
 
-def _requests(chain_id: str) -> list[bytes]:
+def _requests(chain_id: str, nonces: int) -> list[bytes]:
     """A request for each transaction, in an order in which no nonce comes before its turn."""
     plan = LoadPlan.model_validate({"users": [{"workload": "transfer", "count": SENDERS}]})
     users = plan.build_users(SEED, chain_id)
-    wires = [wire for _ in range(NONCES) for user in users for wire in user.next_transactions(START)]
+    wires = [wire for _ in range(nonces) for user in users for wire in user.next_transactions(START)]
     head = b"POST /transactions HTTP/1.1\r\nHost: a\r\nContent-Type: application/msgpack\r\nContent-Length: %d\r\n\r\n"
     bodies = [b"\xc5" + len(wire).to_bytes(2, "big") + wire for wire in wires]
     return [head % len(body) + body for body in bodies]
@@ -154,7 +189,7 @@ def _ask(url: str, requests: Sequence[bytes]) -> float:
             if not body:
                 body = connection.recv(MAX_ANSWER_BYTES)
             if not head.startswith(b"HTTP/1.1 200") or b'"error":null' not in body:
-                raise SystemExit(f"the endpoint did not take a transaction: {head!r} {body!r}")
+                raise Unavailable(f"the endpoint did not take a transaction: {head!r} {body!r}")
     seconds = time.perf_counter() - began
     for connection in connections:
         connection.close()
@@ -164,25 +199,36 @@ def _ask(url: str, requests: Sequence[bytes]) -> float:
 # --- Locust -----------------------------------------------------------------------------------------------------------
 
 
-def _sending(folder: Path, size: Size) -> Iterator[Metric]:
-    seconds = 5 if size.quick else 15
+LOADS: list[tuple[str, str, int, dict[str, int]]] = [
+    ("locust_alone", "one Locust process, a request for each", ALONE_USERS, {}),
+    ("locust_together", "one Locust process, 1,000 users a client", BUSY_USERS, TOGETHER),
+    ("locust_signed", "the same, another process signs", BUSY_USERS, TOGETHER | {"signers": 1}),
+    ("locust_two", "two Locust processes, 1,000 users a client", BUSY_USERS, TOGETHER | {"processes": 2}),
+]
+
+
+def _locust_lane(name: str, text: str, count: int, changes: dict[str, int], size: Size) -> Lane:
+    metrics = [Metric(f"{name}_per_second", f"transactions/s, {text}")]
+    if changes.get("processes", 1) == 1:
+        metrics += [
+            Metric(f"{name}_signing", "of its process's time: signing"),
+            Metric(f"{name}_encoding", "encoding"),
+            Metric(f"{name}_waiting", "waiting"),
+        ]
+    least = Size.USUAL if changes else Size.QUICK
+    return Lane(lambda: _sending(count, changes, size)[: len(metrics)], metrics, least)
+
+
+def _sending(count: int, changes: dict[str, int], size: Size) -> list[float]:
+    """Transactions a second of a load, and the shares of its process's time."""
     signing_s, encoding_s = _costs()
+    users = [{"workload": "transfer", "count": count, "interval_ms": BUSY_INTERVAL_MS}]
+    warm_s, seconds = size.of((0.1, 1), (WARM_S, 15))
     with endpoint() as url:
-        for name, text, count, changes in (
-            ("locust_alone", "one Locust process, a request for each", ALONE_USERS, {}),
-            ("locust_together", "one Locust process, 1,000 users a client", BUSY_USERS, TOGETHER),
-            ("locust_signed", "the same, another process signs", BUSY_USERS, TOGETHER | {"signers": 1}),
-            ("locust_two", "two Locust processes, 1,000 users a client", BUSY_USERS, TOGETHER | {"processes": 2}),
-        ):
-            users = [{"workload": "transfer", "count": count, "interval_ms": BUSY_INTERVAL_MS}]
-            sent = _load(url, folder, {"users": users, **changes}, WARM_S, seconds)
-            rate = sent.transactions / sent.seconds
-            yield Metric(f"{name}_per_second", rate, f"transactions/s, {text}")
-            if changes.get("processes", 1) == 1:
-                own_signing = 0.0 if "signers" in changes else signing_s
-                yield Metric(f"{name}_signing", rate * own_signing, "of its process's time: signing")
-                yield Metric(f"{name}_encoding", rate * encoding_s, "encoding")
-                yield Metric(f"{name}_waiting", max(0.0, 1 - sent.cpu_share), "waiting")
+        sent = _load(url, {"users": users, **changes}, warm_s, seconds)
+    rate = sent.transactions / sent.seconds
+    own_signing_s = 0.0 if "signers" in changes else signing_s
+    return [rate, rate * own_signing_s, rate * encoding_s, max(0.0, 1 - sent.cpu_share)]
 
 
 def _costs() -> tuple[float, float]:
@@ -215,8 +261,13 @@ class Sent:
     """Share of the load's transactions that were sent late."""
 
 
-def _load(url: str, folder: Path, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
+def _load(url: str, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
     """A load for some seconds, which begin ``warm_s`` after its first transaction was taken."""
+    with _folder() as folder:
+        return _load_from(folder, url, load, warm_s, seconds)
+
+
+def _load_from(folder: Path, url: str, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
     stats_file = folder / "stats.json"
     plan = RunPlan(
         chain_id=CHAIN_ID, seed=SEED, endpoints=[url], load=LoadPlan.model_validate(load), stats_file=str(stats_file)
@@ -232,7 +283,7 @@ def _load(url: str, folder: Path, load: dict[str, Any], warm_s: float, seconds: 
         before = taken()
         while taken() == before:
             if process.poll() is not None:
-                raise SystemExit("the load ended before it had begun")
+                raise Unavailable("the load ended before it had begun")
             time.sleep(LOOK_S)
         time.sleep(warm_s)
         locusts = [
@@ -244,10 +295,10 @@ def _load(url: str, folder: Path, load: dict[str, Any], warm_s: float, seconds: 
         memory = locusts[0].memory_info().rss
         process.terminate()
         if process.wait() != 0:
-            raise SystemExit("the load failed")
+            raise Unavailable("the load failed")
     statistics = Statistics.model_validate_json(stats_file.read_bytes())
     if statistics.failures > MOST_FAILURES * statistics.requests or statistics.transactions_rejected:
-        raise SystemExit(f"the load had failures: {statistics.errors or statistics.rejections}")
+        raise Unavailable(f"the load had failures: {statistics.errors or statistics.rejections}")
     share = (after.user + after.system - cpu.user - cpu.system) / took
     sends = statistics.sends.workloads.values()
     late = sum(each.late for each in sends) / max(1, sum(each.sent for each in sends))
@@ -266,23 +317,23 @@ def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def _many(folder: Path) -> list[Metric]:
+def _many() -> list[float]:
     users = [{"workload": "transfer", "count": MANY_USERS, "interval_ms": MANY_INTERVAL_MS}]
-    load = {"users": users, "users_per_client": MANY_CLIENT}
     with endpoint() as url:
-        sent = _load(url, folder, load, MANY_WARM_S, 60)
-    return [
-        Metric("many_users_per_second", sent.transactions / sent.seconds, f"transactions/s, {MANY_USERS:,} users"),
-        Metric("many_users_late", sent.late, "of the transactions, over 100 ms late", 0.01, at_least=False),
-        Metric("many_users_cpu", sent.cpu_share, "processors, one Locust process"),
-        Metric("many_users_mb", sent.memory_bytes / 1e6, "MB, one Locust process"),
-    ]
+        sent = _load(url, {"users": users, "users_per_client": MANY_CLIENT}, MANY_WARM_S, 60)
+    return [sent.transactions / sent.seconds, sent.late, sent.cpu_share, sent.memory_bytes / 1e6]
 
 
 # --- the knee ---------------------------------------------------------------------------------------------------------
 
 
-def _knee(folder: Path) -> list[Metric]:
+def _knee() -> list[float]:
+    with _folder() as folder:
+        return knee_figures(_knee_found(folder))
+
+
+def _knee_found(folder: Path) -> dict[str, Any]:
+    """What ``stampede load --find-knee`` found."""
     scenario = {
         "name": "knee",
         "validators": {"count": 4},
@@ -290,30 +341,31 @@ def _knee(folder: Path) -> list[Metric]:
         "load": {"users": KNEE_USERS, "external": True},
         "stop": {"height": 1_000_000},
     }
-    file, page = folder / "knee.yaml", folder / "knee.json"
+    file, page_file = folder / "knee.yaml", folder / "knee.json"
     file.write_text(json.dumps(scenario | {"stop": {"height": 1}}), encoding="utf-8")
     with stampede.up(scenario, SEED, folder / "knee") as testnet:
         targets = [word for url in testnet.validators.values() for word in ("--target", url)]
         command = [str(Path(sys.executable).with_name("stampede")), "load", str(file), *targets, "--find-knee"]
-        subprocess.run([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page)], check=False)
-    if not page.exists():
-        raise SystemExit("the search for the knee failed")
-    return knee_metrics(json.loads(page.read_text(encoding="utf-8")))
+        subprocess.run([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page_file)], check=False)
+    if not page_file.exists():
+        raise Unavailable("the search for the knee failed")
+    page: dict[str, Any] = json.loads(page_file.read_text(encoding="utf-8"))
+    return page
 
 
-def knee_metrics(found: dict[str, Any]) -> list[Metric]:
-    """Of what ``stampede load --find-knee`` found. A load that was at its own limit has found no knee of the testnet,
-    only how much this takes at least."""
+def knee_figures(found: dict[str, Any]) -> list[float]:
+    """Transactions a second and p99 at the knee.
+
+    A load that was at its own limit has found no knee of the testnet, only how much this takes at least. Then it raises
+    :class:`Unavailable`.
+    """
     knee, broken = found["knee"], next((each["broken"] for each in reversed(found["steps"]) if each["broken"]), None)
     if knee is None:
-        raise SystemExit(f"no load kept its bounds: {broken}")
+        raise Unavailable(f"no load kept its bounds: {broken}")
     if found["limit"] != "testnet" or found["ended"]:
-        unit = f"final transactions/s and more: the testnet was not at its limit ({found['ended'] or broken})"
-        return [Metric("knee_at_least_per_second", knee["final_per_s"], unit)]
-    return [
-        Metric("knee_per_second", knee["final_per_s"], f"final transactions/s, p99 under {KNEE_P99_MS:,} ms"),
-        Metric("knee_p99_ms", knee["p99_ms"], "ms from intended send to finality, at the knee"),
-    ]
+        least = f"{knee['final_per_s']:,.0f} transactions/s and more"
+        raise Unavailable(f"{least}; the testnet was not at its limit: {found['ended'] or broken}")
+    return [knee["final_per_s"], knee["p99_ms"]]
 
 
 if __name__ == "__main__":

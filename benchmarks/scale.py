@@ -9,23 +9,23 @@ is by what share the guess of ``stampede size`` misses the rate of Simplex that 
 ``size_speed_N`` is the second guess, of the first, so a machine that changed its speed meanwhile is seen.
 ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64 validators (:mod:`judging`).
 
-Without options 4, 16 and 64 validators run live, 128 in the simulator alone, and the long run has 5,000 heights.
-``--full`` adds 128 live validators, a quarter of an hour, and 100,000 heights.
+``--full`` adds 128 validators; the others run for twice as many heights then, and the long run has 100,000 instead of
+1,000.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
-import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import judging
 from live import SEED, figures_of, live_figures
-from reporting import Metric, Size, run_benchmark, said
+from reporting import Lane, Metric, Size, run_benchmark
 
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
@@ -47,19 +47,25 @@ SIZE_ERROR_GOAL: Final = 0.3
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="128 live validators and a long run of 100,000 heights too, about an hour")
+    full = "128 live validators and a long run of 100,000 heights, too; about an hour"
+    run_benchmark(__doc__, lanes, minutes=5, full=full)
 
 
-def measure(size: Size) -> list[Metric]:
-    """All metrics of this benchmark."""
-    counts = (4, 16) if size.quick else (4, 16, 64, 128) if size.full else (4, 16, 64)
-    found = said([_driver_memory(size)])  # first: a process begins with the highest memory of the one that starts it
-    for protocol in PROTOCOLS:
-        for count in counts:
-            found += said(_live(protocol, count, size))
-        for count in counts if size.quick else SIMULATED_HEIGHTS:
-            found += said(_simulated(protocol, count, size))
-    return found
+def lanes(size: Size) -> list[Lane]:
+    heights = size.of(judging.QUICK_HEIGHTS, 1_000, judging.FULL_HEIGHTS)
+    memory = Lane(partial(_driver_memory, heights), [judging.MEMORY])
+    return [
+        memory,  # first: a process begins with the highest memory of the one that starts it
+        *(_live_lane(protocol, count, size) for protocol in PROTOCOLS for count in LIVE_HEIGHTS),
+        *(_simulated_lane(protocol, count, size) for protocol in PROTOCOLS for count in SIMULATED_HEIGHTS),
+    ]
+
+
+def _least(protocol: str, count: int) -> Size:
+    """The least size of a run that has this lane."""
+    if count == 128:
+        return Size.FULL
+    return Size.QUICK if (protocol, count) == (PROTOCOLS[0], 4) else Size.USUAL
 
 
 def _scenario(protocol: str, count: int, heights: int) -> Scenario:
@@ -76,7 +82,7 @@ def _scenario(protocol: str, count: int, heights: int) -> Scenario:
 
 
 def _heights(usual: int, size: Size) -> int:
-    return max(MIN_HEIGHTS, usual // 5) if size.quick else usual
+    return size.of(MIN_HEIGHTS, max(MIN_HEIGHTS, usual // 2), usual)
 
 
 def _name(metric: str, protocol: str, count: int) -> str:
@@ -84,60 +90,72 @@ def _name(metric: str, protocol: str, count: int) -> str:
     return f"{metric}_{count}" if protocol == "simplex" else f"{protocol}_{metric}_{count}"
 
 
-def _live(protocol: str, count: int, size: Size) -> list[Metric]:
-    scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
-    is_guessed = protocol == "simplex" and count < 128
-    guessed = [_guess(scenario)] if is_guessed else []
-    found, about = live_figures(scenario), f"{protocol}, {count} validators, live"
-    rate, block_mb = found["blocks_per_second"], found["bytes_sent"] / found["heights"] / 1e6
+def _live_lane(protocol: str, count: int, size: Size) -> Lane:
+    about = f"{protocol}, {count} validators, live"
     goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
-    return [
-        Metric(_name("blocks_per_second", protocol, count), rate, f"blocks/s, {about}", GOALS.get((protocol, count))),
-        Metric(f"{protocol}_bytes_{count}", block_mb, f"MB a block, {about}", goal_mb, at_least=False),
-        Metric(f"{protocol}_finality_ms_{count}", found["finality_latency_p50_ms"], f"ms p50, {about}"),
-        Metric(f"{protocol}_startup_s_{count}", found["startup_seconds"], f"s to the first block, {about}"),
-        Metric(f"{protocol}_memory_mb_{count}", found["memory_max_mb"] * HOSTS / count, f"MB a validator, {about}"),
-        *(metric for guess in guessed for metric in _size_metrics(count, rate, guess, _guess(scenario))),
+    is_guessed = protocol == "simplex" and count < 128
+    metrics = [
+        Metric(_name("blocks_per_second", protocol, count), f"blocks/s, {about}", GOALS.get((protocol, count))),
+        Metric(f"{protocol}_bytes_{count}", f"MB a block, {about}", goal_mb, at_least=False),
+        Metric(f"{protocol}_finality_ms_{count}", f"ms p50, {about}"),
+        Metric(f"{protocol}_startup_s_{count}", f"s to the first block, {about}"),
+        Metric(f"{protocol}_memory_mb_{count}", f"MB a validator, {about}"),
     ]
+    if is_guessed:
+        metrics += [
+            Metric(f"size_error_{count}", "of the rate", SIZE_ERROR_GOAL, at_least=False),
+            Metric(f"size_in_range_{count}", "1: the rate is in the range"),
+            Metric(f"size_speed_{count}", "× the guess after the run, of the one before"),
+        ]
+    scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
+    return Lane(partial(_live, scenario, size, is_guessed), metrics, _least(protocol, count))
+
+
+def _live(scenario: Scenario, size: Size, is_guessed: bool) -> Iterator[float]:
+    before = _guess(scenario) if is_guessed else None
+    found = live_figures(scenario, size)
+    rate = found["blocks_per_second"]
+    yield rate
+    yield found["bytes_sent"] / found["heights"] / 1e6
+    yield found["finality_latency_p50_ms"]
+    yield found["startup_seconds"]
+    yield found["memory_max_mb"] * HOSTS / scenario.validators.count
+    if before is not None:
+        yield abs(before.rate / rate - 1)
+        yield float(before.rate_low <= rate <= before.rate_high)
+        yield (before if size is Size.QUICK else _guess(scenario)).rate / before.rate
 
 
 def _guess(scenario: Scenario) -> Estimate:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return estimate(scenario, calibrate(scenario, print), None, files)
+    found = estimate(scenario, calibrate(scenario, print), None, files)
+    print(f"{scenario.name}: {found.rate:.3g} blocks/s guessed, {found.rate_low:.3g} to {found.rate_high:.3g}")
+    return found
 
 
-def _size_metrics(count: int, rate: float, before: Estimate, after: Estimate) -> list[Metric]:
-    """Of the guesses before and after a run that had this rate."""
-    error, in_range = abs(before.rate / rate - 1), before.rate_low <= rate <= before.rate_high
-    limits = f"the range, {before.rate_low:.3g} to {before.rate_high:.3g} blocks/s"
-    return [
-        Metric(f"size_error_{count}", error, f"of the rate, {before.rate:.3g} guessed", SIZE_ERROR_GOAL, False),
-        Metric(f"size_in_range_{count}", float(in_range), f"1: the rate is in {limits}"),
-        Metric(f"size_speed_{count}", after.rate / before.rate, "× the guess after the run, of the one before"),
+def _simulated_lane(protocol: str, count: int, size: Size) -> Lane:
+    about = f"{protocol}, {count} validators, simulated"
+    metrics = [
+        Metric(f"{protocol}_simulated_{count}", f"blocks/wall s, {about}"),
+        Metric(f"{protocol}_messages_{count}", f"messages a block, {about}"),
+        Metric(f"{protocol}_virtual_ms_{count}", f"virtual ms p50, {about}"),
     ]
-
-
-def _simulated(protocol: str, count: int, size: Size) -> list[Metric]:
     scenario = _scenario(protocol, count, _heights(SIMULATED_HEIGHTS[count], size))
+    return Lane(partial(_simulated, scenario, size), metrics, _least(protocol, count))
+
+
+def _simulated(scenario: Scenario, size: Size) -> list[float]:
     began_s = time.perf_counter()
     record = simulate(scenario, SEED, "benchmark")
     wall_s = time.perf_counter() - began_s
-    found, about = figures_of(record), f"{protocol}, {count} validators, simulated"
-    return [
-        Metric(f"{protocol}_simulated_{count}", found["heights"] / wall_s, f"blocks/wall s, {about}"),
-        Metric(f"{protocol}_messages_{count}", found["messages_sent"] / found["heights"], f"messages a block, {about}"),
-        Metric(f"{protocol}_virtual_ms_{count}", found["finality_latency_p50_ms"], f"virtual ms p50, {about}"),
-    ]
+    found = figures_of(record, size)
+    rates = [found["heights"] / wall_s, found["messages_sent"] / found["heights"]]
+    return [*rates, found["finality_latency_p50_ms"]]
 
 
-def _driver_memory(size: Size) -> Metric:
-    heights = judging.FULL_HEIGHTS if size.full else judging.QUICK_HEIGHTS if size.quick else judging.HEIGHTS
-    with (
-        tempfile.TemporaryDirectory(prefix="scale-") as folder,
-        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone,
-    ):
-        metrics = alone.submit(judging.judged, Path(folder), heights).result()
-    return next(metric for metric in metrics if metric.name == "driver_memory_mb")
+def _driver_memory(heights: int) -> float:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        return alone.submit(judging.judged, heights).result()[0]
 
 
 if __name__ == "__main__":

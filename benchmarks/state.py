@@ -11,8 +11,7 @@ Inserts, proofs and opening are measured in seconds of the processor, whatever e
 seconds of the clock. Most proofs need a twig that none of the last 64 proofs needed. Opening reads the log of all that
 was measured before: twice as many blocks as the inserts alone had.
 
-The goals for memory and opening are for a million keys: in a ``--quick`` run what a batch takes weighs too much.
-``--full`` adds a store of 10 million keys, which takes some minutes and about 3 GB on the disk.
+``_small`` metrics are of a store of ten thousand keys, ``_10m`` metrics of one of 10 million, which ``--full`` adds.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import lmdb
 from blake3 import blake3
-from reporting import Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk
 from validator.primitives.types import Height
@@ -67,9 +67,9 @@ def random_batches(rng: Random, keys: int, size: int, count: int) -> list[Batch]
     return [{key_of(rng.randrange(keys)): rng.randbytes(VALUE_BYTES) for _ in range(size)} for _ in range(count)]
 
 
-def batches_of(size: int) -> int:
+def batches_of(size: int, part: int) -> int:
     """How many batches of a size are measured."""
-    return max(3, min(ENTRIES_PER_MEASUREMENT // size, MAX_BATCHES))
+    return max(3, min(ENTRIES_PER_MEASUREMENT // part // size, MAX_BATCHES))
 
 
 def resident_bytes() -> int:
@@ -168,35 +168,37 @@ def updates_per_second(store: Any, keys: int, size: int, count: int) -> float:
     return sum(map(len, batches)) / timed(store, batches)
 
 
-def measure_store(keys: int, is_large: bool) -> dict[str, float]:
-    """Everything that is measured of the packed store with so many keys."""
-    found: dict[str, float] = {}
+def measure_store(keys: int, is_large: bool, part: int) -> Iterator[tuple[str, float]]:
+    """Everything that is measured of the packed store with this many keys, by name.
+
+    Batches are ``part`` times smaller than their names say, and so is how much is measured.
+    """
     with folder() as path:
         gc.collect()
         before = resident_bytes()
         ours = Ours(path, PackedEngine())
-        found["inserts"] = keys / fill(ours, keys)
-        for _ in range(batches_of(BATCH)):  # one at a time: the memory of batches that wait is not the store's
-            timed(ours, random_batches(Random(keys), keys, BATCH, 1))
+        yield "inserts_per_second", keys / fill(ours, keys)
+        batch = BATCH // part
+        for _ in range(batches_of(batch, part)):  # one at a time: the memory of batches that wait is not the store's
+            timed(ours, random_batches(Random(keys), keys, batch, 1))
         gc.collect()
-        found["ram"] = (resident_bytes() - before) / keys - KEY_BYTES - VALUE_BYTES
+        yield "ram_bytes_per_key", (resident_bytes() - before) / keys - KEY_BYTES - VALUE_BYTES
         for size in BATCHES:
-            if size <= 10 * keys:
-                found[f"updates_{size}"] = updates_per_second(ours, keys, size, batches_of(size))
-        found["disk"] = ours.store.log.size / keys
+            count = batches_of(size // part, part)
+            yield f"updates_per_second_batch_{size}", updates_per_second(ours, keys, size // part, count)
+        yield "disk_bytes_per_key", ours.store.log.size / keys
         if keys > SMALL:
-            found["cost_ratio"] = cost_ratio(ours, keys)
+            yield "commit_cost_ratio", cost_ratio(ours, keys, part)
         if not is_large:
-            found.update(measure_reads(ours, keys))
+            yield from measure_reads(ours, keys, part)
         ours.close()
         started = process_time()
         again = Ours(path, PackedEngine())
-        found["open"] = process_time() - started
+        yield "open_seconds", process_time() - started
         again.close()
-    return found
 
 
-def cost_ratio(ours: Ours, keys: int) -> float:
+def cost_ratio(ours: Ours, keys: int, part: int) -> float:
     """What a change costs in a large batch, against the same over few keys: medians, both stores in turns."""
     rng = Random(2)
     costs: tuple[list[float], list[float]] = ([], [])
@@ -205,52 +207,61 @@ def cost_ratio(ours: Ours, keys: int) -> float:
         fill(small, SMALL)
         for _ in range(ROUNDS):
             for store, among, found in ((ours, keys, costs[0]), (small, SMALL, costs[1])):
-                batches = random_batches(rng, among, BATCH, 2)
+                batches = random_batches(rng, among, BATCH // part, 2)
                 timed(store, batches[:1])  # the other store's batch left nothing of this one in the caches
                 found.append(timed(store, batches[1:]) / len(batches[1]))
         small.close()
     return median(costs[0]) / median(costs[1])
 
 
-def measure_reads(ours: Ours, keys: int) -> dict[str, float]:
+def measure_reads(ours: Ours, keys: int, part: int) -> Iterator[tuple[str, float]]:
     """Reads, and proofs made and verified."""
-    rng = Random(1)
-    wanted = [key_of(rng.randrange(keys)) for _ in range(READS)]
+    rng, count = Random(1), PROOFS // part
+    wanted = [key_of(rng.randrange(keys)) for _ in range(READS // part)]
     view = ours.store.final
     started = perf_counter()
     for key in wanted:
         view.get(key)
-    reads = READS / (perf_counter() - started)
+    yield "reads_per_second", len(wanted) / (perf_counter() - started)
     started = process_time()
-    proofs = [ours.store.prove(key) for key in wanted[:PROOFS]]
-    made = PROOFS / (process_time() - started)
+    proofs = [ours.store.prove(key) for key in wanted[:count]]
+    yield "proofs_made_per_second", count / (process_time() - started)
     started = process_time()
     for key, proof in zip(wanted, proofs, strict=False):
         verify(view.root, key, proof)
-    verified = PROOFS / (process_time() - started)
-    size = sum(map(len, proofs)) / PROOFS
-    return {"reads": reads, "proofs_made": made, "proofs_verified": verified, "proof_bytes": size}
+    yield "proofs_verified_per_second", count / (process_time() - started)
+    yield "proof_bytes", sum(map(len, proofs)) / count
 
 
-def measure_baselines(keys: int) -> dict[str, float]:
-    """Updates a second of the baselines, at the same batch over the same keys."""
-    found = {}
+def lmdb_updates(keys: int, size: int) -> float:
+    """Updates a second of LMDB, at the same batch over the same keys; so the other baselines."""
     with folder() as path:
-        lmdb_store = Lmdb(path)
-        fill(lmdb_store, keys)
-        found["lmdb"] = updates_per_second(lmdb_store, keys, BATCH, 5)
-        lmdb_store.environment.close()
-    plain_dict = PlainDict()
-    plain_dict.items = {key_of(number): bytes(VALUE_BYTES) for number in range(keys)}
-    found["dict"] = updates_per_second(plain_dict, keys, BATCH, 1)
-    del plain_dict
+        store = Lmdb(path)
+        fill(store, keys)
+        try:
+            return updates_per_second(store, keys, size, 5)
+        finally:
+            store.environment.close()
+
+
+def dict_updates(keys: int, size: int) -> float:
+    store = PlainDict()
+    store.items = {key_of(number): bytes(VALUE_BYTES) for number in range(keys)}
+    return updates_per_second(store, keys, size, 1)
+
+
+def plain_updates(keys: int, size: int) -> float:
     with folder() as path:
-        plain = Ours(path, PlainEngine())
+        store = Ours(path, PlainEngine())
         for first in range(0, keys, 20 * FILL_BATCH):
-            plain.commit({key_of(n): bytes(VALUE_BYTES) for n in range(first, min(first + 20 * FILL_BATCH, keys))})
-        found["plain"] = updates_per_second(plain, keys, BATCH, 2)
-        plain.close()
-    return found
+            store.commit({key_of(n): bytes(VALUE_BYTES) for n in range(first, min(first + 20 * FILL_BATCH, keys))})
+        try:
+            return updates_per_second(store, keys, size, 2)
+        finally:
+            store.close()
+
+
+BASELINES: Final = {"lmdb": lmdb_updates, "dict": dict_updates, "plain": plain_updates}
 
 
 def warm_up() -> None:
@@ -269,48 +280,76 @@ def warm_up() -> None:
             ours.close()
 
 
-def measure(size: Size) -> list[Metric]:
-    """All metrics."""
-    warm_up()
-    keys = 200_000 if size.quick else 1_000_000
-    large = measure_store(keys, is_large=False)
-    small = measure_store(SMALL, is_large=True)
-    figures = measure_baselines(keys)
-    largest = measure_store(10_000_000, is_large=True) if size.full else large
-    ours = large[f"updates_{BATCH}"]
-    return [
-        Metric("updates_per_second", ours, "1/s", 300_000),
-        Metric("inserts_per_second", large["inserts"], "1/s", 215_000),
-        Metric("commit_cost_ratio", large["cost_ratio"], "", 2, at_least=False),
-        Metric("ram_bytes_per_key", large["ram"], "bytes", None if size.quick else 64, at_least=False),
-        Metric("disk_bytes_per_key", large["disk"], "bytes"),
-        *(Metric(f"updates_per_second_batch_{batch}", large[f"updates_{batch}"], "1/s") for batch in BATCHES),
-        *(
-            Metric(f"updates_per_second_batch_{size}_of_{SMALL}", small[f"updates_{size}"], "1/s")
-            for size in BATCHES
-            if f"updates_{size}" in small
-        ),
-        Metric("reads_per_second", large["reads"], "1/s"),
-        Metric("proofs_made_per_second", large["proofs_made"], "1/s", 10_000),
-        Metric("proofs_verified_per_second", large["proofs_verified"], "1/s", 60_000),
-        Metric("proof_bytes", large["proof_bytes"], "bytes"),
-        Metric("open_seconds", large["open"], "s", None if size.quick else 1.5, at_least=False),
-        *(Metric(f"times_as_fast_as_{name}", ours / figure, "×") for name, figure in figures.items()),
-        *(
-            [
-                Metric("commit_cost_ratio_10m", largest["cost_ratio"], "", 2, at_least=False),
-                Metric("updates_per_second_10m", largest[f"updates_{BATCH}"], "1/s"),
-                Metric("ram_bytes_per_key_10m", largest["ram"], "bytes", 64, at_least=False),
-                Metric("open_seconds_10m", largest["open"], "s"),
-            ]
-            if size.full
-            else []
-        ),
-    ]
+class Stores:
+    """The lanes: the store with some numbers of keys, then the baselines against the first of these."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self.keys, self.part = size.of(20_000, 1_000_000), size.of(100, 1)
+        self.rate: float | None = None
+        """Updates a second of the first store."""
+
+    def lanes(self) -> list[Lane]:
+        stores = (("", self.keys, FIGURES, Size.QUICK), ("_small", SMALL, FEW_KEYS, Size.QUICK))
+        large = ("_10m", 10_000_000, MANY_KEYS, Size.FULL)
+        return [
+            *(self.store_lane(*store) for store in (*stores, large)),
+            *(
+                Lane(partial(self.times_as_fast, updates), [Metric(f"times_as_fast_as_{name}", "×")])
+                for name, updates in BASELINES.items()
+            ),
+        ]
+
+    def store_lane(self, suffix: str, keys: int, figures: Sequence[Metric], least: Size) -> Lane:
+        def measured() -> Iterator[float]:
+            warm_up()
+            wanted = {metric.name for metric in figures}
+            for name, figure in measure_store(keys, suffix != "", self.part):
+                if name == USUAL_BATCH and not suffix:
+                    self.rate = figure
+                if name in wanted:
+                    yield figure
+
+        return Lane(measured, [metric._replace(name=metric.name + suffix) for metric in figures], least)
+
+    def times_as_fast(self, updates: Callable[[int, int], float]) -> float:
+        if self.rate is None:
+            raise Unavailable("the store has no figure")
+        return self.rate / updates(self.keys, BATCH // self.part)
+
+
+USUAL_BATCH: Final = f"updates_per_second_batch_{BATCH}"
+UPDATES: Final = [
+    Metric(f"updates_per_second_batch_{size}", "1/s", 300_000 if size == BATCH else None) for size in BATCHES
+]
+FIGURES: Final = [
+    Metric("inserts_per_second", "1/s", 215_000),
+    Metric("ram_bytes_per_key", "bytes", 64, at_least=False),
+    *UPDATES,
+    Metric("disk_bytes_per_key", "bytes"),
+    Metric("commit_cost_ratio", "×", 2, at_least=False),
+    Metric("reads_per_second", "1/s"),
+    Metric("proofs_made_per_second", "1/s", 10_000),
+    Metric("proofs_verified_per_second", "1/s", 60_000),
+    Metric("proof_bytes", "bytes"),
+    Metric("open_seconds", "s", 1.5, at_least=False),
+]
+"""In the order in which :func:`measure_store` has them."""
+FEW_KEYS: Final = [metric._replace(goal=None) for metric in UPDATES]
+MANY_KEYS: Final = [
+    Metric("ram_bytes_per_key", "bytes", 64, at_least=False),
+    Metric(USUAL_BATCH, "1/s"),
+    Metric("commit_cost_ratio", "×", 2, at_least=False),
+    Metric("open_seconds", "s"),
+]
+
+
+def lanes(size: Size) -> list[Lane]:
+    return Stores(size).lanes()
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="a store of 10 million keys besides: some minutes, about 3 GB on the disk")
+    run_benchmark(__doc__, lanes, minutes=4, full="a store of 10 million keys, too; about 10 min, 3 GB on the disk")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 from blake3 import blake3
-from reporting import Metric, Size, run_benchmark, said
+from reporting import Lane, Metric, Size, run_benchmark
 from rich.table import Table
 
 from consensus.interface import (
@@ -484,11 +484,11 @@ def steady(engine: type[Simplex], validators: int) -> Steady:
     return Steady(cost[1], cost[2], cost[3] / validators, block, notarization, finality)
 
 
-def outcome(engine: type[Simplex], validators: int, seed: int, case: Case) -> Outcome:
-    """Run some views with faults. Raises :class:`Unsafe`."""
+def outcome(engine: type[Simplex], validators: int, seed: int, case: Case, views: int) -> Outcome:
+    """Run this many views with faults. Raises :class:`Unsafe`."""
     watch = Watch(engine, validators, seed, case)
     first = View(SKIP_VIEWS + 1) if case.silent else WARM_UP
-    end = View(first + MEASURED_VIEWS[validators])
+    end = View(first + views)
     watch.run_until_final(end)
     reached = bisect_left(watch.first_final, end, key=itemgetter(0)) + 1
     measured = [seen for seen in watch.first_final[:reached] if seen[0] >= first]
@@ -497,12 +497,12 @@ def outcome(engine: type[Simplex], validators: int, seed: int, case: Case) -> Ou
     (first_view, before), (last_view, after) = measured[0], measured[-1]
     if last_view < end:
         after = watch.counted()
-    views = [view for view in watch.network.chain() if first_view < view <= last_view]
-    took_ms = [watch.final_ms(index, view) - watch.proposed[view].at_ms for view in views for index in watch.running]
+    ours = [view for view in watch.network.chain() if first_view < view <= last_view]
+    took_ms = [watch.final_ms(index, view) - watch.proposed[view].at_ms for view in ours for index in watch.running]
     return Outcome(
-        100_000 * len(views) / (after.at_ms - before.at_ms),
-        (after.messages - before.messages) / len(views),
-        (after.checks - before.checks) / len(views) / len(watch.running),
+        100_000 * len(ours) / (after.at_ms - before.at_ms),
+        (after.messages - before.messages) / len(ours),
+        (after.checks - before.checks) / len(ours) / len(watch.running),
         fmean(took_ms) / DELAY_MS,
     )
 
@@ -522,38 +522,53 @@ UNITS: Final = {
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="128 validators too, some ten minutes", table=table_of)
+    full = "128 validators, too; about 10 min"
+    run_benchmark(__doc__, lanes, minutes=4, full=full, table=table_of)
 
 
-def measure(size: Size) -> list[Metric]:
-    """All metrics of this benchmark."""
-    found: list[Metric] = []
-    for n in (4,) if size.quick else (4, 16, 64, 128) if size.full else (4, 16, 64):
+def lanes(size: Size) -> list[Lane]:
+    least = {4: Size.QUICK, 16: Size.USUAL, 64: Size.USUAL, 128: Size.FULL}
+    found = []
+    for n in MEASURED_VIEWS:
         for variant, engine in VARIANTS.items():
-            found += said(metrics_of(f"{variant} {n}", steady(engine, n)))
-        for case, faults in CASES.items():
-            for variant, engine in VARIANTS.items():
-                seeds = range(1, 2 if size.quick else SEEDS[n] + 1)
-                runs = [outcome(engine, n, seed, faults) for seed in seeds]
-                mean = Outcome(*map(fmean, zip(*runs, strict=True)))
-                found += said(metrics_of(f"{variant} {n} {case}", mean))
+            steadily = metrics_of(f"{variant} {n}", Steady)
+            found.append(Lane(partial(steady, engine, n), steadily, least[n]))
+        for case, (variant, engine) in product(CASES, VARIANTS.items()):
+            metrics = metrics_of(f"{variant} {n} {case}", Outcome)
+            found.append(Lane(partial(mean_outcome, engine, n, CASES[case], size), metrics, least[n]))
     return found
 
 
-def metrics_of(name: str, figures: Steady | Outcome) -> list[Metric]:
+def mean_outcome(engine: type[Simplex], validators: int, case: Case, size: Size) -> Outcome:
+    """The means over the seeds."""
+    views = size.of(8, MEASURED_VIEWS[validators])
+    seeds = range(1, size.of(1, SEEDS[validators]) + 1)
+    runs = [outcome(engine, validators, seed, case, views) for seed in seeds]
+    return Outcome(*map(fmean, zip(*runs, strict=True)))
+
+
+def metrics_of(name: str, figures: type[Steady] | type[Outcome]) -> list[Metric]:
     """One metric a figure."""
-    return [Metric(f"{name} {key}", value, UNITS[key]) for key, value in figures._asdict().items()]
+    return [Metric(named(f"{name} {key}"), UNITS[key]) for key in figures._fields]
 
 
-def table_of(metrics: list[Metric]) -> Table:
+def named(text: str) -> str:
+    """The name of the metric of a variant, a number of validators, perhaps a case, and a figure."""
+    return text.replace(" ", "_")
+
+
+def table_of(values: dict[str, float]) -> Table:
     """A row for each variant; of runs with faults it has blocks in 100 s, and delays until they are final."""
-    values = {metric.name: metric.value for metric in metrics}
     table = Table("n", "votes to", *Steady._fields, *CASES, box=None, pad_edge=False)
-    counts = [n for n in MEASURED_VIEWS if f"{EVERYONE} {n} block" in values]
+    counts = [n for n in MEASURED_VIEWS if named(f"{EVERYONE} {n} block") in values]
     for validators, variant in product(counts, VARIANTS):
         name = f"{variant} {validators}"
-        without_faults = [f"{values[f'{name} {key}']:,.1f}" for key in Steady._fields]
-        runs = [f"{values[f'{name} {case} blocks']:.0f}, {values[f'{name} {case} finality']:.1f}" for case in CASES]
+        without_faults = [f"{values[named(f'{name} {key}')]:,.1f}" for key in Steady._fields]
+        runs = [
+            f"{values.get(named(f'{name} {case} blocks'), 0):.0f},"
+            f" {values.get(named(f'{name} {case} finality'), math.inf):.1f}"
+            for case in CASES
+        ]
         table.add_row(str(validators), variant, *without_faults, *runs)
     return table
 

@@ -1,4 +1,4 @@
-"""The comparison of guided and plain fuzz: a subtle planted bug that a corpus leads to, and the table."""
+"""The comparison of guided and plain fuzz: a subtle planted bug that a corpus leads to, and the figures."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def test_a_corpus_leads_to_a_subtle_bug_that_as_many_plain_seeds_miss(monkeypatc
     assert guided.seeds_to_catch(mutant, guided.PLAIN, 0, 3, ()) == 0
 
 
-def test_the_table_has_each_bug_and_the_medians(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_that_is_not_caught_counts_as_one_seed_more_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     guided = load("guided", monkeypatch)
-    results = [
-        {"bug": bug, "way": way, "sample": 0, "seeds": seeds, "cpu_s": 2.0}
-        for bug, way, seeds in (("a", "plain", 1), ("a", "corpus", 1), ("b", "plain", 0), ("b", "corpus", 4))
+    assert guided.figures_of([1, 0, 4], 8) == [4, 14 / 3, 1]
+
+
+def test_a_corpus_is_made_of_seeds_that_reached_what_no_seed_before_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    guided = load("guided", monkeypatch)
+    features = {"0": ["a"], "1": ["a"], "2": ["a", "b"]}
+    monkeypatch.setattr(guided, "run", lambda genotype, protocol, mutant: str(genotype))
+    monkeypatch.setattr(guided, "features_of", features.__getitem__)
+    assert [(entry.protocol, entry.genotype) for entry in guided.made_corpus("simplex", 3)] == [
+        ("simplex", "0"),
+        ("simplex", "2"),
     ]
-    guided.print_table(results, 8)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in lines[1:3]] == [["a", "1", "1"], ["b", "-", "4"]]
-    assert "corpus against plain, all (2 samples): median 2.5 against 5 seeds" in lines[3]
-    assert "not caught by the first plain seed (1 samples): median 4 against 9 seeds" in lines[4]
-    assert lines[3].endswith("not caught 0 against 1")

@@ -62,5 +62,5 @@ def test_blocks_take_a_second_where_speed_is_measured(simulation: ModuleType) ->
 def test_a_run_that_does_not_pass_ends_the_benchmark(simulation: ModuleType) -> None:
     record = simulate(simulation._scenario(10, "keyed-hash"), 1)
     record.problems.append("a validator died")
-    with pytest.raises(SystemExit, match="a validator died"):
+    with pytest.raises(simulation.Unavailable, match="a validator died"):
         simulation._check(record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -17,13 +16,12 @@ from tests.consensus.bench import ROOT, Bench, block
 
 N = 7
 QUORUM = N - fault_bound(N)
+VIEWS = 24
 
 
 @pytest.fixture
-def votes(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    module = load("vote_traffic", monkeypatch)
-    monkeypatch.setattr(module, "MEASURED_VIEWS", {4: 24})
-    return module
+def votes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load("vote_traffic", monkeypatch)
 
 
 def messages_of_simplex(n: int) -> int:
@@ -50,7 +48,10 @@ def test_whoever_collects_votes_takes_a_delay(votes: ModuleType, variant: str, d
 
 def test_a_collector_that_drops_votes_slows_all_but_simplex_as_it_is(votes: ModuleType) -> None:
     good, withheld = (
-        {name: votes.outcome(votes.VARIANTS[name], 4, 1, votes.CASES[case]) for name in ("everyone", "to 1 leader")}
+        {
+            name: votes.outcome(votes.VARIANTS[name], 4, 1, votes.CASES[case], VIEWS)
+            for name in ("everyone", "to 1 leader")
+        }
         for case in ("good", "withheld")
     )
     assert withheld["everyone"] == good["everyone"]
@@ -59,7 +60,7 @@ def test_a_collector_that_drops_votes_slows_all_but_simplex_as_it_is(votes: Modu
 
 def test_forged_signatures_of_an_aggregator_are_checked_and_do_not_count(votes: ModuleType) -> None:
     tree = votes.VARIANTS["tree to all"]
-    good, forged = (votes.outcome(tree, 4, 1, votes.CASES[case]) for case in ("good", "forged"))
+    good, forged = (votes.outcome(tree, 4, 1, votes.CASES[case], VIEWS) for case in ("good", "forged"))
     assert forged.checks > good.checks
     assert 0 < forged.blocks < good.blocks
 
