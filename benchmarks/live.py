@@ -43,6 +43,9 @@ FLOOD_USERS: list[dict[str, Any]] = [
     {"workload": "flood", "count": 10, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
 ]
 """As many small timers as Locust schedules on the side of four validators."""
+QUICK_USERS: list[dict[str, Any]] = [
+    {"workload": "flood", "count": 2, "interval_ms": 250, "options": {"timers": 5, "spread_blocks": 4, "burn": 10}}
+]
 VALIDATORS = 4
 KEEPERS, JOBS = 24, 20
 LANE_USERS: list[dict[str, Any]] = [
@@ -81,8 +84,9 @@ def lanes(size: Size) -> list[Lane]:
         "flood": _scenario("flood", 300, interval_ms=100, users=FLOOD_USERS),
     }
     if size is Size.QUICK:  # one run for all three
-        scenarios = dict.fromkeys(scenarios, _scenario("quick", 60, interval_ms=100, users=FLOOD_USERS))
-    figures = cache(lambda name: live_figures(scenarios[name], size))
+        scenarios = dict.fromkeys(scenarios, _scenario("quick", 40, interval_ms=100, users=QUICK_USERS))
+    runs = {scenario.name: scenario for scenario in scenarios.values()}
+    figures = cache(lambda name: live_figures(runs[name], size))
     idle = [
         Metric("blocks_per_second", "blocks/s, live, idle", 20),
         Metric("finality_latency_ms", "ms p50, live, idle"),
@@ -113,9 +117,9 @@ def lanes(size: Size) -> list[Lane]:
         Metric("messages_ratio", "of bare TCP streams"),
     ]
     return [
-        Lane(lambda: _idle(figures("idle")), idle),
-        Lane(lambda: _loaded(figures("lane")), loaded),
-        Lane(lambda: _flooded(figures("flood")), flooded),
+        Lane(lambda: _idle(figures(scenarios["idle"].name)), idle),
+        Lane(lambda: _loaded(figures(scenarios["lane"].name)), loaded),
+        Lane(lambda: _flooded(figures(scenarios["flood"].name)), flooded),
         Lane(partial(_simulated, size), simulated),
         Lane(partial(_streams, size.of(5_000, 500_000)), streams),
     ]
@@ -145,7 +149,7 @@ def _flooded(found: Figures) -> list[float]:
 
 def _simulated(size: Size) -> list[float]:
     began = time.perf_counter()
-    record = simulate(size.of(full_lane(30, 500), full_lane(SIMULATED_HEIGHTS)), SEED, COMMIT)
+    record = simulate(size.of(full_lane(12, 500), full_lane(SIMULATED_HEIGHTS)), SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
     found = figures_of(record, size)
     rates = [found[name] / wall_seconds for name in ("heights", "fires")]
