@@ -20,7 +20,7 @@ from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from loadgen.numbers import Claim, NumberPool
-from loadgen.runplan import MAX_REASONS, RunPlan, Statistics
+from loadgen.runplan import MAX_REASONS, RunPlan, Statistics, dump_json, load_json
 from loadgen.share import LoadClock, Share
 
 ASK: Final = "stampede_ask"
@@ -59,7 +59,7 @@ class LoadMaster:
         runner = environment.runner
         assert isinstance(runner, MasterRunner)
         self._runner, self._notice = runner, notice
-        self._plan_json = plan.model_dump_json(exclude_none=True)
+        self._plan_json = dump_json(plan, exclude_none=True)
         self._goes_on_since_ms = plan.began_epoch_ms
         self._pool = NumberPool(plan.load.client_count)
         self._endpoints: list[str] = []
@@ -215,7 +215,7 @@ class LoadWorker:
 
     def _learn(self, msg: Any, **_: Any) -> None:
         if self._share is None:
-            self._share = Share(RunPlan.model_validate_json(msg.data["plan"]), self)
+            self._share = Share(load_json(RunPlan, msg.data["plan"]), self)
             self._know(self._share)
 
     def _begin(self, msg: Any, **_: Any) -> None:

@@ -6,12 +6,14 @@ end.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from loadgen.workloads import LoadPlan, Population
 from loadgen.workloads.locustfiles import CHAIN_USERS
@@ -97,7 +99,7 @@ class RunPlan(BaseModel):
     def read(path: Path) -> RunPlan:
         """Read and check a plan file. Raises :class:`PlanError`."""
         try:
-            return RunPlan.model_validate_json(path.read_bytes())
+            return load_json(RunPlan, path.read_bytes())
         except OSError as error:
             raise PlanError(f"{path}: cannot be read: {error.strerror}") from None
         except ValidationError as error:
@@ -252,3 +254,27 @@ def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
     if rest:
         kept[OTHER_REASONS] = kept.get(OTHER_REASONS, 0) + rest
     return kept
+
+
+# --- models as JSON -----------------------------------------------------------------------------------------------
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def dump_json(model: BaseModel, indent: int | None = None, **which: Any) -> str:
+    """A model as JSON, for a process of ours; ``which`` are options of :meth:`pydantic.BaseModel.model_dump_json`.
+
+    A byte of a path that is not UTF-8 is a lone surrogate in Python. Pydantic neither writes nor reads one in JSON.
+    Python's own module does both, by an escape.
+    """
+    try:
+        return model.model_dump_json(indent=indent, **which)
+    except PydanticSerializationError:
+        return json.dumps(model.model_dump(mode="json", **which), indent=indent)
+
+
+def load_json(kind: type[M], text: str | bytes) -> M:
+    """The model in a text of :func:`dump_json`. Raises :class:`pydantic.ValidationError`."""
+    if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text:  # type: ignore[operator]
+        return kind.model_validate(json.loads(text))
+    return kind.model_validate_json(text)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from cluster.common.errors import BadInput
+from cluster.common.wording import SPELLED, json_text
 
 ENCODING: Final = "utf-8-sig"
 """Encoding of the texts that users write: UTF-8, of which a byte order mark at the beginning is no part."""
@@ -43,7 +44,7 @@ FIXED: Final = (errno.EBUSY, errno.EPERM, errno.EACCES)
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file by :func:`writing_atomically`."""
     with writing_atomically(path) as file:
-        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+        file.write(content.encode("utf-8", SPELLED) if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -222,4 +223,4 @@ def write_json_for_user(path: Path | None, page: object, indent: int = 2) -> Non
     Raises :class:`BadInput` if the file cannot be written.
     """
     if path is not None:
-        write_for_user(path, json.dumps(page, indent=indent) + "\n")
+        write_for_user(path, json_text(page, indent=indent) + "\n")

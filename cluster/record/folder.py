@@ -7,7 +7,6 @@ This module imports no part of a validator, so that a process that only writes a
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object, write_atomically
 from cluster.common.limits import is_seed
 from cluster.common.outcome import Outcome, worst
-from cluster.common.wording import printable
+from cluster.common.wording import json_text, printable
 
 RESULT_FILE: Final = "result.json"
 JUNIT_FILE: Final = "junit.xml"
@@ -216,7 +215,7 @@ def complete_folder(folder: Path, result: Mapping[str, Any]) -> None:
     target = folder / RESULT_FILE
     if not target.exists():
         dated = {**result, "date": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_atomically(target, json.dumps(dated, indent=2) + "\n")
+        write_atomically(target, json_text(dated, indent=2) + "\n")
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

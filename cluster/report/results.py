@@ -18,8 +18,6 @@ judged.
 
 from __future__ import annotations
 
-import json
-import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +31,7 @@ from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
-from cluster.common.wording import printable
+from cluster.common.wording import json_text, printable, quoted
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import (
@@ -76,10 +74,10 @@ def finish_run(
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     _write_chain(folder / BLOCKS_FILE, books)
-    write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
+    write_atomically(folder / SERIES_FILE, json_text(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
-    write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged, date), indent=2) + "\n")
+    write_atomically(folder / RESULT_FILE, json_text(result_of(judged, date), indent=2) + "\n")
     command = reproduce_command(record, known_as or folder, scenario_path)
     write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
     write_atomically(folder / REPORT_FILE, render_report(judged, command, date))
@@ -160,7 +158,7 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    command = f"stampede run {shlex.quote(str(path))}"
+    command = f"stampede run {quoted(str(path))}"
     if record.drill is not None:
         command = record.drill.command
     return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 from cluster.common.files import write_atomically
 from cluster.common.outcome import Outcome
@@ -63,6 +65,11 @@ class Entry:
     """The commands of foreign executors, by the name of the validator."""
     links: tuple[tuple[str, str], ...] = ()
     """The links to the folder's files, as file name and link text. Only existing files are linked."""
+
+    @property
+    def href(self) -> str:
+        """The folder's address, relative to the page."""
+        return quote(os.fsencode(self.name))
 
     @property
     def outcome(self) -> Outcome | None:

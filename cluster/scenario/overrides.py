@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cluster.common.strict_yaml import NoYaml, dump, parse
-from cluster.common.wording import counted
+from cluster.common.wording import counted, readable
 from cluster.scenario.fields import Step
 from validator.primitives.types import parse_decimal
 
@@ -45,6 +45,8 @@ class Change:
 def parse_setting(text: str) -> Change:
     """Parse a change written as ``path=value``. Raises :class:`SettingError`."""
     path, equals, value = text.partition("=")
+    if readable(text) != text:
+        raise SettingError(f"{readable(text)} is no UTF-8, as YAML is")
     if not equals:
         raise SettingError(f"{_quoted(text)} is no setting: expected path=value, such as links.loss=0.1")
     _check_path(path)

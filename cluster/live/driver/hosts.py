@@ -36,6 +36,7 @@ from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import FIRST_VERSION, KEYWORDS, BitRotFault, DownFault, Release
+from loadgen.runplan import dump_json
 
 T = TypeVar("T")
 
@@ -170,7 +171,7 @@ class Hosts:
         ``bind`` is the address at which hosts listen in a Ray of our own, or on a single node.
         """
         section = scenario.validators
-        scenario_json = scenario.model_dump_json()
+        scenario_json = dump_json(scenario)
         self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:

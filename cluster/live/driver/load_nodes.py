@@ -28,7 +28,7 @@ from cluster.live.driver.ray_session import RaySession, raise_bug
 from cluster.live.nodes.ray_nodes import RayNode
 from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
-from loadgen.runplan import RunPlan, Statistics
+from loadgen.runplan import RunPlan, Statistics, dump_json, load_json
 
 MAX_LOG_BYTES: Final = 2**20
 """Only this many bytes from the end of a worker's log are fetched."""
@@ -45,7 +45,7 @@ class LoadWorker:
         self._folder = tempfile.TemporaryDirectory(prefix="stampede-load-")
         folder = Path(self._folder.name)
         files = {"endpoints_file": str(folder / ENDPOINTS_FILE), "stats_file": str(folder / STATS_FILE)}
-        plan = RunPlan.model_validate_json(plan_json).model_copy(update=files)
+        plan = load_json(RunPlan, plan_json).model_copy(update=files)
         self._load = LoadProcess(plan, folder, processes)
         self._log = folder / LOG_FILE
         self._answer: tuple[str, bytes] | None = None
@@ -125,7 +125,7 @@ class LoadNodes:
         self._urls: dict[int, str] = {}
         self._workers: list[_Worker] = []
         self._good_codes = (None,) if plan.load.locust is None else (None, 0)
-        plan_json = plan.model_dump_json(exclude_none=True).encode()
+        plan_json = dump_json(plan, exclude_none=True).encode()
         used = nodes[: 1 if plan.needs_master else plan.process_count]
         for position, node in enumerate(used):
             numbers = list(range(position, plan.process_count, len(used)))

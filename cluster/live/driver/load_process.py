@@ -21,7 +21,7 @@ from cluster.common.files import write_atomically
 from cluster.live.processes.processes import Process, end_of, find
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
-from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics
+from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics, dump_json
 
 MODULE: Final = "loadgen.run"
 PLAN_FILE: Final = "load-plan.json"
@@ -123,7 +123,7 @@ class LoadProcess:
         self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
         self._plan = plan
         plan_file = (folder / PLAN_FILE).absolute()
-        plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+        plan_file.write_text(dump_json(self._plan, indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
         self._stats_file.unlink(missing_ok=True)
         log_file = folder / LOG_FILE

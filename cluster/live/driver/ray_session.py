@@ -23,7 +23,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,7 @@ from cluster.common.checkout import (
     without_kept_out,
 )
 from cluster.common.errors import BadInput, HarnessError, TestnetError
+from cluster.common.wording import readable
 from cluster.live.handover.left_run import KeptRay
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
@@ -683,9 +684,23 @@ def _hang_ups_held_back() -> Iterator[None]:
 
 def _connect(ray: Any, kind: type[HarnessError], failure: str, **options: Any) -> None:
     try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        with _named_in_utf8(ray):
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises a plain one if its node is not up in time
         raise kind(f"{failure}: {one_line(error)}") from error
+
+
+@contextmanager
+def _named_in_utf8(ray: Any) -> Iterator[None]:
+    """Have Ray see a folder and a command line of this process that are UTF-8 inside the block. It takes no others."""
+    here, utils = str(Path.cwd()), ray._private.utils
+    command_line = utils.get_entrypoint_name
+    utils.get_entrypoint_name = lambda: readable(command_line())
+    try:
+        with nullcontext() if readable(here) == here else chdir(Path.cwd().anchor):
+            yield
+    finally:
+        utils.get_entrypoint_name = command_line
 
 
 class ActorCrash(Exception):

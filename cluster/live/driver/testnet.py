@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
-from cluster.common.wording import counted
+from cluster.common.wording import counted, json_text
 from cluster.faults.calls import nothing
 from cluster.live.driver.control.control_server import ControlServer
 from cluster.live.driver.control.faucet import Faucet
@@ -391,7 +390,7 @@ class Testnet:
         testnet = {"url": self.control.url, "token_file": TOKEN_FILE}
         if self._record.scenario.chain.faucet is not None:
             testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
-        text = json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
+        text = json_text({"testnet": testnet, "validators": page}, indent=2) + "\n"
         write_atomically(self._folder / ENDPOINTS_FILE, text)
         if self.load is not None:
             self.load.go(self._urls_for_load())

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from cluster.common.wording import json_bytes
 from cluster.live.injection import LastWords
 
 FILE_BYTES: Final = 4_096
@@ -32,7 +33,7 @@ def reserve(path: Path) -> None:
 
 def write(path: Path, words: LastWords) -> None:
     """Write the words into the preallocated file. Raises :class:`OSError`."""
-    content = msgspec.json.encode(replace(words, reason=words.reason[:MAX_CHARACTERS]))
+    content = json_bytes(replace(words, reason=words.reason[:MAX_CHARACTERS]))
     with path.open("r+b", buffering=0) as file:
         file.write(content.ljust(FILE_BYTES))
         os.fsync(file.fileno())

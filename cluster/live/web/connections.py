@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import time
@@ -29,6 +28,8 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol, RequestResponseCycle
+
+from cluster.common.wording import json_text
 
 h11: Final[Any] = vars(h11_impl)["h11"]
 """The library that uvicorn's protocol uses for the states of a connection."""
@@ -94,7 +95,7 @@ def _checked(request: Any) -> Any:
 
 def error_body(reason: object) -> bytes:
     """The body of an error's answer: one line of JSON."""
-    return json.dumps({"error": " ".join(str(reason).split())}, separators=(",", ":")).encode()
+    return json_text({"error": " ".join(str(reason).split())}, separators=(",", ":")).encode()
 
 
 class _Transport:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 import time
@@ -26,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster.common.wording import json_text
 from cluster.live.web.connections import JSON, Connection
 from validator.node.executor.queries import AMOUNT_FIELDS
 
@@ -185,7 +185,7 @@ class ArrivingBodies:
 
 
 def json_response(page: Page | list[Page], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps(page, separators=(",", ":"))
+    body = json_text(page, separators=(",", ":"))
     return Response(body, status_code=status, media_type=JSON, headers=headers)
 
 

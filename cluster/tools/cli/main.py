@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO, cast
 from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
 from cluster.common.suggestions import unknown
-from cluster.common.wording import printable
+from cluster.common.wording import SPELLED, printable
 from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
 from cluster.tools.compare.calibrate import commands as calibrate
@@ -128,7 +128,7 @@ def _perform_process() -> int:
         return ExitCode.BAD_INPUT
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
+            stream.reconfigure(errors=SPELLED)  # characters that the terminal's encoding lacks
     output = LastingOutput(sys.stdout)
     sys.stdout, sys.stderr = cast(TextIO, output), cast(TextIO, LastingOutput(sys.stderr))
     try:

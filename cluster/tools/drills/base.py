@@ -10,7 +10,6 @@ has. If the subject of a drill did not occur, or an interrupted run did not reac
 
 from __future__ import annotations
 
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +20,7 @@ from typing import Any, ClassVar, Final
 from cluster.audit.books import Books
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
+from cluster.common.wording import quoted
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.overrides import Change, options_text
@@ -108,7 +108,7 @@ class Drill(ABC):
     def command(self, changes: Sequence[Change] = ()) -> str:
         """The command that runs the drill with these options and changes, without backend and seed."""
         given = [each for each in fields(self) if getattr(self, each.name) != each.default]
-        options = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
+        options = [f"--{option_name(each)} {quoted(str(getattr(self, each.name)))}" for each in given]
         return " ".join(("stampede drill", self.name, *options, *options_text(changes)))
 
     def page(self, scenario: Scenario, changes: Sequence[Change] = ()) -> dict[str, Any]:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.wording import json_text
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console
@@ -96,7 +96,7 @@ class Bisect(Command):
             raise BadInput(f"{self.folder}: {self.validator!r} did not diverge; {known} did")
         pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
         if self.json:
-            print(json.dumps(pages, indent=2))
+            print(json_text(pages, indent=2))
         elif pages:
             print("\n\n".join("\n".join(lines(page)) for page in pages))
         else:
@@ -120,7 +120,7 @@ class Nodes(ChangeOptions):
         scenario = None if self.scenario is None else load_scenario(self.scenario, self.changes)
         found = read_cluster()
         if self.json:
-            print(json.dumps(page_of(found, scenario), indent=2))
+            print(json_text(page_of(found, scenario), indent=2))
         else:
             print_nodes(console(), found, scenario)
         return ExitCode.PASS

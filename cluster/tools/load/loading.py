@@ -37,6 +37,7 @@ from loadgen.runplan import (
     STOP_TIMEOUT_S,
     RunPlan,
     Statistics,
+    dump_json,
 )
 from loadgen.workloads.measures import Sends
 
@@ -193,7 +194,7 @@ def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, fil
         run_time_s=duration_s or MAX_RUN_TIME_S,
         stats_file=str(file.absolute().with_suffix(".stats.json")),
     )
-    write_for_user(file, plan.model_dump_json(indent=2, exclude_none=True) + "\n")
+    write_for_user(file, dump_json(plan, indent=2, exclude_none=True) + "\n")
     try:
         files = ",".join(map(str, plan.write_locustfiles(file.with_suffix(OWN_FILES_SUFFIX))))
     except OSError as error:

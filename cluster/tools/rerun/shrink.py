@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.common.strict_yaml import dump, parse
 from cluster.common.suggestions import unknown
-from cluster.common.wording import counted
+from cluster.common.wording import counted, quoted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
@@ -252,7 +251,7 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
 
 
 def _command(subject: Subject) -> str:
-    return f"stampede run {shlex.quote(str(subject.target))} --backend sim --seed {subject.seed}"
+    return f"stampede run {quoted(str(subject.target))} --backend sim --seed {subject.seed}"
 
 
 def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:

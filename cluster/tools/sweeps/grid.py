@@ -22,7 +22,7 @@ from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_atomically, write_json_for_user
 from cluster.common.outcome import Outcome, worst
-from cluster.common.wording import counted
+from cluster.common.wording import counted, json_text
 from cluster.record.folder import GRID_FILE, SWEEP_SUMMARY_FILE
 from cluster.report.junit import junit_xml
 from cluster.report.svg import number
@@ -130,7 +130,7 @@ def begin_grid(folder: Path, title: str, axes: Sequence[Axis]) -> None:
             return
         if any(folder.iterdir()):
             raise BadInput(f"{folder}: is not empty and holds no grid to continue: choose another --out")
-        write_atomically(path, json.dumps(page, indent=2) + "\n")
+        write_atomically(path, json_text(page, indent=2) + "\n")
     except ValueError:
         raise BadInput(f"{path}: no JSON") from None
     except OSError as error:

@@ -19,6 +19,7 @@ import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user, writing_for_user
+from cluster.common.wording import json_bytes
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.sweeps.outcome import SeedOutcome
 
@@ -91,7 +92,7 @@ class LineLog:
         try:
             lines = self._whole_lines()
             if not lines:
-                self._write(msgspec.json.encode(head))
+                self._write(json_bytes(head))
                 return
             if problem := why_other(self._decoded(1, lines[0], kind)):
                 raise BadInput(problem)
@@ -122,8 +123,8 @@ class SweepLog(LineLog):
         self.outcomes[outcome.seed] = outcome
         with writing_for_user(self._work_path), self._work_path.open("ab") as file:
             parts_s = {name: round(value, 3) for name, value in outcome.parts_s.items()}
-            file.write(msgspec.json.encode(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
-        self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0, parts_s={})))
+            file.write(json_bytes(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
+        self._write(json_bytes(msgspec.structs.replace(outcome, seconds=0.0, parts_s={})))
 
     def close(self) -> None:
         """Close the log, and sort its lines by seed."""

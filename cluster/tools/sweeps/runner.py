@@ -23,7 +23,7 @@ from rich.progress import Progress
 
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_for_user, write_json_for_user
+from cluster.common.files import write_atomically, write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
@@ -199,7 +199,7 @@ def with_genotype(task: AnyTask, seed: int, outcome: SeedOutcome, features: Sequ
 
 def _leave_traceback(leaves: Path, text: str) -> None:
     leaves.mkdir(parents=True, exist_ok=True)
-    (leaves / TRACEBACK_FILE).write_text(text, encoding="utf-8")
+    write_atomically(leaves / TRACEBACK_FILE, text)
 
 
 def _outcome_of_dead_workers(task: AnyTask, folder: Path, seed: int, reason: str) -> SeedOutcome:

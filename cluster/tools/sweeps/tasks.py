@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from cluster.common.wording import quoted
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import scenario_hash
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
+from loadgen.runplan import dump_json, load_json
 
 SWEEP: Final = "sweep"
 WITHOUT_SHORTCUTS_EVERY: Final = 100
@@ -36,7 +37,7 @@ class ScenarioTask:
     def load(path: Path, changes: Sequence[Change] = (), shortcuts: bool = True) -> ScenarioTask:
         """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = load_scenario(path, changes)
-        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shortcuts)
+        return ScenarioTask(str(path), dump_json(scenario), tuple(options_text(changes)), shortcuts)
 
     @property
     def title(self) -> str:
@@ -46,7 +47,7 @@ class ScenarioTask:
     @property
     def shared(self) -> Scenario:
         """The scenario of all seeds."""
-        return Scenario.model_validate_json(self.scenario_json)
+        return load_json(Scenario, self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed: it is the same for all."""
@@ -54,7 +55,7 @@ class ScenarioTask:
 
     def command(self, seed: int) -> str:
         """The one command that runs a seed again."""
-        return " ".join(["stampede run", shlex.quote(self.path), "--backend sim", f"--seed {seed}", *self.changes])
+        return " ".join(["stampede run", quoted(self.path), "--backend sim", f"--seed {seed}", *self.changes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
-import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from cluster.common.wording import json_bytes
 from cluster.live.web.server import Page
 from cluster.live.web.shares import NoShare, fits_share
 
@@ -60,9 +60,9 @@ class Feed:
 
     def publish(self, update: Page, snapshot: Page | None = None) -> None:
         """Publish a state. ``snapshot`` is needed only if :attr:`is_snapshot_wanted`."""
-        self._update = (self._update[0] + 1, b"data: " + msgspec.json.encode(update) + b"\n\n")
+        self._update = (self._update[0] + 1, b"data: " + json_bytes(update) + b"\n\n")
         if snapshot is not None:
-            self._snapshot = msgspec.json.encode(snapshot)
+            self._snapshot = json_bytes(snapshot)
         self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:

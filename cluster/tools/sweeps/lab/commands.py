@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.wording import quoted
 from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
 from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.sweeps.commands import worker_count
@@ -60,7 +60,7 @@ class LabOptions(Command):
             try:
                 lab = run_lab(experiments, self.quick, folder, self.workers, output)
             except KeyboardInterrupt:
-                again = f"--out {shlex.quote(str(folder))}"
+                again = f"--out {quoted(str(folder))}"
                 print_line(output, f"the runs that ended are kept; the same command with {again} makes the others")
                 raise
             write_pages(folder, lab)

@@ -22,7 +22,7 @@ from rich.console import Console
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
-from cluster.common.wording import counted
+from cluster.common.wording import counted, json_bytes
 from cluster.tools.console.output import print_line
 from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.sweeps.fanout import run_numbers
@@ -207,7 +207,7 @@ class LabLog(LineLog):
     def add(self, row: Row) -> None:
         line = Logged(row.experiment, row.cell, row.seed, dict(row.measures))
         self._enter(line)
-        self._write(msgspec.json.encode(line))
+        self._write(json_bytes(line))
 
     def _why_other(self, begun: dict[str, str], other: dict[str, str]) -> str:
         for name, value in begun.items():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
+from cluster.common.wording import quoted
 from cluster.report.page import render_page
 from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.difference import STEPS
@@ -54,7 +54,7 @@ def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand, steps: Tol
 
 def again(command: ToolCommand, place: Path) -> str:
     """The command that puts a shrunk case to the tool again."""
-    genesis, blocks = (shlex.quote(str(place / name)) for name in ("genesis.json", "blocks.json"))
+    genesis, blocks = (quoted(str(place / name)) for name in ("genesis.json", "blocks.json"))
     if command.stays_up:
         parts = f"echo '{{\"genesis\":'; cat {genesis}; echo ',\"blocks\":'; cat {blocks}; echo '}}'"
         return f"(({parts}) | tr -d '\\n'; echo) | {command.text}"

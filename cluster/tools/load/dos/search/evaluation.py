@@ -19,6 +19,7 @@ from cluster.tools.load.dos.measures import (
 from cluster.tools.load.dos.search.objectives import OBJECTIVES, Fitness, Objective
 from cluster.tools.load.dos.search.space import Attack, Space, with_load
 from cluster.tools.load.dos.search.trial_chain import TrialChain
+from loadgen.runplan import load_json
 
 
 class Found(NamedTuple):
@@ -46,7 +47,7 @@ class Problem:
 
     @cached_property
     def scenario(self) -> Scenario:
-        return Scenario.model_validate_json(self.scenario_json)
+        return load_json(Scenario, self.scenario_json)
 
     @cached_property
     def honest(self) -> Scenario:

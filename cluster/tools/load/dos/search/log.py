@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.common.errors import BadInput
+from cluster.common.wording import json_bytes
 from cluster.tools.load.dos.search.objectives import Fitness
 from cluster.tools.sweeps.log import LineLog
 
@@ -51,7 +52,7 @@ class SearchLog(LineLog):
         self._waiting[line.number] = line
         while (ready := self._waiting.pop(len(self.lines), None)) is not None:
             self.lines[ready.number] = ready
-            self._write(msgspec.json.encode(ready))
+            self._write(json_bytes(ready))
 
     def _why_other(self, search: dict[str, Any], begun: dict[str, Any]) -> str:
         for name in search:

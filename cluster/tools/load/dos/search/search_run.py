@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
-from cluster.common.wording import counted
+from cluster.common.wording import counted, quoted
 from cluster.record.folder import SWEEP_SUMMARY_FILE
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import Change, options_text
@@ -93,7 +92,7 @@ def _search_in(folder: Path, problem: Problem, command: str, limits: Limits, pro
     page = summary(problem, searched, found)
     is_confirmed = bool(found) and found[0].is_confirmed
     if is_confirmed:
-        again = f"stampede run {shlex.quote(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
+        again = f"stampede run {quoted(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
         notes = [f"Found by: {command}", f"Again: {again}"]
         write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
         print_line(output, f"written  {folder / FOUND_FILE}")
@@ -204,7 +203,7 @@ def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
 
 def command_of(problem: Problem, path: Path, changes: Sequence[Change]) -> str:
     """The command that searches for the problem's attacks again."""
-    words = ["stampede dos search", shlex.quote(str(path)), f"--objective {problem.objective_name}"]
+    words = ["stampede dos search", quoted(str(path)), f"--objective {problem.objective_name}"]
     words += [f"--budget {problem.budget}", f"--blocks {problem.blocks}", f"--seed {problem.seed}"]
     return " ".join([*words, *options_text(changes)])
 

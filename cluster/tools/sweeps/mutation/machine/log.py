@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from cluster.common.wording import json_bytes
 from cluster.tools.sweeps.log import LineLog
 from cluster.tools.sweeps.mutation.machine.hunting import Bug, Sound
 from cluster.tools.sweeps.mutation.machine.operators import Candidate
@@ -36,7 +37,7 @@ class MachineLog(LineLog):
     def add(self, ended: Sound | Bug) -> None:
         """Append a result, durably."""
         self._take(ended)
-        self._write(msgspec.json.encode(ended))
+        self._write(json_bytes(ended))
 
     def _take(self, ended: Sound | Bug) -> None:
         if isinstance(ended, Sound):
