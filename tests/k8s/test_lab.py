@@ -121,7 +121,7 @@ def arguments_of_the_target() -> list[str]:
 
 def printed(arguments: list[str]) -> list[str]:
     """The lines of a test run without any cluster, as on a machine of a user."""
-    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "KUBECONFIG")}
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_A_LAB, "-p", "no:cacheprovider", *arguments],
         cwd=ROOT,

@@ -242,7 +242,7 @@ def test_a_file_of_another_user_in_a_shared_folder() -> None:
     """In a folder such as ``/tmp`` only its owner may replace a file, but whoever may write it writes it."""
     if os.getuid() != 0:
         pytest.skip("only root has files of two users")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # which that user can enter
         path = Path(name) / "file"
         path.write_text("root's")
         path.chmod(0o666)

@@ -204,7 +204,6 @@ OWN_WRITERS: Final = {
     "cluster/tools/inspect/conform/corpus.py": "cases in a new folder; reports what cannot be written",
     "cluster/tools/inspect/conform/tool.py": "the input of a tool, in a temporary folder",
     "cluster/tools/sweeps/log.py": "appends lines; reports what cannot be written",
-    "cluster/tools/sweeps/runner.py": "a seed's traceback, in its worker",
 }
 """Modules of the commands that write files otherwise than by :mod:`cluster.common.files`, and why."""
 
