@@ -24,7 +24,6 @@ from cluster.scenario.overrides import Change, SettingError, apply_changes, opti
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
-from loadgen.runplan import dump_json
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
 HASH_DIGITS: Final = 12
@@ -55,7 +54,7 @@ def find_scenario(path: Path) -> Path:
 
 def scenario_hash(scenario: Scenario) -> str:
     """A short hash of a scenario's meaning: of all its fields with their defaults, wherever they were written."""
-    return blake3(dump_json(scenario).encode()).hexdigest()[:HASH_DIGITS]
+    return blake3(scenario.model_dump_json().encode()).hexdigest()[:HASH_DIGITS]
 
 
 def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:

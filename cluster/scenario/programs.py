@@ -19,6 +19,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.suggestions import closest
+from cluster.common.wording import readable
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
@@ -60,7 +61,7 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     for named in PYTHON_FILES:
         fields = _replaced(fields, named, "", lambda given, field: _named_file(given, folder, field))
     for command in COMMANDS:
-        fields = _replaced(fields, command, "", lambda given, _: _command(given, folder))
+        fields = _replaced(fields, command, "", lambda given, field: _command(given, folder, field))
     for measured in PROFILES:
         fields = _replaced(fields, measured, "", lambda given, field: _profile(given, folder, field))
     fields = _with_locustfiles(fields, folder)
@@ -95,10 +96,15 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
     return {"name": path.stem, "source": content.decode("ascii")}
 
 
-def _command(given: str, folder: Path) -> str:
+def _command(given: str, folder: Path, field: str) -> str:
     """A command with a first word that is independent of the working directory, if it is a path."""
     word, space, rest = given.partition(" ")
-    return f"{(folder / word).resolve()}{space}{rest}" if word.startswith(("./", "../")) else given
+    if not word.startswith(("./", "../")):
+        return given
+    path = str((folder / word).resolve())
+    if readable(path) != path:
+        raise BadInput(f"{field}: {readable(path)}: expected a program whose path is UTF-8, as the scenario's text is")
+    return f"{path}{space}{rest}"
 
 
 def _named_file(given: str, folder: Path, field: str) -> str | dict[str, str]:

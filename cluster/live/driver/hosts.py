@@ -36,7 +36,6 @@ from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import FIRST_VERSION, KEYWORDS, BitRotFault, DownFault, Release
-from loadgen.runplan import dump_json
 
 T = TypeVar("T")
 
@@ -171,7 +170,7 @@ class Hosts:
         ``bind`` is the address at which hosts listen in a Ray of our own, or on a single node.
         """
         section = scenario.validators
-        scenario_json = dump_json(scenario)
+        scenario_json = scenario.model_dump_json()
         self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:

@@ -63,7 +63,6 @@ from cluster.scenario.sections.faults import (
     SlowDiskFault,
 )
 from consensus.keys import Ed25519Scheme
-from loadgen.runplan import load_json
 from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
@@ -199,7 +198,7 @@ class ValidatorHost:
         self._seed = seed
         self._host = host
         self._bind = bind
-        self._scenario = load_json(Scenario, scenario_json)
+        self._scenario = Scenario.model_validate_json(scenario_json)
         self._release = Release(version, None, mutant)
         self._validators: list[_Running] = []
         self._starting = asyncio.Lock()

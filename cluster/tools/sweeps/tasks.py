@@ -13,7 +13,6 @@ from cluster.scenario.files import scenario_hash
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
-from loadgen.runplan import dump_json, load_json
 
 SWEEP: Final = "sweep"
 WITHOUT_SHORTCUTS_EVERY: Final = 100
@@ -37,7 +36,7 @@ class ScenarioTask:
     def load(path: Path, changes: Sequence[Change] = (), shortcuts: bool = True) -> ScenarioTask:
         """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = load_scenario(path, changes)
-        return ScenarioTask(str(path), dump_json(scenario), tuple(options_text(changes)), shortcuts)
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shortcuts)
 
     @property
     def title(self) -> str:
@@ -47,7 +46,7 @@ class ScenarioTask:
     @property
     def shared(self) -> Scenario:
         """The scenario of all seeds."""
-        return load_json(Scenario, self.scenario_json)
+        return Scenario.model_validate_json(self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed: it is the same for all."""

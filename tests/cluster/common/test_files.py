@@ -37,6 +37,11 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_byte_of_a_path_that_is_not_utf_8_is_spelled_in_a_text(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", "é " + os.fsdecode(b"caf\xe9"))
+    assert (tmp_path / "file").read_bytes() == "é caf\\xe9".encode()
+
+
 def test_a_file_that_a_user_names_in_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         write_for_user(tmp_path / "nowhere" / "file", "text")

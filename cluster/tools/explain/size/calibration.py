@@ -30,7 +30,6 @@ from cluster.live.host.host import DATA_FOLDER
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from consensus.keys import Ed25519Scheme
-from loadgen.runplan import dump_json
 
 HOSTS: Final = 4
 """Number of host processes of a calibration: the smallest one that 4 and 16 validators may have."""
@@ -192,7 +191,7 @@ class _Reading:
 
 
 def _measure_testnet(hosts: Sequence[_HostProcess], scenario: Scenario, folder: Path) -> IdleTestnet:
-    text = dump_json(scenario, exclude_unset=True)
+    text = scenario.model_dump_json(exclude_unset=True)
     addresses: dict[int, Any] = {}
     for answer in _ask_all(hosts, "start", str(folder), text):
         addresses |= answer

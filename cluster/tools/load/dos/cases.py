@@ -22,7 +22,6 @@ from cluster.scenario.files import scenario_from
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.scenario.sections.dos import ATTACK_NAMES
 from cluster.tools.load.dos.measures import Window, attack_window
-from loadgen.runplan import dump_json, load_json
 from loadgen.workloads.actor_program import is_program_path
 
 OWN: Final = "scenario"
@@ -86,7 +85,7 @@ class Plan:
         return [Case(variant, attack, seed) for attack, seed in runs for variant in self.variants]
 
     def scenario(self, variant: str, attack: str) -> Scenario:
-        return load_json(Scenario, self.scenarios[variant, attack])
+        return Scenario.model_validate_json(self.scenarios[variant, attack])
 
 
 def make_plan(
@@ -115,7 +114,7 @@ def make_plan(
             raise BadInput(f"{scenario.name}: {problem}")
         for attack in (BASELINE, *names):
             attacked = _with_attack(changed, attack, workloads.get(attack))
-            made[variant.name, attack] = dump_json(attacked, exclude_unset=True)
+            made[variant.name, attack] = attacked.model_dump_json(exclude_unset=True)
     return Plan(scenario.name, tuple(each.name for each in variants), tuple(names), tuple(seeds), window, made, backend)
 
 

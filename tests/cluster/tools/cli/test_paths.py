@@ -136,6 +136,15 @@ def test_each_command_takes_such_paths(
     check_texts(folder)
 
 
+def test_an_executor_at_such_a_path_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = yaml.safe_dump(SCENARIO | {"validators": [{"executor": "./program --fast"}, {}, {}, {}]})
+    (folder / FILE).write_text(text, encoding="utf-8")
+    code, said = perform(monkeypatch, "validate", FILE)
+    place = "validators[0].executor"
+    expected = "expected a program whose path is UTF-8, as the scenario's text is"
+    assert (code, said) == (BAD, f"stampede: {SPELLED_FILE}: {place}: {readable(str(folder))}/program: {expected}\n")
+
+
 def test_an_index_leads_to_such_a_folder(folder: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(recorded, folder / "runs" / HERE)
     assert perform(monkeypatch, "runs")[0] == PASS

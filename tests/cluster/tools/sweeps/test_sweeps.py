@@ -209,6 +209,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log.close()
 
 
+def test_a_log_keeps_a_path_with_a_byte_that_is_not_utf_8(tmp_path: Path) -> None:
+    log = SweepLog(tmp_path, "one")
+    log.add(msgspec.structs.replace(GOOD, reason=os.fsdecode(b"caf\xe9: is no folder")))
+    log.close()
+    assert SweepLog(tmp_path, "one").outcomes[GOOD.seed].reason == r"caf\xe9: is no folder"
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "report.html").touch()
     with pytest.raises(BadInput, match=r": is not empty and holds no sweep to continue: choose another --out$"):

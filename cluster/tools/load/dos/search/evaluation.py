@@ -19,7 +19,6 @@ from cluster.tools.load.dos.measures import (
 from cluster.tools.load.dos.search.objectives import OBJECTIVES, Fitness, Objective
 from cluster.tools.load.dos.search.space import Attack, Space, with_load
 from cluster.tools.load.dos.search.trial_chain import TrialChain
-from loadgen.runplan import load_json
 
 
 class Found(NamedTuple):
@@ -47,7 +46,7 @@ class Problem:
 
     @cached_property
     def scenario(self) -> Scenario:
-        return load_json(Scenario, self.scenario_json)
+        return Scenario.model_validate_json(self.scenario_json)
 
     @cached_property
     def honest(self) -> Scenario:
