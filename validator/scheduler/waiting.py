@@ -145,11 +145,14 @@ class WaitingPool:
         living: Rows = self.rows[: self.count][(self.rows["flags"][: self.count] & DEAD) == 0]
         return living.copy()
 
-    def positions(self, height: int, cap: int) -> list[int]:
-        """Positions of the live rows that have not expired and whose gas is within the cap, in order."""
+    def positions(self, height: int, cap: int) -> Iterator[int]:
+        """Positions of the live rows that have not expired and whose gas is within the cap, in order.
+
+        Later changes of the pool do not count.
+        """
         rows = self.rows[: self.count]
         chosen = ((rows["flags"] & DEAD) == 0) & (rows["expires_at"] >= height) & (rows["gas_limit"] <= cap)
-        return [int(position) for position in np.flatnonzero(chosen)]
+        return map(int, np.flatnonzero(chosen))
 
     def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
         """Positions of the first expired live rows, at most ``most``."""
