@@ -74,10 +74,7 @@ def lanes(size: Size) -> list[Lane]:
             partial(_selection_ratios, waiting, size.of(3, WARM_UP), rounds),
             [
                 Metric("selection_us", f"µs, {waiting:,} waiting, cip1"),
-                *(
-                    Metric(f"selection_ratio_{policy}", "× cip1", 6 if policy is Policy.FIFO else 3, at_least=False)
-                    for policy in selections
-                ),
+                *(Metric(f"selection_ratio_{policy}", "× cip1", 3, at_least=False) for policy in selections),
             ],
         ),
         Lane(partial(_unwatched_ratio, size.of(1, 24)), [Metric("unwatched_block_ratio", "×", 1.15, at_least=False)]),
