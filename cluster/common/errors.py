@@ -1,6 +1,6 @@
 """The harness's expected failures, and the end of one that was not expected.
 
-Each reaches the user as one line and decides the exit code.
+Each reaches the user as one line, or as a line for each output that failed, and decides the exit code.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ class ExitCode(IntEnum):
 
 
 class HarnessError(Exception):
-    """Root of the harness's expected failures."""
+    """Root of the harness's expected failures. Each argument is a line for the user."""
 
     exit_code = ExitCode.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 class BadInput(HarnessError):

@@ -15,10 +15,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import SPELLED, json_text
@@ -200,6 +200,30 @@ def _obstacle_in(folder: Path) -> str:
             return ""
     except OSError as error:
         return f"{folder}: {error.strerror}"
+
+
+Trying: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""A function that makes the context of one of several outputs, for :func:`all_tried`."""
+
+
+@contextmanager
+def all_tried() -> Iterator[Trying]:
+    """Tries for a command's outputs: one that fails does not keep later ones from being written.
+
+    At the end raises :class:`BadInput` with the lines of all that failed.
+    """
+    failed: list[str] = []
+
+    @contextmanager
+    def trying() -> Iterator[None]:
+        try:
+            yield
+        except BadInput as error:
+            failed.extend(error.args)
+
+    yield trying
+    if failed:
+        raise BadInput(*failed)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,9 +102,8 @@ def read_entry(folder: Path) -> Entry:
     return Entry(folder.name, _changed(folder), "foreign", note="no run")
 
 
-def write_index(root: Path) -> list[Entry]:
-    """Read a folder of runs, write its index page, and return its entries. Raises :class:`OSError`."""
-    entries = read_index(root)
+def write_index(root: Path, entries: Sequence[Entry]) -> None:
+    """Write the index page of a folder of runs. Raises :class:`OSError`."""
     shown = entries[:MAX_SHOWN]
     counts = {state: sum(entry.state == state for entry in entries) for state in Outcome}
     write_atomically(
@@ -118,13 +117,12 @@ def write_index(root: Path) -> list[Entry]:
             max_executors=MAX_EXECUTORS_SHOWN,
         ),
     )
-    return entries
 
 
 def refresh_index(folder: Path, root: Path = RUNS_FOLDER) -> None:
     """Update the index after a run, if the run's folder is in it. Raises :class:`OSError`."""
     if folder.resolve().parent == root.resolve():
-        write_index(root)
+        write_index(root, read_index(root))
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -150,7 +150,8 @@ def _perform(arguments: Sequence[str] | None) -> int:
         command.check_outputs()
         code = command.run()
     except HarnessError as error:
-        _complain(str(error))
+        for line in error.args:
+            _complain(str(line))
         return error.exit_code
     except (UnfitPython, UserFileError) as error:
         _complain(str(error))

@@ -34,7 +34,7 @@ class Compare(Command):
     html: Path | None = option("also write it to FILE as a page", writes=FILE)
 
     def run(self) -> int:
-        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.tools.compare.budget import exit_code, findings_page, judge_budget, read_budget
         from cluster.tools.compare.comparison import compare
         from cluster.tools.compare.comparison_output import print_comparison, print_findings, render_comparison
@@ -51,9 +51,12 @@ class Compare(Command):
         findings = judge_budget(found, budget) if self.fail_on else []
         print_findings(console(), findings)
         page = found.page() | ({"budget": findings_page(findings)} if self.fail_on else {})
-        write_json_for_user(self.json, page)
-        if self.html is not None:
-            write_for_user(self.html, render_comparison(found))
+        with all_tried() as trying:
+            with trying():
+                write_json_for_user(self.json, page)
+            if self.html is not None:
+                with trying():
+                    write_for_user(self.html, render_comparison(found))
         return exit_code(findings)
 
 

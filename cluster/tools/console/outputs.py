@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from cluster.common.files import write_for_user, write_json_for_user, writing_for_user
+from cluster.common.files import all_tried, write_for_user, write_json_for_user, writing_for_user
 from cluster.common.outcome import SIGNS, Outcome
 from cluster.common.wording import counted
 from cluster.tools.console.command import FILE, Command, flag, option
@@ -86,12 +86,16 @@ class Outputs:
         """Write all files, and print the annotations if a workflow of GitHub runs. Raises :class:`BadInput`."""
         for line in annotations_of(ending) if self.annotates else ():
             print(line, flush=True)
-        if self.json is not None:
-            write_json_for_user(self.json, ending.page())
-        if self.junit is not None:
-            write_for_user(self.junit, ending.junit())
-        if self.summary is not None:
-            _write_summary(self.summary, markdown(ending))
+        with all_tried() as trying:
+            if self.json is not None:
+                with trying():
+                    write_json_for_user(self.json, ending.page())
+            if self.junit is not None:
+                with trying():
+                    write_for_user(self.junit, ending.junit())
+            if self.summary is not None:
+                with trying():
+                    _write_summary(self.summary, markdown(ending))
 
 
 TERMINAL_ONLY: Final = Outputs()

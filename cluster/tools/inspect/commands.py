@@ -34,22 +34,27 @@ class Runs(Command):
     json: Path | None = option("also write the index to FILE", writes=FILE)
 
     def run(self) -> int:
-        from cluster.common.files import write_json_for_user
+        from cluster.common.files import all_tried, write_json_for_user, writing_for_user
         from cluster.record.folder import RUNS_FOLDER
-        from cluster.report.run_index import INDEX_FILE, write_index
+        from cluster.report.run_index import INDEX_FILE, read_index, write_index
         from cluster.tools.inspect.run_list import print_runs
 
         folder = RUNS_FOLDER if self.folder is None else self.folder
         try:
-            entries = write_index(folder)
+            entries = read_index(folder)
         except OSError as error:
             raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
         out = console()
         print_runs(out, entries if self.all else entries[:SHOWN])
         if len(entries) > SHOWN and not self.all:
             out.print(f"{len(entries) - SHOWN} older ones: --all")
-        out.print(f"index  {folder / INDEX_FILE}", soft_wrap=True, markup=False)
-        write_json_for_user(self.json, [entry.page() for entry in entries])
+        page = folder / INDEX_FILE
+        with all_tried() as trying:
+            with trying(), writing_for_user(page):
+                write_index(folder, entries)
+                out.print(f"index  {page}", soft_wrap=True, markup=False)
+            with trying():
+                write_json_for_user(self.json, [entry.page() for entry in entries])
         return ExitCode.PASS
 
 

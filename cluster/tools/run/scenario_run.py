@@ -21,6 +21,7 @@ from cluster.checks.run import Judge, Judged, judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
+from cluster.common.files import all_tried
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
 from cluster.live.handover import handover
@@ -197,12 +198,14 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
         report = folder / REPORT_FILE
         reproduce = reproduce_command(record, folder, source)
         print_verdict(console, judged.verdict, report if report.exists() else None, reproduce, outputs.quiet)
-        outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
-        if tracer is not None:
-            print_traces(console, *tracer.finish(judged.books.record, judged.books.chain), outputs.quiet)
-        if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
-            print_kept(console, folder / ENDPOINTS_FILE)
-            interrupts.wait_for_one()
+        with all_tried() as trying:
+            with trying():
+                outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
+            if tracer is not None:
+                print_traces(console, *tracer.finish(judged.books.record, judged.books.chain), outputs.quiet)
+            if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
+                print_kept(console, folder / ENDPOINTS_FILE)
+                interrupts.wait_for_one()
     return judged
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
+from cluster.common.files import Trying, all_tried
 from cluster.common.limits import MAX_SEED
 from cluster.tools.console.command import FOLDER, argument, flag, option
 from cluster.tools.console.options import SHOWN_CHARACTERS, ChangeOptions, parse_port, whole_number
@@ -96,12 +97,13 @@ class SeedOptions(OutputOptions):
 
         self.check_numbers()
         check_task(task, self.seeds[0])
-        with self.claimed_folder(name) as folder:
-            summary = self.run_in(folder, task)
+        with self.claimed_folder(name) as folder, all_tried() as trying:
+            summary = self.run_in(folder, task, trying)
             _refresh_index(folder)
             if self.quiet:
                 print_quiet_summary(console(), task, summary)
-            self.outputs.write(ending_of(task, summary))
+            with trying():
+                self.outputs.write(ending_of(task, summary))
         return summary.exit_code
 
     def check_numbers(self) -> None:
@@ -124,16 +126,16 @@ class SeedOptions(OutputOptions):
         with command_folder(self.out, name, goes_on=True) as folder, corpus:
             yield folder
 
-    def run_in(self, folder: Path, task: AnyTask) -> Summary:
-        """Run the seeds of a task that its folder lacks."""
+    def run_in(self, folder: Path, task: AnyTask, trying: Trying) -> Summary:
+        """Run the seeds of a task that its folder lacks, and try to write their summary."""
         from cluster.live.web.addresses import Served
-        from cluster.tools.sweeps.runner import sweep
+        from cluster.tools.sweeps.runner import sweep, write_summary
         from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
         wanted = len(self.seeds) if self.min_passed is None else self.min_passed
         memory, output = self.memory or WORKER_MEMORY_MIB, console(quiet=self.quiet)
         served = Served(port=self.port) if self.dashboard else None
-        return sweep(
+        summary = sweep(
             task,
             self.seeds,
             folder,
@@ -145,6 +147,9 @@ class SeedOptions(OutputOptions):
             served,
             self.corpus_folder,
         )
+        with trying():
+            write_summary(folder, summary.page())
+        return summary
 
     @property
     def corpus_folder(self) -> Path | None:
@@ -188,26 +193,29 @@ class Sweep(SeedOptions, ChangeOptions):
 
     def _run_grid(self) -> int:
         from cluster.tools.sweeps import grid
-        from cluster.tools.sweeps.runner import check_task
+        from cluster.tools.sweeps.runner import check_task, write_summary
 
         self.check_numbers()
         cells = grid.cells_of(self._task, self.grid, len(self.seeds), MAX_SEEDS)
         for cell in cells:
             check_task(cell.task, self.seeds[0])
         title = f"grid of {self._task().title}"
-        with self.claimed_folder(f"grid-{self.scenario.stem}") as folder:
+        with self.claimed_folder(f"grid-{self.scenario.stem}") as folder, all_tried() as trying:
+
+            def run_cell(cell: Cell) -> Summary:
+                print_line(console(quiet=self.quiet), f"cell {cell.number} of {len(cells)}: {cell.title}")
+                return self.run_in(folder / cell.folder, cell.task, trying)
+
             grid.begin_grid(folder, title, self.grid)
-            done = grid.run_cells(cells, lambda cell: self._run_cell(folder, cell, len(cells)), self.stop_on_fail)
+            done = grid.run_cells(cells, run_cell, self.stop_on_fail)
             ending = grid.ending_of(title, self.grid, cells, done)
-            grid.write_grid_summary(folder, ending.page())
+            with trying():
+                write_summary(folder, ending.page())
             _refresh_index(folder)
             grid.print_grid(console(), ending, self.quiet)
-            self.outputs.write(ending)
+            with trying():
+                self.outputs.write(ending)
         return grid.exit_code(done, ending.outcome)
-
-    def _run_cell(self, folder: Path, cell: Cell, count: int) -> Summary:
-        print_line(console(quiet=self.quiet), f"cell {cell.number} of {count}: {cell.title}")
-        return self.run_in(folder / cell.folder, cell.task)
 
 
 @dataclass(frozen=True, kw_only=True)

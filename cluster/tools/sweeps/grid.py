@@ -20,10 +20,10 @@ from rich.console import Console
 
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_atomically, write_json_for_user
+from cluster.common.files import write_atomically
 from cluster.common.outcome import Outcome, worst
 from cluster.common.wording import counted, json_text
-from cluster.record.folder import GRID_FILE, SWEEP_SUMMARY_FILE
+from cluster.record.folder import GRID_FILE
 from cluster.report.junit import junit_xml
 from cluster.report.svg import number
 from cluster.scenario.overrides import Change, SettingError, parse_setting, setting_text
@@ -244,8 +244,3 @@ def print_grid(console: Console, ending: Ending, quiet: bool) -> None:
         print_line(console, f"seed {part.name}: {part.detail}")
         print_line(console, f"  again  {part.again}")
     print_line(console, f"{ending.title}: {ending.outcome.value}: {ending.figures['cells']} cells")
-
-
-def write_grid_summary(folder: Path, page: object) -> None:
-    """Write the grid's ``summary.json``. Raises :class:`BadInput`."""
-    write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)

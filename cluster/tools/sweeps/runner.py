@@ -271,9 +271,13 @@ def sweep(
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
     guided = None if guide is None else guide.page()
     summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)), guided)
-    write_json_for_user(folder / SWEEP_SUMMARY_FILE, summary.page())
     print_summary(console, task, summary)
     return summary
+
+
+def write_summary(folder: Path, page: object) -> None:
+    """Write the ``summary.json`` of a sweep or a grid. Raises :class:`~cluster.common.errors.BadInput`."""
+    write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)
 
 
 def _guide(task: AnyTask, seeds: Sequence[int], folder: Path, corpus: Path | None, commit: str) -> Guide | None:

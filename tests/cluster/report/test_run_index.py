@@ -85,7 +85,7 @@ def test_other_folders_are_told_apart(tmp_path: Path) -> None:
 
 def test_the_page_links_and_escapes(tmp_path: Path) -> None:
     write_run(tmp_path / "a <b> & 100%", scenario="<script>alert(1)</script>")
-    write_index(tmp_path)
+    write_index(tmp_path, read_index(tmp_path))
     text = (tmp_path / INDEX_FILE).read_text()
     assert "<script>alert" not in text
     assert 'href="a%20%3Cb%3E%20%26%20100%25/result.json"' in text
@@ -95,7 +95,8 @@ def test_foreign_executors_are_named(tmp_path: Path) -> None:
     names = [f"validator-{number}" for number in range(5)]
     write_run(tmp_path / "run", validators=[{"name": name, "executor": "./<mine> 'x'"} for name in names])
     write_run(tmp_path / "old", validators=[{"name": "validator-0", "height": 3}, 7])
-    (run,) = [entry for entry in write_index(tmp_path) if entry.name == "run"]
+    write_index(tmp_path, entries := read_index(tmp_path))
+    (run,) = [entry for entry in entries if entry.name == "run"]
     assert run.page()["executors"] == dict.fromkeys(names, "./<mine> 'x'")
     page = (tmp_path / INDEX_FILE).read_text()
     assert "executor of validator-2: <code>./&lt;mine&gt; &#39;x&#39;</code>" in page and "<mine>" not in page
@@ -106,7 +107,8 @@ def test_only_the_newest_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(index, "MAX_SHOWN", 2)
     for number in range(5):
         write_run(tmp_path / f"run-{number}")
-    assert len(write_index(tmp_path)) == 5
+    write_index(tmp_path, entries := read_index(tmp_path))
+    assert len(entries) == 5
     text = (tmp_path / INDEX_FILE).read_text()
     assert text.count("data-search=") == 2
     assert "The 3 oldest are left out." in text
@@ -132,7 +134,7 @@ def test_a_narrow_terminal_shows_folder_and_scenario_too(tmp_path: Path) -> None
 def test_the_page_tells_runs_of_one_scenario_apart_by_their_folders(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_run(tmp_path / name)
-    write_index(tmp_path)
+    write_index(tmp_path, read_index(tmp_path))
     page = (tmp_path / INDEX_FILE).read_text(encoding="utf-8")
     for name in ("a", "b"):
         assert f'smoke<span class="folder mono">{name}/</span>' in page

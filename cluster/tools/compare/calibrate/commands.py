@@ -51,7 +51,7 @@ class Calibrate(ChangeOptions):
         import psutil
 
         from cluster.common.checkout import checkout_commit
-        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.common.outcome import worst
         from cluster.scenario import load_scenario
         from cluster.tools.compare.budget import EXIT_CODES
@@ -74,10 +74,13 @@ class Calibrate(ChangeOptions):
             print_gaps(terminal, each)
         outcome = worst(each.outcome for each in found.gaps)
         print_line(terminal, f"verdict  {outcome.value}: gaps of at most {self.within} % are wanted")
-        if self.save is not None:
-            origin = f"stampede calibrate {name}: {self.runs} live runs, {now:%Y-%m-%d}, commit {checkout_commit()}"
-            write_for_user(self.save, profile_text(found.profile, origin))
-        write_json_for_user(self.json, calibration_page(found.gaps, found.profile, outcome))
+        with all_tried() as trying:
+            if self.save is not None:
+                origin = f"stampede calibrate {name}: {self.runs} live runs, {now:%Y-%m-%d}, commit {checkout_commit()}"
+                with trying():
+                    write_for_user(self.save, profile_text(found.profile, origin))
+            with trying():
+                write_json_for_user(self.json, calibration_page(found.gaps, found.profile, outcome))
         return EXIT_CODES[outcome]
 
 

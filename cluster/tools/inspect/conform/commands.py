@@ -121,7 +121,7 @@ class Conform(Command):
         import os
         import shlex
 
-        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import claimed
         from cluster.tools.console.progress_bar import progress_bar
         from cluster.tools.inspect.conform.corpus import CorpusCases
@@ -155,11 +155,14 @@ class Conform(Command):
                 shrink_failures(source, command, result, not self.no_roots, folder, output)
         if self.rules:
             print_rules(output, result)
-        write_json_for_user(self.json, result.page())
-        if self.junit is not None:
-            words = ["--tool", self.tool] if self.tool is not None else ["--against", self.against or ""]
-            words += ["--serve"] if self.serve else []
-            write_for_user(self.junit, sweep_xml(result, shlex.join(["stampede", "conform", *words])))
+        with all_tried() as trying:
+            with trying():
+                write_json_for_user(self.json, result.page())
+            if self.junit is not None:
+                words = ["--tool", self.tool] if self.tool is not None else ["--against", self.against or ""]
+                words += ["--serve"] if self.serve else []
+                with trying():
+                    write_for_user(self.junit, sweep_xml(result, shlex.join(["stampede", "conform", *words])))
         return result.exit_code
 
     def _command(self) -> ToolCommand:

@@ -98,19 +98,22 @@ class Explore(Command):
         return ExitCode.PASS if replayed.problem is None else ExitCode.FAIL
 
     def _explore(self) -> int:
-        from cluster.common.files import check_target, write_json_for_user
+        from cluster.common.files import all_tried, check_target, write_json_for_user
 
         scopes = self.scopes()
         check_target(self.schedule or SCHEDULE_FILE)
         output = console()
         done: dict[int, Explored] = {}
-        for number, explored in self._results(scopes):
-            done[number] = explored
-            print_line(output, explored.line)
-            if explored.schedule is not None and not any(each.schedule for each in list(done.values())[:-1]):
-                self._print_violation(explored)
-        results = [done[number] for number in sorted(done)]
-        write_json_for_user(self.json, {"searches": [each.page() for each in results]})
+        with all_tried() as trying:
+            for number, explored in self._results(scopes):
+                done[number] = explored
+                print_line(output, explored.line)
+                if explored.schedule is not None and not any(each.schedule for each in list(done.values())[:-1]):
+                    with trying():
+                        self._print_violation(explored)
+            results = [done[number] for number in sorted(done)]
+            with trying():
+                write_json_for_user(self.json, {"searches": [each.page() for each in results]})
         if any(each.schedule is not None for each in results):
             return ExitCode.FAIL
         return ExitCode.PASS if all(each.is_exhausted for each in results) else ExitCode.INCONCLUSIVE

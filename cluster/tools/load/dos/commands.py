@@ -105,7 +105,7 @@ class Dos(ChangeOptions):
     def _scorecard(self, plan: Plan, scenario: Scenario, folder: Path) -> Scorecard:
         """Perform the runs of a plan, print its scorecard and write it into a folder. Returns the scorecard."""
         from cluster.common.checkout import checkout_commit
-        from cluster.common.files import write_for_user, write_json_for_user
+        from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
         from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
         from cluster.tools.load.dos.page import render_scorecard
@@ -129,10 +129,14 @@ class Dos(ChangeOptions):
         card = make_scorecard(plan, scenario.dos, results, checkout_commit(), interrupted)
         print_scorecard(output, card)
         page = card.page()
-        write_json_for_user(folder / SCORECARD_FILE, page)
-        write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
-        write_json_for_user(self.json, page)
-        print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
+        with all_tried() as trying:
+            with trying():
+                write_json_for_user(self.json, page)
+            with trying():
+                write_json_for_user(folder / SCORECARD_FILE, page)
+            with trying():
+                write_for_user(folder / SCORECARD_PAGE_FILE, render_scorecard(card))
+                print_line(output, f"scorecard  {folder / SCORECARD_PAGE_FILE}")
         return card
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,6 @@ class Mutants(Command):
         return self._kill_table()
 
     def _search(self, bugs: int) -> int:
-        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.tools.console.output import print_line
         from cluster.tools.sweeps.drawing.random_scenario import check_installed
         from cluster.tools.sweeps.mutation.machine.report import page, print_search, search_xml
@@ -89,15 +88,12 @@ class Mutants(Command):
         output = console(PLAIN_WIDTH)
         found = search(plan, self.out, self.workers, lambda line: print_line(output, line))
         print_search(output, found)
-        write_json_for_user(self.json, page(found))
-        if self.junit is not None:
-            write_for_user(self.junit, search_xml(found))
+        self._write(page(found), lambda: search_xml(found))
         if not found.is_complete:
             return ExitCode.INCONCLUSIVE
         return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
 
     def _kill_table(self) -> int:
-        from cluster.common.files import write_for_user, write_json_for_user
         from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
         from cluster.tools.sweeps.mutation.table import print_table
 
@@ -115,10 +111,18 @@ class Mutants(Command):
                 output.print(f"{len(found)} of {len(names)}  {kill.name} {word}", markup=False)
         kills = [found[number] for number in sorted(found)]
         print_table(output, kills)
-        write_json_for_user(self.json, page(kills))
-        if self.junit is not None:
-            write_for_user(self.junit, table_xml(kills))
+        self._write(page(kills), lambda: table_xml(kills))
         return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
+
+    def _write(self, page: object, junit: Callable[[], str]) -> None:
+        from cluster.common.files import all_tried, write_for_user, write_json_for_user
+
+        with all_tried() as trying:
+            with trying():
+                write_json_for_user(self.json, page)
+            if self.junit is not None:
+                with trying():
+                    write_for_user(self.junit, junit())
 
 
 COMMANDS: Final = {"mutants": Mutants}

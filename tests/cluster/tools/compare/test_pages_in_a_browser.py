@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from cluster.report.run_index import INDEX_FILE, write_index
+from cluster.report.run_index import INDEX_FILE, read_index, write_index
 from cluster.tools.compare.comparison import compare
 from cluster.tools.compare.comparison_output import render_comparison
 from cluster.tools.compare.groups import read_group
@@ -36,7 +36,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_sweep(root / name, range(9), drawn(range(9), Random(1), finality_latency_p50_ms=latency))
     (root / "broken").mkdir()
     (root / "broken" / "result.json").write_text("{")
-    write_index(root)
+    write_index(root, read_index(root))
     comparison = root / "comparison.html"
     found = compare(read_group([root / "a"]), read_group([root / "b"]), 1)
     comparison.write_text(render_comparison(found), encoding="utf-8")

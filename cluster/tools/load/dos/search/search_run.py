@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_for_user, write_json_for_user
+from cluster.common.files import all_tried, write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.strict_yaml import dump
 from cluster.common.units import SECONDS_PER_MINUTE
@@ -91,13 +91,16 @@ def _search_in(folder: Path, problem: Problem, command: str, limits: Limits, pro
                 searched.interrupted = True
     page = summary(problem, searched, found)
     is_confirmed = bool(found) and found[0].is_confirmed
-    if is_confirmed:
-        again = f"stampede run {quoted(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
-        notes = [f"Found by: {command}", f"Again: {again}"]
-        write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
-        print_line(output, f"written  {folder / FOUND_FILE}")
-        print_line(output, f"again    {again}")
-    write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)
+    with all_tried() as trying:
+        if is_confirmed:
+            again = f"stampede run {quoted(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
+            notes = [f"Found by: {command}", f"Again: {again}"]
+            with trying():
+                write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
+                print_line(output, f"written  {folder / FOUND_FILE}")
+                print_line(output, f"again    {again}")
+        with trying():
+            write_json_for_user(folder / SWEEP_SUMMARY_FILE, page)
     return ExitCode.PASS if is_confirmed else ExitCode.INCONCLUSIVE
 
 
