@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from io import BufferedRandom
+from io import FileIO
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -56,13 +56,14 @@ class LineLog:
                 raise BadInput(f"{folder}: is not empty and holds no {work} to continue: choose another --out")
             folder.mkdir(parents=True, exist_ok=True)
             path.touch()
-            self._file: BufferedRandom = path.open("r+b")
+            self._file: FileIO = path.open("r+b", buffering=0)  # a line without room is not tried again by close()
         except OSError as error:
             raise BadInput(f"{path}: cannot be opened: {error.strerror}") from None
 
     def _whole_lines(self) -> list[bytes]:
-        """Read the complete lines. A last line that a crash left incomplete is cut off from the file."""
-        data = self._file.read()
+        """Read the complete lines. A last line that a crash or a full disk left incomplete is cut off from the file."""
+        self._file.seek(0)
+        data = self._file.readall()
         whole = data[: data.rfind(b"\n") + 1]
         self._file.truncate(len(whole))
         self._file.seek(len(whole))
@@ -75,9 +76,10 @@ class LineLog:
             raise BadInput(f"{self._path}: line {number}: {error}") from None
 
     def _write(self, line: bytes) -> None:
+        left = line + b"\n"
         with writing_for_user(self._path):
-            self._file.write(line + b"\n")
-            self._file.flush()
+            while left:
+                left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
 
     def _resume(
@@ -128,12 +130,11 @@ class SweepLog(LineLog):
 
     def close(self) -> None:
         """Close the log, and sort its lines by seed."""
-        self._file.seek(0)
-        head, *lines = self._file.read().splitlines(keepends=True)
+        head, *lines = self._whole_lines()
         self._file.close()
         ordered = sorted(lines, key=lambda line: msgspec.json.decode(line, type=_Numbered).seed)
         if ordered != lines:
-            write_for_user(self._path, b"".join([head, *ordered]))
+            write_for_user(self._path, b"".join(line + b"\n" for line in (head, *ordered)))
 
     def _restore(self, number: int, line: bytes) -> None:
         outcome = self._decoded(number, line, SeedOutcome)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import resource
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import all_tried
+from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.cli.main import main
 from cluster.tools.console.outputs import OutputOptions
+from cluster.tools.sweeps.lab.experiments import registry
+from cluster.tools.sweeps.log import SweepLog
 from tests.cluster.tools.compare.calibrate.test_commands import FIELDS, Live
 from tests.cluster.tools.console.test_output_options import FILES, PARSER
+from tests.cluster.tools.sweeps.lab.planted import Slope
 from tests.cluster.tools.sweeps.mutation.machine.test_search import PATH, Fakes
+from tests.cluster.tools.sweeps.test_sweeps import GOOD
 
 NO_ROOM: Final = os.strerror(errno.ENOSPC)
 TOO_LARGE: Final = os.strerror(errno.EFBIG)
@@ -138,3 +149,105 @@ def test_all_lines_of_nested_tries_are_told() -> None:
     with pytest.raises(BadInput) as failed:
         write()
     assert failed.value.args == ("a", "b", "c") and str(failed.value) == "a; b; c"
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """The kernel refuses to make a file larger than ``size`` bytes inside the block, wherever a write begins."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"slope": Slope})
+
+
+class Logged(NamedTuple):
+    """A command line of a command that logs what ended in its folder, and goes on there."""
+
+    words: list[str]
+    log: str
+    prepare: Callable[[pytest.MonkeyPatch], object] = id
+    code: ExitCode = ExitCode.PASS
+
+
+LOGGED: Final = {
+    "lab": Logged(["lab", "run", "slope", "--quick", "--workers", "1"], "runs.jsonl", lab),
+    "mutants --machine": Logged(
+        ["mutants", "--machine", "4", "--seeds", "1", "--only", PATH, "--workers", "1"], "machine.jsonl", Fakes
+    ),
+    "dos search": Logged(
+        [
+            *("dos", "search", "small.yaml", "--budget", "5e13", "--blocks", "20"),
+            *("--candidates", "6", "--confirm", "1", "--processes", "1"),
+        ],
+        "candidates.jsonl",
+        code=ExitCode.INCONCLUSIVE,
+    ),
+}
+
+
+@dears(LOGGED)
+def test_a_log_without_room_ends_the_command_and_keeps_whole_lines(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    words, log, prepare, code = LOGGED[name]
+    prepare(monkeypatch)
+    assert main([*words, "--out", "whole"]) == code
+    whole = (here / "whole" / log).read_bytes().splitlines(keepends=True)
+    capsys.readouterr()
+    with room_for(sum(map(len, whole[:3])) + 20):
+        assert main([*words, "--out", "short"]) == ExitCode.BAD_INPUT
+    assert told(capsys) == [f"stampede: short/{log}: cannot be written: {TOO_LARGE}"]
+    kept = (here / "short" / log).read_bytes().splitlines(keepends=True)
+    assert kept[:3] == whole[:3]
+    assert main([*words, "--out", "short"]) == code
+    assert (here / "short" / log).read_bytes() == b"".join(whole)
+
+
+def test_the_log_of_a_sweep_without_room_is_closed_with_its_whole_lines(tmp_path: Path) -> None:
+    """Its processes are Ray's, which needs room."""
+    log = SweepLog(tmp_path, "one")
+    log.add(GOOD)
+    size = (tmp_path / SWEEP_LOG_FILE).stat().st_size
+    with room_for(size + 20), pytest.raises(BadInput, match=f"{SWEEP_LOG_FILE}: cannot be written: {TOO_LARGE}"):
+        log.add(replace(GOOD, seed=GOOD.seed + 1))
+    log.close()
+    assert (tmp_path / SWEEP_LOG_FILE).stat().st_size == size
+
+
+RESULT: Final = {"lab": "lab.npz", "dos search": "summary.json"}
+
+
+@dears(RESULT)
+def test_a_folder_without_room_for_the_result_keeps_the_log(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    words, log, prepare, code = LOGGED[name]
+    prepare(monkeypatch)
+    assert main([*words, "--out", "whole"]) == code
+    shutil.copy(here / "whole" / log, here / "full" / log)
+    capsys.readouterr()
+    assert main([*words, "--out", "full"]) == ExitCode.BAD_INPUT
+    assert told(capsys) == [f"stampede: full/{RESULT[name]}: cannot be written: {NO_ROOM}"]
+    assert (here / "full" / log).read_bytes() == (here / "whole" / log).read_bytes()
+
+
+def test_a_scorecard_without_room_in_its_folder_is_printed_and_written_elsewhere(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["dos", "small.yaml", "--attack", "lane-cells", "--seeds", "1:2", "--workers", "1"]
+    assert main([*words, "--json", "card", "--out", "full"]) == ExitCode.BAD_INPUT
+    files = ("scorecard.json", "scorecard.html")
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [f"stampede: full/{file}: cannot be written: {NO_ROOM}" for file in files]
+    assert "lane-cells" in said.out and json.loads((here / "card").read_text(encoding="utf-8"))
