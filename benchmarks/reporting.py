@@ -5,7 +5,7 @@ after the other. A lane is a measurement and the metrics that it gives. Each fig
 
 - The JSON file has every metric of every lane: ``{"metric": {"value": x, "unit": "…", "goal": y}}``. ``goal`` is
   ``null`` if there is none. ``value`` is ``null`` if the figure could not be had; then ``reason`` says why. The file is
-  written however the benchmark ends.
+  written however the benchmark ends, also after Ctrl-C and SIGTERM.
 - A lane that fails does not keep the others from running.
 - Exit codes are those of the command line: a missed goal fails, a figure that could not be had is inconclusive, an
   exception that was not expected is a crash.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 import traceback
@@ -136,6 +137,7 @@ def run_benchmark(
     if full is not None:
         sizes.add_argument("--full", dest="size", action="store_const", const=Size.FULL, help=full)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     takes = {Size.QUICK: quick, Size.USUAL: f"about {minutes:g} min on two idle cores", Size.FULL: full}
     print(takes[options.size], flush=True)
     planned, began = lanes(options.size), time.monotonic()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,10 +156,24 @@ class Ended(NamedTuple):
         return [figure["value"] for figure in self.figures.values()]
 
 
-def planted(folder: Path, body: str, *options: str, minutes: float = 1) -> Ended:
-    path, file = folder / "planted.py", folder / "figures.json"
+def written(folder: Path, body: str, minutes: float = 1) -> list[str]:
+    """The command of a planted benchmark."""
+    path = folder / "planted.py"
     path.write_text(PLANTED.format(folder=str(ROOT / "benchmarks"), body=body, minutes=minutes), encoding="utf-8")
-    command = [sys.executable, str(path), "--json", str(file), *options]
+    return [sys.executable, str(path)]
+
+
+def running(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """A planted benchmark that waits for a line after its first figure."""
+    command = [*written(folder, "yield 9.0"), *options]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def planted(folder: Path, body: str, *options: str, minutes: float = 1) -> Ended:
+    file = folder / "figures.json"
+    command = [*written(folder, body, minutes), "--json", str(file), *options]
     done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     return Ended(
         done.returncode, done.stdout, done.stderr, json.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -204,6 +219,19 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Path) -> None:
     ended = planted(tmp_path, "raise KeyboardInterrupt")
     assert ended.values == [1.0, None, None, None]
     assert ended.figures["third"]["reason"] == "the run ended before"
+
+
+def test_a_run_that_is_told_to_end_writes_what_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    with running(tmp_path, "--json", str(file)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "about 1 min on two idle cores\n"
+        assert process.stdout.readline().split() == ["first", "1.00"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANGS_AFTER_S) != 0
+    figures = json.loads(file.read_text("utf-8"))
+    assert [figure["value"] for figure in figures.values()] == [1.0, None, None, None]
+    assert figures["second"]["reason"] == "the run ended before"
 
 
 def test_a_run_says_first_how_long_it_takes_and_each_figure_as_soon_as_it_has_it(tmp_path: Path) -> None:
