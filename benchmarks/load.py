@@ -31,6 +31,7 @@ from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from sink_endpoint import endpoint
 
 import stampede
+from cluster.common.errors import ExitCode
 from cluster.tools.load.dos.search.search_run import search_candidates_per_minute
 from loadgen.client import ValidatorClient
 from loadgen.runplan import RunPlan, Statistics
@@ -61,6 +62,8 @@ MOST_FAILURES = 0.01
 """Share of the requests: a server closes a connection that is quiet for five seconds, and a request may cross that."""
 KNEE_USERS: list[dict[str, Any]] = [{"workload": "heartbeat", "count": 40, "interval_ms": 1_000}]
 KNEE_P99_MS = 2_000
+MAX_REASON = 500
+"""Characters of what a search that failed said last."""
 CANDIDATES = 60
 PROCESSORS = os.cpu_count() or 1
 
@@ -346,10 +349,15 @@ def _knee_found(folder: Path) -> dict[str, Any]:
     with stampede.up(scenario, SEED, folder / "knee") as testnet:
         targets = [word for url in testnet.validators.values() for word in ("--target", url)]
         command = [str(Path(sys.executable).with_name("stampede")), "load", str(file), *targets, "--find-knee"]
-        subprocess.run([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page_file)], check=False)
-    if not page_file.exists():
-        raise Unavailable("the search for the knee failed")
-    page: dict[str, Any] = json.loads(page_file.read_text(encoding="utf-8"))
+        return knee_page([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page_file)], page_file)
+
+
+def knee_page(command: Sequence[str], file: Path) -> dict[str, Any]:
+    """The page that a search writes. Raises :class:`Unavailable` if it did not come to its end."""
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in (ExitCode.PASS, ExitCode.FAIL):
+        raise Unavailable(f"the search for the knee ended with {done.returncode}: {done.stderr.strip()[-MAX_REASON:]}")
+    page: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return page
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +48,27 @@ def test_a_load_at_its_own_limit_has_found_no_knee(
 def test_no_load_that_keeps_its_bounds_is_one_line(benchmark: Any) -> None:
     with pytest.raises(benchmark.Unavailable, match="no load kept its bounds: the bound"):
         benchmark.knee_figures(found(Limit.TESTNET, has_knee=False))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_search_that_ends_has_its_page(benchmark: Any, tmp_path: Path, code: int) -> None:
+    assert benchmark.knee_page(search_that_ends(tmp_path / "page", code), tmp_path / "page") == {"knee": 80}
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 130])
+def test_a_search_that_did_not_do_its_work_has_no_figure_though_it_wrote_a_page(
+    benchmark: Any, tmp_path: Path, code: int
+) -> None:
+    with pytest.raises(benchmark.Unavailable, match=f"^the search for the knee ended with {code}: nothing was sent$"):
+        benchmark.knee_page(search_that_ends(tmp_path / "page", code), tmp_path / "page")
+
+
+def search_that_ends(file: Path, code: int) -> list[str]:
+    script = """
+import sys
+from pathlib import Path
+Path(sys.argv[1]).write_text('{"knee": 80}')
+print("nothing was sent", file=sys.stderr)
+sys.exit(int(sys.argv[2]))
+"""
+    return [sys.executable, "-c", script, str(file), str(code)]
