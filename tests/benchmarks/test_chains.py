@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from validator.chain.genesis import Policy
 from validator.primitives.params import Parameters
 from validator.pvm.runtime.host import ScheduleRequest
 from validator.scheduler.index import SchedulerIndex
+from validator.state.working_set import World
 
 FILLED = 50
 PER_HEIGHT = 10
@@ -49,3 +51,20 @@ def test_a_filling_has_as_many_timers_as_it_says(chains: Any, count: int) -> Non
         requests = [(chains.actor_address(0), ScheduleRequest(9, b"[]"))] * 3
         with pytest.raises(AssertionError, match=f"{count} timers were said"):
             chain.fill(count, lambda first: requests)
+
+
+def test_a_filling_that_advances_the_index_outside_of_a_block_is_found(chains: Any) -> None:
+    """Planted, as a filling once did."""
+
+    class Planted(chains.BenchmarkChain):
+        @contextmanager
+        def block_without_transactions(self) -> Iterator[World]:
+            world = World(self.view)
+            yield world
+            self.index.advance(world.changes())
+
+    with (
+        Planted(Parameters(), chains.actors(1)) as chain,
+        pytest.raises(IndexError),
+    ):
+        chain.fill(1, lambda first: [(chains.actor_address(0), ScheduleRequest(first, b"[]"))])
