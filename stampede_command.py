@@ -15,6 +15,8 @@ from typing import Final
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 BAD_INPUT: Final = 2
 INCONCLUSIVE: Final = 3
+WITHOUT_DOCSTRINGS: Final = 2
+"""Python's level of optimisation that drops docstrings."""
 CRASH: Final = 4
 """The code for a bug, as in :mod:`cluster.common.errors`, which may be what cannot be loaded."""
 
@@ -32,9 +34,16 @@ def hidden() -> str | None:
     return None
 
 
+def without_texts() -> str | None:
+    """The error if Python drops docstrings, which commands show: descriptions of rules, cases and bugs."""
+    if sys.flags.optimize < WITHOUT_DOCSTRINGS:
+        return None
+    return "Python drops the texts that commands show: expected at most PYTHONOPTIMIZE=1 or python -O"
+
+
 def main() -> int:
     """Run the process's own command line; returns the exit code."""
-    if (problem := hidden()) is not None:
+    if (problem := hidden() or without_texts()) is not None:
         print(f"stampede: {problem}", file=sys.stderr)
         return BAD_INPUT
     try:

@@ -41,6 +41,13 @@ THEIRS = {
     "PYTHONWARNINGS": "error",
 }
 OBEYED_OF_THEM = {"NUMBA_CACHE_DIR": "/cache", "PYTHONHASHSEED": "7", "PYTHONUNBUFFERED": "1"}
+OF_THE_SYSTEM = {
+    "LD_LIBRARY_PATH": "/none/such",
+    "MKL_NUM_THREADS": "3",
+    "OMP_NUM_THREADS": "3",
+    "OPENBLAS_NUM_THREADS": "3",
+    "TMPDIR": "/none/such",
+}
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 USERS_CHILD = f"""
 import subprocess, sys
@@ -67,7 +74,7 @@ def test_libraries_settings_reach_the_users_programs_and_not_ours(
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith(("RAY_", "no_proxy", KEPT_VARIABLE, *KEPT_OUT))]:
         del os.environ[name]
-    os.environ.update(THEIRS | {"RAY_ADDRESS": "somewhere"})
+    os.environ.update(THEIRS | OF_THE_SYSTEM | {"RAY_ADDRESS": "somewhere"})
     if is_command:
         keep_out()
         keep_out()
@@ -78,10 +85,36 @@ def test_libraries_settings_reach_the_users_programs_and_not_ours(
     wanted = OBEYED_OF_THEM | {"PYTHONPATH": places, SAFE_PATH: SAFE_PATH_IS_OURS, "NUMBA_DISABLE_JIT": "0"}
     assert libraries == wanted
     assert THEIRS.keys() & OBEYED == wanted.keys() - {SAFE_PATH, "NUMBA_DISABLE_JIT"}
+    assert {name: ours.get(name) for name in OF_THE_SYSTEM} == OF_THE_SYSTEM
     theirs = shown(USERS_CHILD, own_environment() | {"PYTHONINSPECT": ""}, tmp_path)
     assert {name: theirs.get(name) for name in THEIRS} == THEIRS | {"PYTHONPATH": places}
     assert not {KEPT_VARIABLE, SAFE_PATH, "RAY_ADDRESS", "no_proxy"} & theirs.keys()
     assert {name: value for name, value in users_environment().items() if name in THEIRS} == THEIRS
+
+
+SPAWNED = f"""
+import multiprocessing, sys
+from cluster.common.checkout import keep_out
+
+if __name__ == "__main__":
+    keep_out()
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=exec, args=[{SHOW!r}])
+    child.start()
+    child.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_children_of_a_command_that_python_starts_get_none_of_them(method: str, tmp_path: Path) -> None:
+    (tmp_path / "command.py").write_text(SPAWNED)
+    planted = {name: value for name, value in THEIRS.items() if name not in OBEYED and name != "NO_PROXY"}
+    environment = os.environ | planted | {"PYTHONINSPECT": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "command.py", method],
+        cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert not planted.keys() & json.loads(done.stdout).keys() - {"NUMBA_DISABLE_JIT"}
+    assert json.loads(done.stdout)["NUMBA_DISABLE_JIT"] == "0"
 
 
 SETTINGS = "[color]\nui = always\n[diff]\nnoprefix = true\ncontext = 1\nexternal = false\n"

@@ -27,6 +27,7 @@ FILES: Final = {
     "home/.ray/auth_token": "another cluster's",
     "locust.conf": "worker = true\n",
     "networkx.py": "raise SystemExit('networkx.py')\n",
+    "run": '"$@"\nexit $?\n',
     "pyproject.toml": '[tool.locust]\nusers = 0\n[tool.pytest.ini_options]\naddopts = "--none"\n',
 }
 VARIABLES: Final = {
@@ -40,11 +41,14 @@ VARIABLES: Final = {
     "LOCUST_TAGS": "nightly",
     "NETWORKX_BACKEND_PRIORITY": "none",
     "NUMBA_DISABLE_JIT": "1",
+    "OMP_NUM_THREADS": "many",
+    "OPENBLAS_NUM_THREADS": "many",
     "PYTEST_ADDOPTS": "--none",
     "PYTHONINSPECT": "1",
     "PYTHONPROFILEIMPORTTIME": "1",
     "PYTHONWARNINGS": "error",
     "RAY_AUTH_TOKEN_PATH": "/none/such",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "1",
     "RAY_NAMESPACE": "another",
     "RAY_OVERRIDE_RESOURCES": '{"CPU": 0}',
     "RAY_RUNTIME_ENV_HOOK": "none.such",
@@ -62,9 +66,11 @@ user."""
 
 
 def stampede(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command below ``uv run``, or what a library takes for it: the command line of a parent process."""
     environment = os.environ | {"HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     return subprocess.run(
-        [sys.executable, "-c", COMMAND.format(planted=VARIABLES), *arguments],
+        ["uv", "run", sys.executable, "-c", COMMAND.format(planted=VARIABLES), *arguments],
+        executable="/bin/sh",
         cwd=folder,
         env={name: value for name, value in environment.items() if not name.startswith("RAY_")},
         capture_output=True,
@@ -81,11 +87,11 @@ def test_settings_of_libraries_change_nothing(tmp_path: Path) -> None:
     links = {"topology": {"kind": "random-regular", "degree": 1}}
     plan: dict[str, Any] = {**PAIR, "links": links}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan), encoding="utf-8")
-    run = stampede(tmp_path, "run", "plan.yaml", "--out", "run", "--quiet")
+    run = stampede(tmp_path, "run", "plan.yaml", "--out", "once", "--quiet")
     assert run.returncode == 0, run.stdout + run.stderr
-    result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "once" / "result.json").read_text(encoding="utf-8"))
     assert result["commit"] == checkout_commit()
-    again = stampede(tmp_path, "verify-run", "run")
+    again = stampede(tmp_path, "verify-run", "once")
     assert again.returncode == 0, again.stdout + again.stderr
     twice = stampede(tmp_path, "run", "plan.yaml", "--backend", "sim", "--check-determinism", "--out", "twice")
     assert twice.returncode == 0, twice.stdout + twice.stderr

@@ -77,6 +77,19 @@ def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
     assert done.stderr.endswith("\\u2026, validator-29\n")
 
 
+@pytest.mark.parametrize(("level", "code"), [("1", 0), ("2", ExitCode.BAD_INPUT)])
+def test_a_python_that_drops_docstrings_is_refused(level: str, code: int) -> None:
+    """Cases of conformance and bugs have their descriptions there."""
+    program = "import sys; import stampede_command; sys.exit(stampede_command.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "drill", "--list"],
+        env=os.environ | {"PYTHONOPTIMIZE": level}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    why = "Python drops the texts that commands show: expected at most PYTHONOPTIMIZE=1 or python -O"
+    assert done.stderr == (f"stampede: {why}\n" if code else "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["schema"], ["explain", "scenarios/smoke.yaml"], ["--help"]])
 def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> None:
