@@ -15,6 +15,8 @@
   client that has been slow for longest loses the connection.
 * Input that is not HTTP is answered like every other error: one JSON line. So is a request whose framing RFC 9112 calls
   faulty (both ``Content-Length`` and ``Transfer-Encoding``), or whose target or host is none (:class:`_Requests`).
+  :data:`MAX_EMPTY_LINES` before a request are skipped, and the extensions of a body's chunks have at most
+  :data:`MAX_EXTENSION_BYTES`.
 """
 
 from __future__ import annotations
@@ -46,6 +48,12 @@ MIN_TAKEN_BYTES: Final = 64 * 1024
 MAX_UNTAKEN_BYTES: Final = 256 * 1024 * 1024
 """Limit of unsent bytes of all answers per server."""
 MAX_DROPPED_BYTES: Final = 32 * 1024 * 1024
+MAX_EMPTY_LINES: Final = 1
+"""Empty lines that are skipped before a request (RFC 9112, section 2.2): some clients send one after a body."""
+MAX_EXTENSION_BYTES: Final = 4 * 1024
+"""Limit of a body's extensions of chunks and trailers, in all."""
+CHUNK_BYTES: Final = 26
+"""The most that a chunk adds to its data without an extension: 20 digits, white space, and the ends of two lines."""
 JSON: Final = "application/json"
 
 
@@ -57,12 +65,33 @@ ABSOLUTE_FORM: Final = re.compile(rb"https?://(?=[^/?:])" + _HOST + rb"(?P<path>
 
 
 class _Requests(h11.Connection):
-    """The library's connection, which also refuses what RFC 9112 forbids a server to accept, and makes a path of the
-    absolute form of a target."""
+    """The library's connection, which also refuses what RFC 9112 forbids a server to accept, makes a path of the
+    absolute form of a target, skips an empty line before a request, and bounds the extensions of chunks."""
+
+    _empty_lines = 0
+    """Number of empty lines skipped since the last request."""
+    _extension_bytes = 0
+    """Bytes of the current body beyond its data and what its chunks need."""
 
     def next_event(self) -> Any:
+        buffer, state = self._receive_buffer, self.their_state
+        if state is h11.IDLE and self._empty_lines < MAX_EMPTY_LINES:
+            if buffer._data == b"\r" and not self.trailing_data[1]:
+                return h11.NEED_DATA
+            if buffer._data.startswith(b"\r\n"):
+                buffer.maybe_extract_next_line()
+                self._empty_lines += 1
+        before = len(buffer)
         event = super().next_event()
-        return _checked(event) if isinstance(event, h11.Request) else event
+        if isinstance(event, h11.Request):
+            self._empty_lines = self._extension_bytes = 0
+            return _checked(event)
+        if state is h11.SEND_BODY:
+            needed = CHUNK_BYTES + (len(event.data) if isinstance(event, h11.Data) else 0)
+            self._extension_bytes += max(0, before - len(buffer) - needed)
+            if self._extension_bytes > MAX_EXTENSION_BYTES:
+                raise h11.RemoteProtocolError(f"more than {MAX_EXTENSION_BYTES:,} bytes of chunk extensions")
+        return event
 
 
 def _checked(request: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from cluster.live.driver.control.control_server import ControlServer
 from cluster.live.web.addresses import ON_THE_LOOPBACK
+from cluster.live.web.connections import _Requests, h11
 from cluster.live.web.dashboard.seeds_server import SeedsServer
 from cluster.live.web.server import Page
 from tests.hangs import HANGS_AFTER_S
@@ -87,6 +88,7 @@ def body_of(*headers: bytes, version: bytes = b"1.1", body: bytes = b"") -> byte
 
 CHUNKED = b"Transfer-Encoding: chunked"
 CHUNKS = b"2\r\n[]\r\n0\r\n\r\n"
+TOO_LONG = "more than 4,096 bytes of chunk extensions"
 REQUESTS: dict[str, tuple[bytes, int, bool, str]] = {
     # section 6: the length of a body
     "length and chunks": (body_of(b"Content-Length: 4", CHUNKED, body=CHUNKS), 400, CLOSED, "both Content-Length and"),
@@ -106,6 +108,31 @@ REQUESTS: dict[str, tuple[bytes, int, bool, str]] = {
     "length of 5,000 digits": (body_of(b"Content-Length: " + b"9" * 5_000), 400, CLOSED, "bad Content-Length"),
     # section 7: chunks
     "extension of a chunk": (body_of(CHUNKED, body=b"2;a=b\r\n[]\r\n0;c\r\n\r\n"), 404, OPEN, ""),
+    "extensions of chunks within the limit": (
+        body_of(CHUNKED, body=(b"1;" + b"x" * 2_000 + b"\r\n[\r\n") * 2 + b"0\r\n\r\n"),
+        404,
+        OPEN,
+        "",
+    ),
+    "a long extension of a chunk": (
+        body_of(CHUNKED, body=b"1;" + b"x" * 5_000 + b"\r\n[\r\n0\r\n\r\n"),
+        400,
+        CLOSED,
+        TOO_LONG,
+    ),
+    "extensions of many chunks": (
+        body_of(CHUNKED, body=(b"1;" + b"x" * 100 + b"\r\n[\r\n") * 60 + b"0\r\n\r\n"),
+        400,
+        CLOSED,
+        TOO_LONG,
+    ),
+    "a long extension of the last chunk": (
+        body_of(CHUNKED, body=b"0;" + b"x" * 5_000 + b"\r\n\r\n"),
+        400,
+        CLOSED,
+        TOO_LONG,
+    ),
+    "many chunks": (body_of(CHUNKED, body=b"00001 \r\n[\r\n" * 5_000 + b"0\r\n\r\n"), 404, OPEN, ""),
     "trailers": (body_of(CHUNKED, body=b"2\r\n[]\r\n0\r\nA: b\r\n\r\n"), 404, OPEN, ""),
     # section 3: the first line
     "absolute form": (get(b"http://other:80PAGE"), 200, OPEN, ""),
@@ -126,6 +153,8 @@ REQUESTS: dict[str, tuple[bytes, int, bool, str]] = {
     "escape that is none": (get(b"/%zz%ff%00"), 404, OPEN, ""),
     "HTTP/2.0": (get(b"PAGE", b"2.0"), 400, CLOSED, "another version"),
     "HTTP/1.2": (get(b"PAGE", b"1.2"), 200, OPEN, ""),
+    "empty line before a request": (b"\r\n" + get(b"PAGE"), 200, OPEN, ""),
+    "two empty lines before a request": (b"\r\n\r\n" + get(b"PAGE"), 400, CLOSED, "no request line received"),
     "two spaces": (b"GET  PAGE HTTP/1.1\r\n" + HOST + b"\r\n", 400, CLOSED, "illegal request line"),
     "carriage return in the first line": (b"GET PAGE HTTP/1.1\r" + HOST + b"\r\n", 400, CLOSED, "illegal request line"),
     "head": (b"HEAD PAGE HTTP/1.1\r\n" + HOST + b"\r\n", 200, OPEN, ""),
@@ -159,6 +188,14 @@ def test_a_request_is_answered_as_the_standard_says(name: str, target: Target) -
         assert body.startswith(b'{"error":"no HTTP request: ') and words.encode() in body
     if request.startswith(b"HEAD"):
         assert body == b""
+
+
+def test_an_empty_line_may_come_in_parts() -> None:
+    requests = _Requests(h11.SERVER)
+    requests.receive_data(b"\r")
+    assert requests.next_event() is h11.NEED_DATA
+    requests.receive_data(b"\n" + get(b"/"))
+    assert requests.next_event().target == b"/"
 
 
 def test_an_absolute_form_has_the_page_of_its_path(target: Target) -> None:
