@@ -57,6 +57,8 @@ class Entry:
     backend: str = ""
     seed: str = ""
     commit: str = ""
+    version: str = ""
+    """The version that wrote the folder; empty if it is not known."""
     duration_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
@@ -157,6 +159,7 @@ def _run(folder: Path) -> Entry:
         backend=_text(result, "backend"),
         seed=str(result.get("seed", "")),
         commit=_text(result, "commit"),
+        version=_version(result),
         duration_s=metrics.get("duration_s"),
         metrics=metrics,
         note="" if outcome is Outcome.PASS else _reason(result.get("checks"), outcome),
@@ -167,7 +170,8 @@ def _run(folder: Path) -> Entry:
 
 def _sweep(folder: Path) -> Entry:
     path = folder / SWEEP_SUMMARY_FILE
-    title = _sweep_title(folder)
+    begun = _begun(folder)
+    title = str(begun.get("task", "sweep"))
     if not path.exists():
         at = _changed(folder / (GRID_FILE if (folder / GRID_FILE).exists() else SWEEP_LOG_FILE))
         return Entry(folder.name, at, "unfinished", "sweep", title, "sim", note="no summary yet")
@@ -187,19 +191,25 @@ def _sweep(folder: Path) -> Entry:
         backend="sim",
         seed=f"{seeds:,} seeds",
         note=f"{passed:,} passed, {failed:,} failed, {undecided:,} undecided",
+        version=_version(begun),
         links=tuple((name, word) for name, word in LINKED_OF_SWEEPS if (folder / name).exists()),
     )
 
 
-def _sweep_title(folder: Path) -> str:
+def _version(page: Mapping[str, Any]) -> str:
+    writer = page.get("version")
+    return writer if isinstance(writer, str) else ""
+
+
+def _begun(folder: Path) -> Mapping[str, Any]:
+    """What a sweep or a grid wrote when it began; empty if it cannot be read."""
+    path = folder / (GRID_FILE if (folder / GRID_FILE).exists() else SWEEP_LOG_FILE)
     try:
-        if (folder / GRID_FILE).exists():
-            return str(json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))["task"])
-        with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
-            begun = json.loads(file.readline(MAX_RESULT_BYTES))
-        return str(begun["task"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return "sweep"
+        with path.open(encoding="utf-8") as file:
+            begun = json.loads(file.read() if path.name == GRID_FILE else file.readline(MAX_RESULT_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return begun if isinstance(begun, dict) else {}
 
 
 def _links(folder: Path) -> tuple[tuple[str, str], ...]:

@@ -35,7 +35,7 @@ class Runs(Command):
 
     def run(self) -> int:
         from cluster.common.files import all_tried, write_json_for_user, writing_for_user
-        from cluster.record.folder import RUNS_FOLDER
+        from cluster.record.folder import RUNS_FOLDER, tell_version
         from cluster.report.run_index import INDEX_FILE, read_index, write_index
         from cluster.tools.inspect.run_list import print_runs
 
@@ -45,6 +45,8 @@ class Runs(Command):
         except OSError as error:
             raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
         out = console()
+        for entry in entries:
+            tell_version(folder / entry.name, entry.version or None)
         print_runs(out, entries if self.all else entries[:SHOWN])
         if len(entries) > SHOWN and not self.all:
             out.print(f"{len(entries) - SHOWN} older ones: --all")

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from cluster.common.checkout import version
 from cluster.common.errors import BadInput
 from cluster.common.files import write_for_user, writing_for_user
 from cluster.common.wording import json_bytes
@@ -117,7 +118,8 @@ class SweepLog(LineLog):
         self.outcomes: dict[int, SeedOutcome] = {}
         self._work_path = folder / WORK_FILE
         super().__init__(folder / SWEEP_LOG_FILE, "sweep")
-        self._resume({"task": task, "commit": commit}, dict[str, str], partial(self._why_other, task), self._restore)
+        begun = {"task": task, "commit": commit, "version": version()}
+        self._resume(begun, dict[str, str], partial(self._why_other, task), self._restore)
         self._restore_work()
 
     def add(self, outcome: SeedOutcome, node: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -209,6 +210,19 @@ def test_of_a_sweep_the_version_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["compare", str(first), str(second)]) == ExitCode.PASS
     err = capsys.readouterr().err
     assert all(f"{folder}: written by version 0.0.{folder.name}, read by" in err for folder in (first, second))
+
+
+@pytest.mark.usefixtures("told")
+def test_the_list_of_runs_says_which_versions_wrote_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [write_run(tmp_path / "old", version="0.0.1"), write_sweep(tmp_path / "swept", range(9), version="0.0.2")]
+    write_run(tmp_path / "new", version=version())
+    write_run(tmp_path / "unknown", version=None)
+    assert cli.main(["runs", str(tmp_path), "--json", str(tmp_path / "page.json")]) == ExitCode.PASS
+    said = sorted(capsys.readouterr().err.splitlines())
+    reader = f"read by {version()}"
+    assert said == [f"stampede: {run}: written by version 0.0.{n}, {reader}" for n, run in enumerate(runs, 1)]
+    versions = {entry["name"]: entry["version"] for entry in json.loads((tmp_path / "page.json").read_text())}
+    assert versions == {"old": "0.0.1", "swept": "0.0.2", "new": version(), "unknown": ""}
 
 
 @pytest.mark.usefixtures("told")

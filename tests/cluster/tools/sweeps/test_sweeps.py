@@ -23,7 +23,7 @@ import urllib3
 import yaml
 from rich.console import Console
 
-from cluster.common.checkout import checkout_commit
+from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, Crash, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
@@ -221,6 +221,12 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r": is not empty and holds no sweep to continue: choose another --out$"):
         SweepLog(tmp_path, "one")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_sweeps_log_names_the_version_that_wrote_it(tmp_path: Path) -> None:
+    SweepLog(tmp_path, "one").close()
+    begun = json.loads((tmp_path / SWEEP_LOG_FILE).read_text(encoding="utf-8"))
+    assert begun == {"task": "one", "commit": "", "version": version()}
 
 
 def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
