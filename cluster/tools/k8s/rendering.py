@@ -77,12 +77,12 @@ def rendered(
     from cluster.scenario import load_scenario
     from cluster.scenario.files import find_scenario, scenario_text
     from cluster.tools.k8s.render import manifests, soak_manifests
-    from cluster.tools.k8s.render.deployment import Deployment, name_for
+    from cluster.tools.k8s.render.deployment import Deployment
 
     scenario = load_scenario(path, changes)
     plan = _plan(words, scenario)
     text = scenario_text(scenario, find_scenario(path)) if plan.reads_file else None
-    deployment = Deployment(name_for(plan.name) if name is None else name, namespace, plan.command, text, monitoring)
+    deployment = Deployment(plan.name if name is None else name, namespace, plan.command, text, monitoring)
     make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
     return make(plan.scenario, deployment)
 
@@ -100,22 +100,24 @@ class _Plan(NamedTuple):
 
 def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
     """Parse the words of ``--command`` into what to render. Raises :class:`BadInput`."""
+    from cluster.tools.k8s.render.deployment import name_for
+
     file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
     match words:
         case ["run"]:
             _refuse(scenario.kubernetes_problem, scenario.name)
-            return _Plan(scenario, scenario.name, ("run", file))
+            return _Plan(scenario, name_for(scenario.name), ("run", file))
         case ["drill", name, *settings]:
             drill = _drill(name, settings)
             drilled = drill.scenario().model_copy(update={"kubernetes": scenario.kubernetes})
-            return _Plan(drilled, f"drill-{name}", tuple(shlex.split(drill.command())[1:]), reads_file=False)
+            return _Plan(drilled, name_for(name, "drill"), tuple(shlex.split(drill.command())[1:]), reads_file=False)
         case ["sweep", seeds]:
             _refuse(scenario.simulator_problem, scenario.name)
             command = ("sweep", file, "--seeds", _checked_seeds(seeds), "--memory", str(_seed_memory_mib(scenario)))
-            return _Plan(scenario, f"sweep-{scenario.name}", command)
+            return _Plan(scenario, name_for(scenario.name, "sweep"), command)
         case ["soak"]:
             _refuse(scenario.simulator_problem, scenario.name)
-            return _Plan(scenario, f"soak-{scenario.name}", ())
+            return _Plan(scenario, name_for(scenario.name, "soak"), ())
     raise BadInput(f"--command {' '.join(words)}: expected {FORMS}")
 
 

@@ -17,6 +17,8 @@ HASH_DIGITS: Final = 6
 MAX_NAMESPACE: Final = 63
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
+WORKS: Final = ("drill", "sweep", "soak")
+"""What a deployment does other than a run: the beginning of its name."""
 LIVE_COMMANDS: Final = ("run", "drill", "up")
 SWEEP_COMMANDS: Final = ("sweep", "fuzz")
 ENDLESS_COMMAND: Final = "up"
@@ -86,12 +88,17 @@ def is_namespace(name: str) -> bool:
     return len(name) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(name) is not None
 
 
-def name_for(scenario_name: str) -> str:
-    """A valid name for a deployment: a scenario's name or, if that is not valid, a similar one that ends with digits of
-    its hash, so that two scenarios do not get one name."""
-    if len(scenario_name) <= MAX_NAME and _NAME.fullmatch(scenario_name):
-        return scenario_name
-    name = re.sub(r"-{2,}", "-", scenario_name.replace("_", "-")).strip("-")
+def name_for(scenario_name: str, work: str = "") -> str:
+    """A valid name for a deployment: a scenario's name, after the ``work`` of :data:`WORKS` if it is no run.
+
+    If that is not valid, or if a run's name begins as that of other work does, the name is similar and ends with digits
+    of a hash, so that two deployments do not get one name.
+    """
+    whole = f"{work}-{scenario_name}" if work else scenario_name
+    is_clear = bool(work) or not whole.startswith(tuple(f"{other}-" for other in WORKS))
+    if is_clear and len(whole) <= MAX_NAME and _NAME.fullmatch(whole):
+        return whole
+    name = re.sub(r"-{2,}", "-", whole.replace("_", "-")).strip("-")
     name = name if name[:1].isalpha() else f"run-{name}"
-    digits = blake3(scenario_name.encode()).hexdigest()[:HASH_DIGITS]
+    digits = blake3(f"{work}/{scenario_name}".encode()).hexdigest()[:HASH_DIGITS]
     return f"{name[: MAX_NAME - HASH_DIGITS - 1].rstrip('-')}-{digits}"

@@ -13,7 +13,7 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
 from cluster.tools.k8s.render import Deployment, manifests, results_pod
-from cluster.tools.k8s.render.deployment import MAX_NAME, name_for
+from cluster.tools.k8s.render.deployment import MAX_NAME, WORKS, name_for
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go
 
@@ -86,6 +86,14 @@ def test_a_scenarios_name_becomes_one_that_kubernetes_takes(scenario: str, name:
 )
 def test_two_scenarios_do_not_get_one_name(first: str, second: str) -> None:
     assert name_for(first) != name_for(second)
+
+
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("scenario", ["x", "x_y", "x" * 64])
+def test_a_scenario_named_as_other_work_does_not_get_its_name(scenario: str, work: str) -> None:
+    names = {name_for(scenario, work), name_for(f"{work}-{scenario}"), name_for(scenario)}
+    assert len(names) == 3
+    assert all(Deployment(name) for name in names)
 
 
 @pytest.mark.parametrize("name", ["", "A", "7a", "a_b", "a-", "-a", "a.b", "a" * (MAX_NAME + 1), "a\n"])
