@@ -168,6 +168,8 @@ def find_knee(
         def try_factor(factor: float) -> Step:
             _come_to_rest(ChainFollower(target.validators), interrupts, notice)
             outcome = run_load(target, planned.scaled(factor), layout, step_s, interrupts, notice)
+            if outcome.why_ended:
+                notice(f"the load did not do its work: {outcome.why_ended}")
             interrupts.checkpoint()
             return Step(reach(factor), outcome, broken_bound(outcome, p99_ms))
 

@@ -21,7 +21,7 @@ from cluster.checks.metrics.load_latency import (
     response_times,
     timeline_page,
 )
-from cluster.common.errors import BadInput, ExitCode, HarnessError, TestnetError
+from cluster.common.errors import BadInput, Crash, ExitCode, HarnessError, TestnetError
 from cluster.common.files import write_for_user, write_json_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
@@ -79,6 +79,8 @@ class Outcome:
     """Start of the load, in milliseconds since the epoch."""
     sends_transactions: bool = True
     """Whether the load has users that send transactions, and not only the user's own Locust users."""
+    why_ended: str = ""
+    """Why this is no whole load: its process ended early, or without its counts. Empty if it is one."""
 
     @property
     def why_nothing(self) -> str:
@@ -132,7 +134,8 @@ def perform_load(
 ) -> ExitCode:
     """Put a load on a testnet for ``duration_s`` seconds, or until a signal; print and write the results.
 
-    Raises :class:`~cluster.common.errors.HarnessError` if nothing was sent, or nothing of it became final.
+    Raises :class:`~cluster.common.errors.HarnessError` if the load did not do its work, if nothing was sent, or if
+    nothing of it became final.
     """
     out = console()
     with Interrupts() as interrupts:
@@ -141,8 +144,9 @@ def perform_load(
         )
     show(outcome)
     write_json_for_user(page, outcome.page)
-    if outcome.exit_code != 0:
-        return ExitCode.CRASH if outcome.exit_code == ExitCode.CRASH else ExitCode.FAIL
+    if outcome.why_ended:
+        kind = Crash if outcome.exit_code == ExitCode.CRASH else HarnessError
+        raise kind(f"the load did not do its work: {outcome.why_ended}")
     if outcome.why_nothing:
         raise HarnessError(f"the load shows nothing: {outcome.why_nothing}")
     return ExitCode.PASS
@@ -175,12 +179,13 @@ def run_load(
             _follow(load, follower, looks, duration_s, interrupts, notice if is_told else None)
         load.stop()
         statistics = load.finished(lambda: None)
-        code = load.exit_code
+        code, why_ended = load.exit_code, ""
         if code != 0:
             reason = "; ".join(statistics.lost) or _last_line(folder / LOG_FILE)
-            notice(f"the load ended with exit code {code}: {reason}")
+            why_ended = f"it ended with exit code {code}: {reason}"
         latencies = _drain(follower, statistics.sends)
-        return Outcome(statistics, latencies, looks, code, began_epoch_ms, planned.load.user_count > 0)
+        sends = planned.load.user_count > 0
+        return Outcome(statistics, latencies, looks, code, began_epoch_ms, sends, why_ended)
 
 
 def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, file: Path) -> None:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.checks.metrics.load_latency import WorkloadLatency
-from cluster.common.errors import ExitCode
+from cluster.common.errors import Crash, ExitCode, HarnessError
 from cluster.live.web.server import NotReady
 from cluster.tools.cli.main import main
+from cluster.tools.load import loading
 from cluster.tools.load.following import Look
-from cluster.tools.load.loading import Outcome, show
+from cluster.tools.load.loading import Layout, Outcome, perform_load, show
 from loadgen.runplan import LateCause, Statistics
 from loadgen.workloads.measures import LoadTimeline
+from tests.cluster.tools.load.test_knee import TARGET, planned
 from tests.cluster.tools.load.test_target import SEED, Pages
 from tests.loadgen.fake_validator import FakePages, ServerThread
+from tests.loadgen.test_run import QUITTER
 from validator.node.events import SubmitResult
 from validator.primitives.types import Hash
 
@@ -118,6 +122,30 @@ def test_a_load_without_an_effect_is_inconclusive(
     assert (code, reason in (said := capsys.readouterr().err)) == (ExitCode.INCONCLUSIVE, True), said
     assert said.startswith("stampede: the load shows nothing: ") and said.count("\n") == 1
     assert json.loads((tmp_path / "load.json").read_text())["workloads"].get("transfer", {}).get("final", 0) == 0
+
+
+@pytest.mark.slow
+def test_a_load_that_ends_early_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "quitter.py").write_text(QUITTER, encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("name: mine\nload: {locust: ./quitter.py}\n", encoding="utf-8")
+    with ServerThread(Going()) as server:
+        words = ["load", str(tmp_path / "mine.yaml"), "--for", "60s", "--target", server.url]
+        assert main([*words, "--json", str(tmp_path / "load.json")]) == ExitCode.INCONCLUSIVE
+    reason = "it ended with exit code 1: Locust process 0 ended without its statistics"
+    assert capsys.readouterr().err == f"stampede: the load did not do its work: {reason}\n"
+    assert json.loads((tmp_path / "load.json").read_text())["transactions_sent"] == 0
+
+
+@pytest.mark.parametrize(("code", "kind"), [(1, HarnessError), (4, Crash), (-9, HarnessError)])
+def test_a_load_that_did_not_do_its_work_has_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, code: int, kind: type[HarnessError]
+) -> None:
+    ended = replace(outcome(), exit_code=code, why_ended=f"it ended with exit code {code}: lost")
+    monkeypatch.setattr(loading, "run_load", lambda *_, **__: ended)
+    with pytest.raises(HarnessError) as failed:
+        perform_load(TARGET, planned(100), Layout(), 1, None)
+    assert type(failed.value) is kind
+    assert str(failed.value) == f"the load did not do its work: it ended with exit code {code}: lost"
 
 
 @pytest.mark.parametrize(
