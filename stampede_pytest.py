@@ -269,6 +269,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 # --- scenario files ---------------------------------------------------------------------------------------------------
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse a pattern of the setting ``stampede_scenarios`` that matches no file."""
+    root = session.config.rootpath
+    for pattern in session.config.getini(SCENARIOS_SETTING):
+        if not any(path.suffix in YAML_SUFFIXES for path in _matched(root, pattern)):
+            raise pytest.UsageError(f"{SCENARIOS_SETTING}: {pattern}: matches no YAML file below {root}")
+
+
+def _matched(root: Path, pattern: str) -> Iterator[Path]:
+    """The files below a folder that a pattern matches; those that are found at once come first."""
+    if pattern and not Path(pattern).is_absolute():
+        yield from root.glob(pattern)
+        yield from root.rglob(pattern)
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
     """A scenario file is a test if a pattern of the setting ``stampede_scenarios`` matches it."""
     patterns = parent.config.getini(SCENARIOS_SETTING)

@@ -211,3 +211,11 @@ def test_it_is_the_same_one(stampede_up):
     assert "mine, seed 1, live: inconclusive: " in output
     (report,) = set(re.findall(r"report   (.*)$", output, re.MULTILINE))  # in CI, pytest's summary has it again
     assert Path(report).is_file()
+
+
+@pytest.mark.parametrize("pattern", ["scenario/*.yaml", "mine.yml", "test_mine.py", "/mine.yaml", "''"])
+def test_a_pattern_that_matches_no_file_is_one_line(suite: Path, pattern: str) -> None:
+    (suite / "pytest.ini").write_text(f"[pytest]\nstampede_scenarios = mine.yaml {pattern}\n", encoding="utf-8")
+    code, output = session(suite, "def test_it(): pass\n", "--quiet")
+    shown = pattern.strip("'")
+    assert (code, output) == (4, f"ERROR: stampede_scenarios: {shown}: matches no YAML file below {suite}\n\n")

@@ -96,7 +96,7 @@ def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
     Raises :class:`~cluster.common.strict_json.Wrong`.
     """
     try:
-        text = line.decode("utf-8")
+        text = line.decode(ENCODING)
     except UnicodeDecodeError as error:
         raise Wrong(f"$: no UTF-8: {error}") from None
     parts = {"genesis", "blocks"}

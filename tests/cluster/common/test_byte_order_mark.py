@@ -11,6 +11,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
+from cluster.common.strict_json import Wrong
 from cluster.record import genesis_file
 from cluster.scenario import load_scenario
 from cluster.tools.actors.programs import read_source
@@ -21,6 +22,7 @@ from cluster.tools.inspect.peer import read_secret
 
 PROGRAM = "class A(Actor):\n    def f(self, payload):\n        pass\n"
 GENESIS = '{"chain_id": "a", "validators": ["' + "ab" * 32 + '"]}'
+REQUEST = '{"genesis": {}, "blocks": []}'
 SCHEDULE = '{"scope": {}, "rules": [], "steps": []}'
 
 
@@ -50,6 +52,7 @@ FILES: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
     "genesis": ("a.json", GENESIS, genesis_file.read_genesis),
     "genesis of t8n": ("a.json", "{}", t8n_input.read_genesis),
     "blocks of t8n": ("a.json", "[]", lambda path: t8n_input.read_blocks(path, t8n_input.genesis_of({}))),
+    "request of t8n": ("a.json", REQUEST, lambda path: t8n_input.read_request(path.read_bytes())),
     "result": ("a.json", '{"a": 1}', read_json_object),
     "schedule": ("a.json", SCHEDULE, read_schedule),
     "secret": ("a.hex", "ab" * 32, read_secret),
@@ -59,7 +62,7 @@ FILES: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
 def outcome(read: Callable[[Path], Any], path: Path) -> str:
     try:
         return repr(read(path))
-    except BadInput as error:
+    except (BadInput, Wrong) as error:
         return f"refused: {error}"
 
 
