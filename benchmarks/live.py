@@ -16,28 +16,17 @@ shown.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-from reporting import Lane, Metric, Size, Unavailable, run_benchmark
-from streams import bare_messages_per_second, transport_messages_per_second
+from reporting import Lane, Metric, Size, run_benchmark
+from runs import COMMIT, SEED, VALIDATORS, Figures, figures_of, full_lane, live_figures, scenario_of
+from streams import messages_per_second
 
-from cluster.checks.run import judge_run
-from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import run_live
-from cluster.record.run import RunObserver, RunRecord, RunRequest
-from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 
-Figures = Mapping[str, float]
-
-SEED = 1
-COMMIT = "benchmark"
 FLOOD_USERS: list[dict[str, Any]] = [
     {"workload": "heartbeat", "count": 8, "interval_ms": 500},
     {"workload": "flood", "count": 10, "interval_ms": 250, "options": {"timers": 40, "spread_blocks": 8, "burn": 4000}},
@@ -46,30 +35,6 @@ FLOOD_USERS: list[dict[str, Any]] = [
 QUICK_USERS: list[dict[str, Any]] = [
     {"workload": "flood", "count": 2, "interval_ms": 250, "options": {"timers": 5, "spread_blocks": 4, "burn": 10}}
 ]
-VALIDATORS = 4
-KEEPERS, JOBS = 24, 20
-LANE_USERS: list[dict[str, Any]] = [
-    {
-        "workload": "program",
-        "count": KEEPERS,
-        "interval_ms": 1_000,
-        "options": {
-            "program": "keeper",
-            "setup": [
-                {
-                    "handler": "start",
-                    "gas_limit": 5_000_000,
-                    "cells_limit": 100_000,
-                    "payload": {"jobs": [[f"job {number}", 0, 10**15] for number in range(JOBS)]},
-                }
-            ],
-        },
-    }
-]
-"""Pieces of work that never end, each a timer in every block: about twice what a block's lane holds."""
-UNPRICED_LANE = {"LANE_FEE_MULTIPLIER_MILLI": 0}
-NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
-"""The machine's own streams, as they are."""
 SIMULATED_HEIGHTS = 250
 
 
@@ -79,12 +44,12 @@ def main() -> None:
 
 def lanes(size: Size) -> list[Lane]:
     scenarios = {
-        "idle": _scenario("idle", 1_000, interval_ms=0, users=[]),
+        "idle": scenario_of("idle", 1_000, interval_ms=0, users=[]),
         "lane": full_lane(500),
-        "flood": _scenario("flood", 300, interval_ms=100, users=FLOOD_USERS),
+        "flood": scenario_of("flood", 300, interval_ms=100, users=FLOOD_USERS),
     }
     if size is Size.QUICK:  # one run for all three
-        scenarios = dict.fromkeys(scenarios, _scenario("quick", 40, interval_ms=100, users=QUICK_USERS))
+        scenarios = dict.fromkeys(scenarios, scenario_of("quick", 40, interval_ms=100, users=QUICK_USERS))
     runs = {scenario.name: scenario for scenario in scenarios.values()}
     figures = cache(lambda name: live_figures(runs[name], size))
     idle = [
@@ -149,7 +114,7 @@ def _flooded(found: Figures) -> list[float]:
 
 def _simulated(size: Size) -> list[float]:
     began = time.perf_counter()
-    record = simulate(size.of(full_lane(12, 500), full_lane(SIMULATED_HEIGHTS)), SEED, COMMIT)
+    record = simulate(size.of(full_lane(12, 500, keepers=1), full_lane(SIMULATED_HEIGHTS)), SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
     found = figures_of(record, size)
     rates = [found[name] / wall_seconds for name in ("heights", "fires")]
@@ -157,59 +122,9 @@ def _simulated(size: Size) -> list[float]:
 
 
 def _streams(count: int) -> Iterator[float]:
-    ours = transport_messages_per_second(count)
+    ours, bare = messages_per_second(count)
     yield ours
-    yield ours / bare_messages_per_second(count)
-
-
-def full_lane(height: int, interval_ms: float = 0) -> Scenario:
-    """The lane is full from some two hundred heights on."""
-    return _scenario("lane", height, interval_ms, users=LANE_USERS, params=UNPRICED_LANE)
-
-
-def _scenario(
-    name: str,
-    height: int,
-    interval_ms: float,
-    users: list[dict[str, Any]],
-    params: dict[str, Any] | None = None,
-) -> Scenario:
-    return Scenario.model_validate(
-        {
-            "name": name,
-            "validators": VALIDATORS,
-            "consensus": {"block_interval_ms": interval_ms},
-            "links": NO_LINKS,
-            "chain": {"params": params or {}},
-            "load": {"users": users},
-            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 600},
-            "success": {"transactions": 20, "fires": 50} if users else {"transactions": 0, "fires": 0},
-        }
-    )
-
-
-def live_figures(scenario: Scenario, size: Size) -> Figures:
-    """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
-    folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
-    try:
-        record: RunRecord = run_live(RunRequest(scenario, SEED, COMMIT, folder), RunObserver(on_notice=print))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return figures_of(record, size)
-
-
-def figures_of(record: RunRecord, size: Size) -> Figures:
-    """A run's figures. Raises :class:`Unavailable` if the run did not pass its checks.
-
-    Those of a quick run mean nothing, so it may be inconclusive.
-    """
-    judged = judge_run(record)
-    verdict = judged.verdict
-    if verdict.outcome is Outcome.FAIL or (verdict.outcome is not Outcome.PASS and size is not Size.QUICK):
-        wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
-        reasons = "; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong)
-        raise Unavailable(f"the {record.backend} run {record.scenario.name!r} did not pass: {reasons}")
-    return judged.metrics
+    yield ours / bare
 
 
 def _processors() -> int:

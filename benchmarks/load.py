@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import apart
+import asking
 import psutil
 from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from sink_endpoint import endpoint
@@ -41,10 +40,8 @@ from validator.chain.transactions import signed_message
 SEED = 1
 ROOT = Path(__file__).resolve().parents[1]
 CHAIN_ID = "benchmark"
-CONNECTIONS = 16
 QUIET_INTERVAL_MS, BLOCK_INTERVAL_MS = 30_000, 1_000
 """From block to block while an endpoint takes transactions."""
-MAX_ANSWER_BYTES = 65_536
 SENDERS = 250
 NONCES = 16
 """Transactions of each sender: as many as users have under way."""
@@ -104,13 +101,16 @@ def lanes(size: Size) -> list[Lane]:
             ],
             least=Size.FULL,
         ),
-        Lane(partial(_searching, size.of(1, CANDIDATES)), [Metric("search_candidates_per_minute", unit, 60)]),
+        Lane(
+            partial(_searching, *size.of((1, 1), (CANDIDATES, PROCESSORS))),
+            [Metric("search_candidates_per_minute", unit, 60)],
+        ),
     ]
 
 
-def _searching(candidates: int) -> float:
+def _searching(candidates: int, processors: int) -> float:
     with _folder() as folder:
-        return search_candidates_per_minute(folder / "search", candidates, PROCESSORS)
+        return search_candidates_per_minute(folder / "search", candidates, processors)
 
 
 @contextmanager
@@ -123,10 +123,10 @@ def _folder() -> Iterator[Path]:
 
 
 def _submitting(size: Size) -> Iterator[float]:
-    """A quick run has one testnet for both ways."""
+    """A client in a process of its own asks: here runs the driver of the testnet. A quick run has one testnet."""
     nonces = size.of(1, NONCES)
     with endpoint(is_empty=True) as url:
-        empty = _asked(url, _requests(CHAIN_ID, nonces))
+        empty = apart.result_of(asking.per_second, url, _requests(CHAIN_ID, nonces))
     yield empty
     executing = _submitted(BLOCK_INTERVAL_MS, nonces)
     admitted = executing if size is Size.QUICK else _submitted(QUIET_INTERVAL_MS, nonces)
@@ -152,18 +152,12 @@ def _submitted(block_interval_ms: int, nonces: int) -> float:
         (url,) = testnet.validators.values()
         with ValidatorClient(url) as client:
             before = client.status()
-            taken = _asked(url, _requests(before["chain_id"], nonces))
+            taken = apart.result_of(asking.per_second, url, _requests(before["chain_id"], nonces))
             if block_interval_ms == QUIET_INTERVAL_MS and client.status()["height"] != before["height"]:
                 raise Unavailable(
                     "a block was made while transactions were submitted; the machine is too slow for this"
                 )
     return taken
-
-
-def _asked(url: str, requests: Sequence[bytes]) -> float:
-    """:func:`_ask` in a process of its own: here runs the driver of the testnet."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(_ask, url, requests).result()
 
 
 def _requests(chain_id: str, nonces: int) -> list[bytes]:
@@ -174,29 +168,6 @@ def _requests(chain_id: str, nonces: int) -> list[bytes]:
     head = b"POST /transactions HTTP/1.1\r\nHost: a\r\nContent-Type: application/msgpack\r\nContent-Length: %d\r\n\r\n"
     bodies = [b"\xc5" + len(wire).to_bytes(2, "big") + wire for wire in wires]
     return [head % len(body) + body for body in bodies]
-
-
-def _ask(url: str, requests: Sequence[bytes]) -> float:
-    """Requests a second over some connections, each with one request under way. Ends if one is not taken."""
-    host, port = url.removeprefix("http://").split(":")
-    connections = [socket.create_connection((host, int(port))) for _ in range(CONNECTIONS)]
-    for connection in connections:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    began = time.perf_counter()
-    for first in range(0, len(requests), CONNECTIONS):
-        part = list(zip(connections, requests[first : first + CONNECTIONS], strict=False))
-        for connection, request in part:
-            connection.sendall(request)
-        for connection, _ in part:
-            head, _, body = connection.recv(MAX_ANSWER_BYTES).partition(b"\r\n\r\n")
-            if not body:
-                body = connection.recv(MAX_ANSWER_BYTES)
-            if not head.startswith(b"HTTP/1.1 200") or b'"error":null' not in body:
-                raise Unavailable(f"the endpoint did not take a transaction: {head!r} {body!r}")
-    seconds = time.perf_counter() - began
-    for connection in connections:
-        connection.close()
-    return len(requests) / seconds
 
 
 # --- Locust -----------------------------------------------------------------------------------------------------------

@@ -15,17 +15,16 @@ is by what share the guess of ``stampede size`` misses the rate of Simplex that 
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Final
 
+import apart
 import judging
-from live import SEED, figures_of, live_figures
 from reporting import Lane, Metric, Size, run_benchmark
+from runs import COMMIT, SEED, figures_of, live_figures
 
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
@@ -52,11 +51,11 @@ def main() -> None:
 
 
 def lanes(size: Size) -> list[Lane]:
-    heights = size.of(judging.QUICK_HEIGHTS, 1_000, judging.FULL_HEIGHTS)
-    memory = Lane(partial(_driver_memory, heights), [judging.MEMORY])
     return [
-        memory,  # first: a process begins with the highest memory of the one that starts it
-        *(_live_lane(protocol, count, size) for protocol in PROTOCOLS for count in LIVE_HEIGHTS),
+        Lane(
+            partial(_driver_memory, size), [judging.MEMORY]
+        ),  # first: a process begins with the highest memory of the one that starts it
+        *(lane for protocol in PROTOCOLS for count in LIVE_HEIGHTS for lane in _live_lanes(protocol, count, size)),
         *(_simulated_lane(protocol, count, size) for protocol in PROTOCOLS for count in SIMULATED_HEIGHTS),
     ]
 
@@ -90,7 +89,8 @@ def _name(metric: str, protocol: str, count: int) -> str:
     return f"{metric}_{count}" if protocol == "simplex" else f"{protocol}_{metric}_{count}"
 
 
-def _live_lane(protocol: str, count: int, size: Size) -> Lane:
+def _live_lanes(protocol: str, count: int, size: Size) -> list[Lane]:
+    """One lane, or two if the guess is left out: a calibration alone takes longer than a quick run may."""
     about = f"{protocol}, {count} validators, live"
     goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
     is_guessed = protocol == "simplex" and count < 128
@@ -101,14 +101,19 @@ def _live_lane(protocol: str, count: int, size: Size) -> Lane:
         Metric(f"{protocol}_startup_s_{count}", f"s to the first block, {about}"),
         Metric(f"{protocol}_memory_mb_{count}", f"MB a validator, {about}"),
     ]
-    if is_guessed:
-        metrics += [
-            Metric(f"size_error_{count}", "of the rate", SIZE_ERROR_GOAL, at_least=False),
-            Metric(f"size_in_range_{count}", "1: the rate is in the range"),
-            Metric(f"size_speed_{count}", "× the guess after the run, of the one before"),
-        ]
+    guess = [
+        Metric(f"size_error_{count}", "of the rate", SIZE_ERROR_GOAL, at_least=False),
+        Metric(f"size_in_range_{count}", "1: the rate is in the range"),
+        Metric(f"size_speed_{count}", "× the guess after the run, of the one before"),
+    ]
+    least = _least(protocol, count)
     scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
-    return Lane(partial(_live, scenario, size, is_guessed), metrics, _least(protocol, count))
+    if not is_guessed:
+        return [Lane(partial(_live, scenario, size, False), metrics, least)]
+    measure = partial(_live, scenario, size, size is not Size.QUICK)
+    if size is Size.QUICK:
+        return [Lane(measure, metrics, least), Lane(measure, guess, Size.USUAL)]
+    return [Lane(measure, [*metrics, *guess], least)]
 
 
 def _live(scenario: Scenario, size: Size, is_guessed: bool) -> Iterator[float]:
@@ -123,7 +128,7 @@ def _live(scenario: Scenario, size: Size, is_guessed: bool) -> Iterator[float]:
     if before is not None:
         yield abs(before.rate / rate - 1)
         yield float(before.rate_low <= rate <= before.rate_high)
-        yield (before if size is Size.QUICK else _guess(scenario)).rate / before.rate
+        yield _guess(scenario).rate / before.rate
 
 
 def _guess(scenario: Scenario) -> Estimate:
@@ -146,16 +151,18 @@ def _simulated_lane(protocol: str, count: int, size: Size) -> Lane:
 
 def _simulated(scenario: Scenario, size: Size) -> list[float]:
     began_s = time.perf_counter()
-    record = simulate(scenario, SEED, "benchmark")
+    record = simulate(scenario, SEED, COMMIT)
     wall_s = time.perf_counter() - began_s
     found = figures_of(record, size)
     rates = [found["heights"] / wall_s, found["messages_sent"] / found["heights"]]
     return [*rates, found["finality_latency_p50_ms"]]
 
 
-def _driver_memory(heights: int) -> float:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-        return alone.submit(judging.judged, heights).result()[0]
+def _driver_memory(size: Size) -> float:
+    """In a process of its own, but for a quick run."""
+    heights = size.of(judging.QUICK_HEIGHTS, 1_000, judging.FULL_HEIGHTS)
+    found = judging.judged(heights) if size is Size.QUICK else apart.result_of(judging.judged, heights)
+    return found[0]
 
 
 if __name__ == "__main__":

@@ -22,18 +22,14 @@ from statistics import median
 from typing import Any
 
 from reporting import Lane, Metric, Size, Unavailable, run_benchmark
+from runs import COMMIT, SEED, judged
 
 from cluster.audit.books import Books
-from cluster.checks.run import judge_run
-from cluster.common.outcome import Outcome
-from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import judge
 
-SEED = 1
-COMMIT = "benchmark"
 BLOCK_MS = 1_000
 INTERVAL_MS = 955
 """Between a leader's views and its proposals: with two delays of 20 ms and the machines' work, a block takes 1 s."""
@@ -93,7 +89,7 @@ def _seconds_for(validators: int) -> float:
     began = time.perf_counter()
     record = simulate(scenario, SEED, COMMIT, shortcuts=True)
     seconds = time.perf_counter() - began
-    _check(record)
+    judged(record)
     return seconds
 
 
@@ -113,17 +109,7 @@ def _timed(scenario: Scenario) -> tuple[float, Books]:
     began = time.perf_counter()
     record = simulate(scenario, SEED, COMMIT, shortcuts=True)
     seconds = time.perf_counter() - began
-    return record.duration_ms / 1_000 / seconds, _check(record)
-
-
-def _check(record: RunRecord) -> Books:
-    """The books of a run. Raises :class:`Unavailable` if it did not pass its checks."""
-    judged = judge_run(record)
-    verdict = judged.verdict
-    if verdict.outcome is not Outcome.PASS:
-        wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
-        raise Unavailable("; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong))
-    return judged.books
+    return record.duration_ms / 1_000 / seconds, judged(record).books
 
 
 def _scenario(height: int, signatures: str, validators: int = 4, users: list[dict[str, Any]] | None = None) -> Scenario:

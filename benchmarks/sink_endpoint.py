@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+import apart
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -36,9 +37,8 @@ _addresses = msgspec.msgpack.Decoder(list[bytes])
 @contextmanager
 def endpoint(is_empty: bool = False) -> Iterator[str]:
     """Serve; yields the URL."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_run, args=(theirs, is_empty), daemon=True)
-    process.start()
+    ours, theirs = Pipe()
+    process = apart.started(_run, theirs, is_empty)
     try:
         yield ours.recv()
     finally:

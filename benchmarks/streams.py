@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from multiprocessing import get_context
+from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from typing import TypeVar
+
+import apart
 
 from cluster.live.network.handshake import Identity
 from cluster.live.network.transport import LENGTH_BYTES, MAX_QUEUED_MESSAGES, WRITE_BATCH_BYTES, PeerAddress, Transport
@@ -24,36 +27,27 @@ SIGNERS = [SCHEME.signer(bytes([index + 1]) * 32) for index in range(2)]
 VALIDATORS = ValidatorSet(tuple(signer.public_key for signer in SIGNERS), SCHEME)
 SENDER, RECEIVER = 0, 1
 
-Side = Callable[[int, Connection], Awaitable[float]]
+T = TypeVar("T")
 
 
-def transport_messages_per_second(count: int) -> float:
-    """Over :class:`~cluster.live.network.transport.Transport`."""
-    return count / _measure(_transport_sender, _transport_receiver, count)
-
-
-def bare_messages_per_second(count: int) -> float:
-    """Over a bare stream."""
-    return count / _measure(_bare_sender, _bare_receiver, count)
-
-
-def _measure(sender: Side, receiver: Side, count: int) -> float:
-    """Seconds from the first message that arrived to the last one."""
-    ours, theirs = get_context("spawn").Pipe()
-    context = get_context("spawn")
-    process = context.Process(target=_run, args=(sender, count, theirs))
-    process.start()
+def messages_per_second(count: int) -> Iterator[float]:
+    """Over :class:`~cluster.live.network.transport.Transport`, then over a bare stream."""
+    ours, theirs = Pipe()
+    process = apart.started(_send, count, theirs)
     try:
-        return asyncio.run(_bounded(receiver(count, ours)))
+        for receiver in (_transport_receiver, _bare_receiver):
+            yield count / asyncio.run(_bounded(receiver(count, ours)))
     finally:
+        process.kill()
         process.join()
 
 
-def _run(side: Side, count: int, pipe: Connection) -> None:
-    asyncio.run(_bounded(side(count, pipe)))
+def _send(count: int, pipe: Connection) -> None:
+    for sender in (_transport_sender, _bare_sender):
+        asyncio.run(_bounded(sender(count, pipe)))
 
 
-async def _bounded(side: Awaitable[float]) -> float:
+async def _bounded(side: Awaitable[T]) -> T:
     async with asyncio.timeout(120):
         return await side
 
@@ -104,7 +98,7 @@ async def _transport_receiver(count: int, pipe: Connection) -> float:
     return counter.seconds
 
 
-async def _transport_sender(count: int, pipe: Connection) -> float:
+async def _transport_sender(count: int, pipe: Connection) -> None:
     transport = _transport(SENDER, lambda sender, payload: None)
     address = await transport.listen(HOST)
     await transport.start()
@@ -122,7 +116,6 @@ async def _transport_sender(count: int, pipe: Connection) -> float:
         await asyncio.sleep(0)
     await asyncio.to_thread(pipe.recv)  # until all have arrived
     await transport.close()
-    return 0.0
 
 
 # --- bare streams -----------------------------------------------------------------------------------------------------
@@ -152,7 +145,7 @@ async def _bare_receiver(count: int, pipe: Connection) -> float:
     return counter.seconds
 
 
-async def _bare_sender(count: int, pipe: Connection) -> float:
+async def _bare_sender(count: int, pipe: Connection) -> None:
     address = await _told(pipe)
     _, writer = await asyncio.open_connection(address.host, address.port)
     frame = MESSAGE_BYTES.to_bytes(LENGTH_BYTES, "big") + bytes(MESSAGE_BYTES)
@@ -162,4 +155,3 @@ async def _bare_sender(count: int, pipe: Connection) -> float:
         await writer.drain()
     writer.close()
     await writer.wait_closed()
-    return 0.0

@@ -29,8 +29,8 @@ from itertools import chain as chained
 from statistics import median
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
-from live import COMMIT, SEED, full_lane
 from reporting import Lane, Metric, Size, run_benchmark
+from runs import COMMIT, SEED, full_lane
 
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
@@ -119,7 +119,7 @@ def _due(
 def _lane_us(size: Size) -> float:
     """The lane is full in the last fifth of the blocks, but not in a quick run."""
     heights = size.of(12, 250)
-    record = simulate(full_lane(heights, size.of(500, 0)), SEED, COMMIT)
+    record = simulate(size.of(full_lane(heights, 500, keepers=1), full_lane(heights)), SEED, COMMIT)
     blocks = list(longest_chain(record.lives))
     reexecutor = Reexecutor(record.genesis)
     seconds: list[float] = []

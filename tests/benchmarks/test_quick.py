@@ -23,7 +23,9 @@ from validator.chain.genesis import Policy
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BENCHMARKS: Final = {
-    path.stem: path for path in sorted((ROOT / "benchmarks").glob("*.py")) if "__main__" in path.read_text("utf-8")
+    path.stem: path
+    for path in sorted((ROOT / "benchmarks").glob("*.py"))
+    if '__name__ == "__main__"' in path.read_text("utf-8")
 }
 PAGES: Final = [path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
 NAME: Final = re.compile(r"`([a-z]+\d*(?:_[a-zN\d]+)+)`")

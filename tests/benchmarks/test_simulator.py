@@ -55,7 +55,7 @@ def test_in_simplex_everybody_tells_everybody_and_in_hotstuff_a_collector(consen
 
 def test_blocks_take_a_second_where_speed_is_measured(simulation: ModuleType) -> None:
     record = simulate(simulation._scenario(30, "keyed-hash"), 1)
-    books = simulation._check(record)
+    books = simulation.judged(record).books
     assert record.duration_ms / books.common_height == pytest.approx(simulation.BLOCK_MS, rel=0.02)
 
 
@@ -63,4 +63,4 @@ def test_a_run_that_does_not_pass_ends_the_benchmark(simulation: ModuleType) -> 
     record = simulate(simulation._scenario(10, "keyed-hash"), 1)
     record.problems.append("a validator died")
     with pytest.raises(simulation.Unavailable, match="a validator died"):
-        simulation._check(record)
+        simulation.judged(record)

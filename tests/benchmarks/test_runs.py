@@ -1,4 +1,4 @@
-"""The live benchmark shows no figures of a run that did not pass."""
+"""Benchmarks show no figures of a run that did not pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cluster.records import make_record
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return load("live", monkeypatch)
+    return load("runs", monkeypatch)
 
 
 def test_a_run_that_passes_gives_its_figures(benchmark: Any) -> None:
@@ -30,11 +30,18 @@ def test_a_run_that_does_not_pass_has_no_figures(benchmark: Any) -> None:
 
 
 def test_an_idle_run_can_pass_and_a_flood_without_load_cannot(benchmark: Any) -> None:
-    idle = simulate(benchmark._scenario("idle", 32, interval_ms=0, users=[]), 1)
+    idle = simulate(benchmark.scenario_of("idle", 32, interval_ms=0, users=[]), 1)
     assert benchmark.figures_of(idle, benchmark.Size.USUAL)["heights"] >= 32
-    flood = benchmark._scenario("flood", 32, interval_ms=0, users=benchmark.FLOOD_USERS)
+    flood = benchmark.scenario_of("flood", 32, interval_ms=0, users=[{"workload": "flood", "count": 1}])
     idle.scenario = flood
     assert check_run(idle).check("load").verdict.value == "inconclusive"
     with pytest.raises(benchmark.Unavailable, match="load: inconclusive"):
         benchmark.figures_of(idle, benchmark.Size.USUAL)
     assert benchmark.figures_of(idle, benchmark.Size.QUICK)["heights"] >= 32, "they mean nothing"
+
+
+def test_a_run_that_a_signal_ended_ends_the_benchmark(benchmark: Any) -> None:
+    record = make_record()
+    record.interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        benchmark.figures_of(record, benchmark.Size.USUAL)

@@ -1,0 +1,90 @@
+"""Runs for benchmarks: scenarios of four validators without links, and the figures of runs that passed their checks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reporting import Size, Unavailable
+
+from cluster.checks.run import Judged, judge_run
+from cluster.common.outcome import Outcome
+from cluster.record.run import RunObserver, RunRecord, RunRequest
+from cluster.scenario import Scenario
+
+Figures = Mapping[str, float]
+
+SEED = 1
+COMMIT = "benchmark"
+VALIDATORS = 4
+KEEPERS, JOBS = 24, 20
+"""Pieces of work that never end, each a timer in every block: about twice what a block's lane holds."""
+UNPRICED_LANE = {"LANE_FEE_MULTIPLIER_MILLI": 0}
+NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
+"""The machine's own streams, as they are."""
+
+
+def full_lane(height: int, interval_ms: float = 0, keepers: int = KEEPERS) -> Scenario:
+    """The lane is full from some two hundred heights on, with as many keepers as by default."""
+    start = {
+        "handler": "start",
+        "gas_limit": 5_000_000,
+        "cells_limit": 100_000,
+        "payload": {"jobs": [[f"job {number}", 0, 10**15] for number in range(JOBS)]},
+    }
+    options = {"program": "keeper", "setup": [start]}
+    users = [{"workload": "program", "count": keepers, "interval_ms": 1_000, "options": options}]
+    return scenario_of("lane", height, interval_ms, users, params=UNPRICED_LANE)
+
+
+def scenario_of(
+    name: str,
+    height: int,
+    interval_ms: float,
+    users: list[dict[str, Any]],
+    params: dict[str, Any] | None = None,
+) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "name": name,
+            "validators": VALIDATORS,
+            "consensus": {"block_interval_ms": interval_ms},
+            "links": NO_LINKS,
+            "chain": {"params": params or {}},
+            "load": {"users": users},
+            "stop": {"height": height, "drain_blocks": 2, "timeout_s": 600},
+            "success": {"transactions": 20, "fires": 50} if users else {"transactions": 0, "fires": 0},
+        }
+    )
+
+
+def live_figures(scenario: Scenario, size: Size) -> Figures:
+    """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
+    from cluster.live.driver.driver import run_live  # takes long, and simulated runs need nothing of it
+
+    with tempfile.TemporaryDirectory(prefix="stampede-benchmark-", ignore_cleanup_errors=True) as folder:
+        request = RunRequest(scenario, SEED, COMMIT, Path(folder))
+        return figures_of(run_live(request, RunObserver(on_notice=print)), size)
+
+
+def figures_of(record: RunRecord, size: Size) -> Figures:
+    """A run's figures. Raises as :func:`judged` does."""
+    return judged(record, size).metrics
+
+
+def judged(record: RunRecord, size: Size = Size.USUAL) -> Judged:
+    """A run that passed its checks. Figures of a quick run mean nothing, so it may be inconclusive.
+
+    Raises :class:`Unavailable` if it did not pass, and :class:`KeyboardInterrupt` if a signal ended it.
+    """
+    if record.interrupted:
+        raise KeyboardInterrupt
+    found = judge_run(record)
+    verdict = found.verdict
+    if verdict.outcome is Outcome.FAIL or (verdict.outcome is not Outcome.PASS and size is not Size.QUICK):
+        wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]
+        reasons = "; ".join(f"{check.name}: {check.verdict}: {check.detail}" for check in wrong)
+        raise Unavailable(f"the {record.backend} run {record.scenario.name!r} did not pass: {reasons}")
+    return found

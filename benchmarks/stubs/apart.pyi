@@ -1,0 +1,1 @@
+from benchmarks.apart import *

@@ -1,0 +1,1 @@
+from benchmarks.asking import *

@@ -1,0 +1,1 @@
+from benchmarks.runs import *
