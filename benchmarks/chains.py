@@ -10,12 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Self
 
-import reporting  # noqa: F401 - before any package: it says where they are
+from reporting import folder
 
 from cluster.disks.directory import DirectoryDisk
 from cluster.tools.actors.local_chain import BareChain
@@ -69,8 +67,7 @@ class BenchmarkChain(BareChain):
         policy: Policy = Policy.CIP1,
     ) -> None:
         with ExitStack() as held:
-            folder = held.enter_context(TemporaryDirectory(prefix="stampede-benchmark-"))
-            disk = held.enter_context(closing(DirectoryDisk(Path(folder))))
+            disk = held.enter_context(closing(DirectoryDisk(held.enter_context(folder()))))
             store = held.enter_context(closing(LogStateStore.open(disk, engine=PackedEngine())))
             genesis = Genesis("benchmark", (VALIDATOR,), policy, parameters, accounts or {}, actors)
             super().__init__(genesis, PythonVm(), store)

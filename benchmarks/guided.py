@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def lanes(size: Size) -> list[Lane]:
-    every, most, corpus_seeds = size.of((1_000, 1, 1), (40, 12, 32), (1, 32, 128))
+    every, most, corpus_seeds = size.of((1_000, 1, 1), (40, 6, 16), (1, 32, 128))
     bugs = [MUTANTS[name] for name in sorted(MUTANTS)[::every]]
     ratio = Metric("median_ratio", f"× ({len(bugs)} bugs, at most {most} seeds)", 0.5, at_least=False)
     units = {"median": "seeds", "mean": "seeds", "missed": "bugs not caught", "cpu_s": "s of processor time"}

@@ -19,10 +19,9 @@ import resource
 import time
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from long_run import LongRun
-from reporting import Lane, Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, folder, run_benchmark
 
 from cluster.checks.run import judge_run
 from cluster.report.results import finish_run
@@ -37,7 +36,7 @@ REPORT_GOAL_MB = 8
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=2, full=f"{FULL_HEIGHTS:,} heights; a quarter of an hour")
+    run_benchmark(__doc__, lanes, minutes=1.5, full=f"{FULL_HEIGHTS:,} heights; a quarter of an hour")
 
 
 def lanes(size: Size) -> list[Lane]:
@@ -54,12 +53,12 @@ def lanes(size: Size) -> list[Lane]:
 
 def judged(heights: int) -> list[float]:
     """The figures of a run of so many heights."""
-    with TemporaryDirectory(prefix="judging-") as folder:
-        return _judged(Path(folder), heights)
+    with folder() as path:
+        return _judged(path, heights)
 
 
-def _judged(folder: Path, heights: int) -> list[float]:
-    run = LongRun(folder, heights, VALIDATORS, TIMERS_PER_BLOCK, heights // HEIGHTS_PER_FAULT)
+def _judged(path: Path, heights: int) -> list[float]:
+    run = LongRun(path, heights, VALIDATORS, TIMERS_PER_BLOCK, heights // HEIGHTS_PER_FAULT)
     for height in run.enter():
         if height % (heights // 10) == 0:
             print(f"height {height:,}: {_resident_mb():,.0f} MB, {run.judging_s:,.0f} s in the books", flush=True)
@@ -70,9 +69,9 @@ def _judged(folder: Path, heights: int) -> list[float]:
     assert not judged_run.books.findings, judged_run.books.findings[:3]
     failed = [check for check in judged_run.verdict.checks if check.verdict == "fail"]
     assert not failed, failed
-    finish_run(run.record, folder, judged=judged_run)
+    finish_run(run.record, path, judged=judged_run)
     verdict_s, verdict_cpu_s = time.monotonic() - begun_s, time.process_time() - begun_cpu_s
-    report_mb = (folder / "report.html").stat().st_size / 1e6
+    report_mb = (path / "report.html").stat().st_size / 1e6
     return [_resident_mb(), verdict_s, verdict_cpu_s, report_mb, heights / run.judging_s]
 
 

@@ -10,15 +10,13 @@
 from __future__ import annotations
 
 import io
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reporting import Lane, Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, folder, run_benchmark
 from rich.console import Console
 
 from cluster.tools.sweeps.lab.experiment import Experiment
@@ -28,7 +26,7 @@ from cluster.tools.sweeps.lab.population import Group
 from cluster.tools.sweeps.lab.running import run_lab
 from validator.chain.genesis import Policy
 
-FEW, MANY = 1_000, 100_000
+FEW, MANY, FULL_MANY = 1_000, 30_000, 100_000
 MIN_WINDOW = 25
 """Least number of blocks in which the jobs become due."""
 MAX_AGENTS = 1_000
@@ -45,11 +43,11 @@ MAX_MINUTES = 10.0
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=5, full="all experiments, quick, too; about 8 min")
+    run_benchmark(__doc__, lanes, minutes=5, full=f"{FULL_MANY:,} waiting timers, and all experiments, quick, too; about 12 min")
 
 
 def lanes(size: Size) -> list[Lane]:
-    few, many = size.of((1_000, 1_500), (FEW, MANY))
+    few, many = size.of((1_000, 1_500), (FEW, MANY), (FEW, FULL_MANY))
     rates = [
         Metric(f"{policy}_blocks_per_second_{name}", f"blocks/s, {waiting:,} waiting")
         for policy in Policy
@@ -115,9 +113,9 @@ def blocks_per_second(policy: Policy, waiting: int) -> float:
 
 def seconds(experiments: Sequence[type[Experiment]], workers: int) -> float:
     """Wall-clock seconds of quick runs of experiments."""
-    with tempfile.TemporaryDirectory(prefix="stampede-benchmark-") as folder:
+    with folder() as path:
         started = time.perf_counter()
-        run_lab(experiments, True, Path(folder) / "lab", workers, Console(file=io.StringIO()))
+        run_lab(experiments, True, path / "lab", workers, Console(file=io.StringIO()))
         return time.perf_counter() - started
 
 

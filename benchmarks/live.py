@@ -8,24 +8,20 @@ machine had to give meanwhile, all processors together, less what the judge took
 beside): the rest is transport, HTTP, Locust, Ray, and waiting. ``validator_us`` and ``judge_us`` are the microseconds
 that a validator and the judge took for a fire; ``transition.py`` executes the same blocks without a testnet. Lane
 prices are set to nothing there, since they would price a lane that stays full out of any purse within a hundred blocks.
-The transport is measured beside bare TCP streams. The simulator runs the full lane in virtual time; what it reports a
-second is a second of the wall clock. Every run is checked like any other, and figures of one that does not pass are not
-shown.
+The transport is measured beside bare TCP streams. Every run is checked like any other, and figures of one that does
+not pass are not shown.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
 from reporting import Lane, Metric, Size, run_benchmark
-from runs import COMMIT, SEED, VALIDATORS, Figures, figures_of, full_lane, live_figures, scenario_of
+from runs import VALIDATORS, Figures, full_lane, live_figures, scenario_of
 from streams import messages_per_second
-
-from cluster.simulation.driver import simulate
 
 FLOOD_USERS: list[dict[str, Any]] = [
     {"workload": "heartbeat", "count": 8, "interval_ms": 500},
@@ -35,7 +31,6 @@ FLOOD_USERS: list[dict[str, Any]] = [
 QUICK_USERS: list[dict[str, Any]] = [
     {"workload": "flood", "count": 2, "interval_ms": 250, "options": {"timers": 5, "spread_blocks": 4, "burn": 10}}
 ]
-SIMULATED_HEIGHTS = 250
 
 
 def main() -> None:
@@ -71,12 +66,6 @@ def lanes(size: Size) -> list[Lane]:
         Metric("flood_fires_per_second", "fires/s, live, flooded by Locust"),
         Metric("flood_finality_latency_ms", "ms p50, live, flooded by Locust"),
     ]
-    simulated = [
-        Metric("simulated_blocks_per_second", "blocks/wall s, sim, full lane"),
-        Metric("simulated_fires_per_second", "fires/wall s, sim, full lane"),
-        Metric("simulated_finality_latency_ms", "virtual ms p50, sim, full lane"),
-        Metric("simulated_speedup", "virtual s/wall s"),
-    ]
     streams = [
         Metric("messages_per_second", "messages of 300 bytes/s, transport"),
         Metric("messages_ratio", "of bare TCP streams"),
@@ -85,7 +74,6 @@ def lanes(size: Size) -> list[Lane]:
         Lane(lambda: _idle(figures(scenarios["idle"].name)), idle),
         Lane(lambda: _loaded(figures(scenarios["lane"].name)), loaded),
         Lane(lambda: _flooded(figures(scenarios["flood"].name)), flooded),
-        Lane(partial(_simulated, size), simulated),
         Lane(partial(_streams, size.of(5_000, 500_000)), streams),
     ]
 
@@ -110,15 +98,6 @@ def _loaded(found: Figures) -> list[float]:
 
 def _flooded(found: Figures) -> list[float]:
     return [found["fires_per_second"], found["finality_latency_p50_ms"]]
-
-
-def _simulated(size: Size) -> list[float]:
-    began = time.perf_counter()
-    record = simulate(size.of(full_lane(12, 500, keepers=1), full_lane(SIMULATED_HEIGHTS)), SEED, COMMIT)
-    wall_seconds = time.perf_counter() - began
-    found = figures_of(record, size)
-    rates = [found[name] / wall_seconds for name in ("heights", "fires")]
-    return [*rates, found["finality_latency_p50_ms"], record.duration_ms / 1_000 / wall_seconds]
 
 
 def _streams(count: int) -> Iterator[float]:

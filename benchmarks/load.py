@@ -20,13 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import apart
 import asking
 import psutil
-from reporting import Lane, Metric, Size, Unavailable, run_benchmark
+from reporting import Lane, Metric, Size, Unavailable, folder, run_benchmark
 from sink_endpoint import endpoint
 
 import stampede
@@ -109,14 +108,8 @@ def lanes(size: Size) -> list[Lane]:
 
 
 def _searching(candidates: int, processors: int) -> float:
-    with _folder() as folder:
-        return search_candidates_per_minute(folder / "search", candidates, processors)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="stampede-benchmark-") as folder:
-        yield Path(folder)
+    with folder() as path:
+        return search_candidates_per_minute(path / "search", candidates, processors)
 
 
 # --- one endpoint -----------------------------------------------------------------------------------------------------
@@ -148,7 +141,7 @@ def _submitted(block_interval_ms: int, nonces: int) -> float:
         "load": {"users": [{"workload": "transfer", "count": SENDERS}], "external": True},
         "stop": {"height": 1_000_000},
     }
-    with _folder() as folder, stampede.up(scenario, SEED, folder) as testnet:
+    with folder() as path, stampede.up(scenario, SEED, path) as testnet:
         (url,) = testnet.validators.values()
         with ValidatorClient(url) as client:
             before = client.status()
@@ -237,16 +230,16 @@ class Sent:
 
 def _load(url: str, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
     """A load for some seconds, which begin ``warm_s`` after its first transaction was taken."""
-    with _folder() as folder:
-        return _load_from(folder, url, load, warm_s, seconds)
+    with folder() as path:
+        return _load_from(path, url, load, warm_s, seconds)
 
 
-def _load_from(folder: Path, url: str, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
-    stats_file = folder / "stats.json"
+def _load_from(path: Path, url: str, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
+    stats_file = path / "stats.json"
     plan = RunPlan(
         chain_id=CHAIN_ID, seed=SEED, endpoints=[url], load=LoadPlan.model_validate(load), stats_file=str(stats_file)
     )
-    file = folder / "plan.json"
+    file = path / "plan.json"
     file.write_text(plan.model_dump_json(exclude_none=True), encoding="utf-8")
     command = [sys.executable, "-m", "loadgen.run", "--plan", str(file)]
     with _started(command) as process, ValidatorClient(url) as client:
@@ -302,11 +295,11 @@ def _many() -> list[float]:
 
 
 def _knee() -> list[float]:
-    with _folder() as folder:
-        return knee_figures(_knee_found(folder))
+    with folder() as path:
+        return knee_figures(_knee_found(path))
 
 
-def _knee_found(folder: Path) -> dict[str, Any]:
+def _knee_found(path: Path) -> dict[str, Any]:
     """What ``stampede load --find-knee`` found."""
     scenario = {
         "name": "knee",
@@ -315,9 +308,9 @@ def _knee_found(folder: Path) -> dict[str, Any]:
         "load": {"users": KNEE_USERS, "external": True},
         "stop": {"height": 1_000_000},
     }
-    file, page_file = folder / "knee.yaml", folder / "knee.json"
+    file, page_file = path / "knee.yaml", path / "knee.json"
     file.write_text(json.dumps(scenario | {"stop": {"height": 1}}), encoding="utf-8")
-    with stampede.up(scenario, SEED, folder / "knee") as testnet:
+    with stampede.up(scenario, SEED, path / "knee") as testnet:
         targets = [word for url in testnet.validators.values() for word in ("--target", url)]
         command = [str(Path(sys.executable).with_name("stampede")), "load", str(file), *targets, "--find-knee"]
         return knee_page([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page_file)], page_file)

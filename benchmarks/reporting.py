@@ -15,13 +15,17 @@ after the other. A lane is a measurement and the metrics that it gives. Each fig
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
+import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TypeVar
@@ -113,6 +117,20 @@ class Result(NamedTuple):
         """The metric as the JSON file has it."""
         page = {"value": self.value, "unit": self.metric.unit, "goal": self.metric.goal}
         return page | {"reason": self.reason} if self.value is None else page
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for files, removed at the end. What is removed meanwhile by what a benchmark runs is no error."""
+    with tempfile.TemporaryDirectory(prefix="stampede-benchmark-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def resident_bytes() -> int:
+    """The process's resident set, without garbage."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def run_benchmark(

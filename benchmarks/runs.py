@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from reporting import Size, Unavailable
+from reporting import Size, Unavailable, folder
 
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
@@ -64,9 +62,8 @@ def live_figures(scenario: Scenario, size: Size) -> Figures:
     """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
     from cluster.live.driver.driver import run_live  # takes long, and simulated runs need nothing of it
 
-    with tempfile.TemporaryDirectory(prefix="stampede-benchmark-", ignore_cleanup_errors=True) as folder:
-        request = RunRequest(scenario, SEED, COMMIT, Path(folder))
-        return figures_of(run_live(request, RunObserver(on_notice=print)), size)
+    with folder() as path:
+        return figures_of(run_live(RunRequest(scenario, SEED, COMMIT, path), RunObserver(on_notice=print)), size)
 
 
 def figures_of(record: RunRecord, size: Size) -> Figures:

@@ -8,6 +8,7 @@ is by what share the guess of ``stampede size`` misses the rate of Simplex that 
 ``size_in_range_N`` is 1 if the range printed with it holds that rate. The calibration is repeated after the run:
 ``size_speed_N`` is the second guess, of the first, so a machine that changed its speed meanwhile is seen.
 ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64 validators (:mod:`judging`).
+A quick run leaves the guess out.
 
 ``--full`` adds 128 validators; the others run for twice as many heights then, and the long run has 100,000 instead of
 1,000.

@@ -10,18 +10,15 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
-from reporting import Lane, Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, resident_bytes, run_benchmark
 
 from validator.chain.records import TIMER, decode_record
 from validator.execution.timer_calls import extend_any
@@ -160,15 +157,9 @@ def _bytes_a_timer(count: int) -> float:
 def _weigh(count: int) -> float:
     with BenchmarkChain(Parameters(max_timers_per_actor=LOTS), actors(1_000)) as chain:
         chain.fill(WEIGHED_BEFORE, partial(_spread, WEIGHED_BEFORE, 0, EVERYWHERE))
-        before = _resident()
+        before = resident_bytes()
         chain.fill(count, partial(_spread, count, 0, EVERYWHERE))
-        return (_resident() - before) / count
-
-
-def _resident() -> int:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+        return (resident_bytes() - before) / count
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def lanes(size: Size) -> list[Lane]:
-    idle, fires, validators = size.of(30, 1_200), size.of(16, 120), size.of(16, 100)
+    idle, fires, validators = size.of(30, 600), size.of(16, 120), size.of(16, 100)
     crowd = Metric("seconds_for_500_validators", "s, keyed hash", 300, at_least=False)
     return [
         Lane(partial(_speedup, "ed25519", idle), [Metric("speedup_idle", "virtual s/wall s, ed25519", 300)]),
@@ -66,7 +66,7 @@ def lanes(size: Size) -> list[Lane]:
         Lane(
             partial(_seconds_for, validators), [Metric("seconds_for_crowd", f"s, {validators} validators, keyed hash")]
         ),
-        Lane(partial(_fuzz_rate, size.of(1, 20)), [Metric("fuzz_seeds_per_minute", "seeds/min, one core")]),
+        Lane(partial(_fuzz_rate, size.of(1, 10)), [Metric("fuzz_seeds_per_minute", "seeds/min, one core")]),
         Lane(partial(_seconds_for, CROWD), [crowd], least=Size.FULL),
     ]
 

@@ -11,16 +11,12 @@ Inserts, proofs and opening are measured in seconds of the processor, whatever e
 seconds of the clock. Most proofs need a twig that none of the last 64 proofs needed. Opening reads the log of all that
 was measured before: twice as many blocks as the inserts alone had.
 
-``_small`` metrics are of a store of ten thousand keys, ``_10m`` metrics of one of 10 million, which ``--full`` adds.
+``_10m`` metrics are of a store of 10 million keys, which ``--full`` adds.
 """
 
 from __future__ import annotations
 
-import gc
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -31,7 +27,7 @@ from typing import Any, Final
 
 import lmdb
 from blake3 import blake3
-from reporting import Lane, Metric, Size, Unavailable, run_benchmark
+from reporting import Lane, Metric, Size, Unavailable, folder, resident_bytes, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk
 from validator.primitives.types import Height
@@ -51,7 +47,6 @@ SMALL: Final = 10_000
 READS: Final = 100_000
 PROOFS: Final = 20_000
 ROUNDS: Final = 15
-PAGE_BYTES: Final = 4096
 NEVER_PACKED: Final = 2**63
 """Each store keeps the engine that it is measured with."""
 
@@ -70,21 +65,6 @@ def random_batches(rng: Random, keys: int, size: int, count: int) -> list[Batch]
 def batches_of(size: int, part: int) -> int:
     """How many batches of a size are measured."""
     return max(3, min(ENTRIES_PER_MEASUREMENT // part // size, MAX_BATCHES))
-
-
-def resident_bytes() -> int:
-    """The process's resident set."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """A folder beside this file's repository or in the system's temporary one, removed afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="stampede-state-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
 
 
 class Ours:
@@ -174,21 +154,18 @@ def measure_store(keys: int, is_large: bool, part: int) -> Iterator[tuple[str, f
     Batches are ``part`` times smaller than their names say, and so is how much is measured.
     """
     with folder() as path:
-        gc.collect()
         before = resident_bytes()
         ours = Ours(path, PackedEngine())
         yield "inserts_per_second", keys / fill(ours, keys)
         batch = BATCH // part
         for _ in range(batches_of(batch, part)):  # one at a time: the memory of batches that wait is not the store's
             timed(ours, random_batches(Random(keys), keys, batch, 1))
-        gc.collect()
         yield "ram_bytes_per_key", (resident_bytes() - before) / keys - KEY_BYTES - VALUE_BYTES
         for size in BATCHES:
             count = batches_of(size // part, part)
             yield f"updates_per_second_batch_{size}", updates_per_second(ours, keys, size // part, count)
         yield "disk_bytes_per_key", ours.store.log.size / keys
-        if keys > SMALL:
-            yield "commit_cost_ratio", cost_ratio(ours, keys, part)
+        yield "commit_cost_ratio", cost_ratio(ours, keys, part)
         if not is_large:
             yield from measure_reads(ours, keys, part)
         ours.close()
@@ -290,10 +267,9 @@ class Stores:
         """Updates a second of the first store."""
 
     def lanes(self) -> list[Lane]:
-        stores = (("", self.keys, FIGURES, Size.QUICK), ("_small", SMALL, FEW_KEYS, Size.QUICK))
-        large = ("_10m", 10_000_000, MANY_KEYS, Size.FULL)
         return [
-            *(self.store_lane(*store) for store in (*stores, large)),
+            self.store_lane("", self.keys, FIGURES, Size.QUICK),
+            self.store_lane("_10m", 10_000_000, MANY_KEYS, Size.FULL),
             *(
                 Lane(partial(self.times_as_fast, updates), [Metric(f"times_as_fast_as_{name}", "×")])
                 for name, updates in BASELINES.items()
@@ -319,13 +295,10 @@ class Stores:
 
 
 USUAL_BATCH: Final = f"updates_per_second_batch_{BATCH}"
-UPDATES: Final = [
-    Metric(f"updates_per_second_batch_{size}", "1/s", 300_000 if size == BATCH else None) for size in BATCHES
-]
 FIGURES: Final = [
     Metric("inserts_per_second", "1/s", 215_000),
     Metric("ram_bytes_per_key", "bytes", 64, at_least=False),
-    *UPDATES,
+    *(Metric(f"updates_per_second_batch_{size}", "1/s", 300_000 if size == BATCH else None) for size in BATCHES),
     Metric("disk_bytes_per_key", "bytes"),
     Metric("commit_cost_ratio", "×", 2, at_least=False),
     Metric("reads_per_second", "1/s"),
@@ -335,7 +308,6 @@ FIGURES: Final = [
     Metric("open_seconds", "s", 1.5, at_least=False),
 ]
 """In the order in which :func:`measure_store` has them."""
-FEW_KEYS: Final = [metric._replace(goal=None) for metric in UPDATES]
 MANY_KEYS: Final = [
     Metric("ram_bytes_per_key", "bytes", 64, at_least=False),
     Metric(USUAL_BATCH, "1/s"),

@@ -12,7 +12,6 @@ executor, in a process of its own each: the archive is checked, the state is ope
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from reporting import Lane, Metric, Size, run_benchmark
+from reporting import Lane, Metric, Size, folder, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk
 from validator.chain.block import (
@@ -94,12 +93,12 @@ def lanes(size: Size) -> list[Lane]:
 
 def _figures(heights: int) -> Iterator[float]:
     segment_bytes = min(SEGMENT_BYTES, heights * 2_000)  # so that nine tenths of the blocks fill files
-    with filled_folder(heights, segment_bytes) as folder:
-        yield sum(path.stat().st_size for path in (folder / "blocks").iterdir()) / 1e9
-        yield from start(folder)
-        yield from _use(folder, heights)
-        yield _prune(folder, heights - heights // KEPT_SHARE)
-        pruned = start(folder)
+    with filled_folder(heights, segment_bytes) as path:
+        yield sum(path.stat().st_size for path in (path / "blocks").iterdir()) / 1e9
+        yield from start(path)
+        yield from _use(path, heights)
+        yield _prune(path, heights - heights // KEPT_SHARE)
+        pruned = start(path)
         yield pruned.seconds
         yield pruned.memory_mb
 
@@ -107,9 +106,8 @@ def _figures(heights: int) -> Iterator[float]:
 @contextmanager
 def filled_folder(heights: int, segment_bytes: int = SEGMENT_BYTES) -> Iterator[Path]:
     """A validator's data folder after so many heights; removed at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
-    try:
-        disk = UnsyncedDisk(folder)
+    with folder() as path:
+        disk = UnsyncedDisk(path)
         Executor(disk, GENESIS).close()
         store, archive = LogStateStore.open(disk), BlockArchive(disk, segment_bytes)
         final = store.final.derive(Height(heights), {})
@@ -118,15 +116,13 @@ def filled_folder(heights: int, segment_bytes: int = SEGMENT_BYTES) -> Iterator[
         store.commit(final)
         store.close()
         disk.close()
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+        yield path
 
 
-def start(folder: Path) -> Start:
+def start(path: Path) -> Start:
     """Start an executor in a new process."""
     ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_started, args=(folder, theirs))
+    process = get_context("spawn").Process(target=_started, args=(path, theirs))
     process.start()
     try:
         return Start(*ours.recv())
@@ -134,8 +130,8 @@ def start(folder: Path) -> Start:
         process.join()
 
 
-def _started(folder: Path, pipe: Connection) -> None:
-    disk, began, cpu_began = DirectoryDisk(folder), time.perf_counter(), time.process_time()
+def _started(path: Path, pipe: Connection) -> None:
+    disk, began, cpu_began = DirectoryDisk(path), time.perf_counter(), time.process_time()
     executor = Executor(disk, GENESIS)
     seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
     assert executor.recovered_height and not executor.replayed_blocks
@@ -148,9 +144,9 @@ def _peak_memory_mb() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
-def _use(folder: Path, height: int) -> tuple[float, float]:
+def _use(path: Path, height: int) -> tuple[float, float]:
     """Milliseconds an appended block, and receipts a second that are asked for in vain."""
-    disk = DirectoryDisk(folder)
+    disk = DirectoryDisk(path)
     archive = BlockArchive(disk)
     assert archive.find_receipt(_hash(height, 0)) is not None, "the newest is found"
     names = [_hash(0, number) for number in range(ASKED)]
@@ -159,7 +155,7 @@ def _use(folder: Path, height: int) -> tuple[float, float]:
     misses = ASKED / (time.process_time() - began)
     disk.close()
     times = []
-    probe_disk = DirectoryDisk(folder / "probe")
+    probe_disk = DirectoryDisk(path / "probe")
     probe = BlockArchive(probe_disk)
     for each in range(1, APPENDED + 1):
         block = _block(each, Hash(bytes(32)))
@@ -167,12 +163,12 @@ def _use(folder: Path, height: int) -> tuple[float, float]:
         probe.append(*block)
         times.append((time.perf_counter() - began) * 1_000)
     probe_disk.close()
-    shutil.rmtree(folder / "probe")
+    shutil.rmtree(path / "probe")
     return median(times), misses
 
 
-def _prune(folder: Path, height: int) -> float:
-    disk = DirectoryDisk(folder)
+def _prune(path: Path, height: int) -> float:
+    disk = DirectoryDisk(path)
     archive = BlockArchive(disk)
     began = time.perf_counter()
     archive.prune(height)
