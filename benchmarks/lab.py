@@ -43,7 +43,8 @@ MAX_MINUTES = 10.0
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=5, full=f"{FULL_MANY:,} waiting timers, and all experiments, quick, too; about 12 min")
+    full = f"{FULL_MANY:,} waiting timers, and all experiments, quick, too; about 12 min"
+    run_benchmark(__doc__, lanes, minutes=5, full=full)
 
 
 def lanes(size: Size) -> list[Lane]:
