@@ -27,7 +27,7 @@ def started(target: Callable[P, object], *arguments: P.args, **options: P.kwargs
 
 
 def result_of(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """What a function returns, or raises, in a process of its own."""
+    """What a function returns, or raises, in a separate process."""
     with _nameless_program(), ProcessPoolExecutor(1, get_context("spawn")) as process:
         return process.submit(function, *arguments, **options).result()
 

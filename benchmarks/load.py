@@ -116,7 +116,7 @@ def _searching(candidates: int, processors: int) -> float:
 
 
 def _submitting(size: Size) -> Iterator[float]:
-    """A client in a process of its own asks: here runs the driver of the testnet. A quick run has one testnet."""
+    """A client in a separate process asks: here runs the driver of the testnet. A quick run has one testnet."""
     nonces = size.of(1, NONCES)
     with endpoint(is_empty=True) as url:
         empty = apart.result_of(asking.per_second, url, _requests(CHAIN_ID, nonces))

@@ -160,7 +160,7 @@ def _simulated(scenario: Scenario, size: Size) -> list[float]:
 
 
 def _driver_memory(size: Size) -> float:
-    """In a process of its own, but for a quick run."""
+    """In a separate process, but for a quick run."""
     heights = size.of(judging.QUICK_HEIGHTS, 1_000, judging.FULL_HEIGHTS)
     found = judging.judged(heights) if size is Size.QUICK else apart.result_of(judging.judged, heights)
     return found[0]
