@@ -54,7 +54,7 @@ class Figures:
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=3)
+    run_benchmark(__doc__, lanes, minutes=1.5)
 
 
 def lanes(size: Size) -> list[Lane]:

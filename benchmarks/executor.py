@@ -37,7 +37,7 @@ SENDER = address_of(bytes(KEY.verify_key))
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=1)
+    run_benchmark(__doc__, lanes, minutes=0.5)
 
 
 def lanes(size: Size) -> list[Lane]:

@@ -72,7 +72,7 @@ class Start(NamedTuple):
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=3, full=f"{FULL_HEIGHTS:,} heights, 5.4 GB; about 10 min")
+    run_benchmark(__doc__, lanes, minutes=1, full=f"{FULL_HEIGHTS:,} heights, 5.4 GB; about 10 min")
 
 
 def lanes(size: Size) -> list[Lane]:
