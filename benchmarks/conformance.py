@@ -41,6 +41,8 @@ def _sweep(
     before = _cpu_s()
     source = GeneratedCases(families, range(seeds))
     result = run_sweep(source, ToolCommand(command, stays_up, TIMEOUT_S), workers, True, False, lambda: None)
+    if result.was_interrupted:
+        raise KeyboardInterrupt
     assert not result.failures, result.failures[0].detail
     return result.cases.total(), result.seconds, _cpu_s() - before
 
