@@ -43,7 +43,7 @@ def bids_below_the_price(rng: random.Random) -> Scene:
     return scene
 
 
-@family("unpaid-queries", "G-03", "G-04")
+@family("unpaid-queries", "G-03", "G-04", "G-11")
 def unpaid_queries(rng: random.Random) -> Scene:
     """An actor that cannot pay for a query is not asked, nor for some blocks after that."""
     cycles, pause = 1_000, rng.choice([1, 2])

@@ -98,7 +98,7 @@ def order_in_a_block(rng: random.Random) -> Scene:
     return scene
 
 
-@family("reverts", "B-11", "L-25", "M-02")
+@family("reverts", "R-21", "B-11", "L-25", "M-02")
 def reverts(rng: random.Random) -> Scene:
     """A failing handler reverts storage, transfers, timers, messages and events."""
     scene = Scene(rng)

@@ -14,7 +14,7 @@ POLICIES: Final = FamilyTable()
 family = POLICIES.add
 
 
-@family("weight-candidates", "K-01", "K-02", "K-03", "K-04")
+@family("weight-candidates", "K-01", "K-02", "K-03", "K-04", "R-19")
 def weight_candidates(rng: random.Random) -> Scene:
     """Candidates of cip1: fairness by deployer, a smoothed median, other bounds of weights."""
     least, most = rng.choice([(1_000, 2_000), (0, 2_000), (0, 700), (500, 1_333), (1_000, 1_000)])
@@ -54,6 +54,18 @@ def gba_order(rng: random.Random) -> Scene:
     scene.block()
     for _ in range(4):
         scene.run([bidding(scene, rng.choice([1, 3]), 1, burn)], rng.choice(ACTORS[:2]))
+    scene.empty(2)
+    return scene
+
+
+@family("fire-scores", "W-05", "W-08")
+def fire_scores(rng: random.Random) -> Scene:
+    """Under gba_auction a fire's score is the mean of four figures, of which the rest of the lane is rounded up."""
+    scene = Scene(rng, lane(9, EPOCH_LENGTH=2, RING_BUFFER_SIZE=4), 8, policy="gba_auction")
+    for address in ACTORS[:7]:
+        scene.call([bidding(scene, rng.choice([0, 1, 3]), 1, [["burn", rng.randint(0, 3_000)]])], address)
+    scene.call([bidding(scene, 1, 1, [["fail", ""]])], ACTORS[7])
+    scene.block()
     scene.empty(2)
     return scene
 

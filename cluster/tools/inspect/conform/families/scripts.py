@@ -9,7 +9,7 @@ from typing import Any, Final
 from cluster.tools.inspect.conform.cases.family import FamilyTable
 from cluster.tools.inspect.conform.cases.names import KEYS, USERS
 from cluster.tools.inspect.conform.cases.odd_scripts import BAD_SCRIPTS, GOOD_ODDITIES
-from cluster.tools.inspect.conform.cases.scene import ACTORS, Scene, schedule, tried
+from cluster.tools.inspect.conform.cases.scene import ACTORS, Scene, schedule, send, tried
 
 SCRIPTS: Final = FamilyTable()
 family = SCRIPTS.add
@@ -59,6 +59,20 @@ def odd_scripts(rng: random.Random) -> Scene:
     scene.call(rng.choice([script, {"hex": script.encode().hex()}, {"hex": script.encode().hex().upper()}]))
     scene.call({"hex": b"[]".hex()})
     scene.call("[]")
+    scene.block()
+    scene.empty()
+    return scene
+
+
+@family("payload-texts", "C-18")
+def payload_texts(rng: random.Random) -> Scene:
+    """A payload that is a list is its JSON in ASCII, in which each character has one form; ids follow from it."""
+    scene = Scene(rng)
+    odd = ["\x7f", "\n", "\r\t", "\b\f", "\x00", "\x1f", "\x0b", '"', "\\", "/", "é", "\u2028", "😀", "\ufffe"]
+    texts = rng.sample(odd, 6)
+    scene.call([["emit", "e", text] for text in texts])
+    scene.call([schedule(1, [["emit", "later", text]], save_as=f"k{i}") for i, text in enumerate(texts)])
+    scene.call([send(ACTORS[1], [["set", "".join(texts), "x"]])])
     scene.block()
     scene.empty()
     return scene

@@ -68,6 +68,19 @@ def calendar(rng: random.Random) -> Scene:
     return scene
 
 
+@family("calendar-tiers", "R-17", "R-18")
+def calendar_tiers(rng: random.Random) -> Scene:
+    """The ring reaches RING_BUFFER_SIZE blocks, whatever the epochs; the epoch queue counts as ring in its epoch."""
+    length = rng.choice([2, 3])
+    reach = 3 * length
+    scene = Scene(rng, {"EPOCH_LENGTH": length, "RING_BUFFER_SIZE": reach, "EPOCH_HORIZON": 1})
+    waits = [reach - 1, reach, reach + 1, reach + length, rng.randint(1, 4 * length)]
+    scene.run([schedule(after) for after in waits])
+    scene.empty(rng.randint(reach, reach + 2))
+    scene.run([schedule(rng.choice(waits))])
+    return scene
+
+
 @family("compaction", "R-16", every=4)
 def compaction(rng: random.Random) -> Scene:
     """When the log has more than 2.5 entries per live key and 4,096, its oldest active entries are appended again."""
@@ -83,7 +96,7 @@ def compaction(rng: random.Random) -> Scene:
     return scene
 
 
-@family("accounts", "R-01", "A-15")
+@family("accounts", "R-01", "R-20", "A-15")
 def accounts(rng: random.Random) -> Scene:
     """Giving nothing creates no account; an account that once existed stays."""
     scene = Scene(rng)
@@ -93,4 +106,8 @@ def accounts(rng: random.Random) -> Scene:
     scene.transfer(stranger, rng.choice([0, 1]))
     scene.call([["transfer", {"to": USERS[3], "amount": rng.choice([0, 3])}], ["set", "k", "v"]], ACTORS[1])
     scene.block(stranger)
+    value = rng.choice([1, 10**9])
+    emptied = scene.deploy(value=value)
+    scene.call([["transfer", {"to": USERS[3], "amount": value}]], emptied)
+    scene.block()
     return scene

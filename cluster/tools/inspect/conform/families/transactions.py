@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster.tools.inspect.conform.cases.family import FamilyTable
 from cluster.tools.inspect.conform.cases.names import DEPLOYER, STRANGER, USERS
-from cluster.tools.inspect.conform.cases.scene import ACTORS, CELLS, CYCLES, Actor, Scene
+from cluster.tools.inspect.conform.cases.scene import ACTORS, CELLS, CYCLES, Actor, Scene, schedule, tried
 from validator.chain.transactions import deployed_address
 from validator.primitives.types import address_text
 
@@ -210,6 +210,23 @@ def unknown_actors(rng: random.Random) -> Scene:
     to = rng.choice([USERS[1], STRANGER, "0x" + "00" * 19 + "09", "0x" + "00" * 20])
     scene.call([["emit", "e", "x"]], to, value=rng.choice([0, 7]))
     scene.call([], value=rng.choice([1, 10**6]))
+    scene.block()
+    return scene
+
+
+@family("reserved-addresses", "A-18", "A-17", "T-11")
+def reserved_addresses(rng: random.Random) -> Scene:
+    """Addresses up to 0x00…0f are the system's: they take what they are given, and nothing of theirs is spent."""
+    scene = Scene(rng)
+    addresses = ["0x" + f"{number:040x}" for number in (0, rng.randint(1, 14), 15, 16)]
+    for address in addresses:
+        scene.transfer(address, rng.choice([1, 10**9]))
+    scene.call([], rng.choice([addresses[0], addresses[2], "0x" + f"{9:040x}"]), value=rng.choice([0, 5]))
+    scene.call([tried(["transfer", {"to": addresses[1], "amount": 7}])])
+    scene.call([tried(schedule(1, "[]", fee_payer=rng.choice(addresses), payer_cap=1))], timer_allowance=10)
+    registered = {"hex": "91c414" + rng.choice(addresses)[2:]}
+    contract = "0x" + f"{10:040x}"
+    scene.transaction("call", DEPLOYER, {"to": contract, "handler": "register_runner", "payload": registered})
     scene.block()
     return scene
 

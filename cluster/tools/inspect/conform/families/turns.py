@@ -256,7 +256,7 @@ def fires_that_fail(rng: random.Random) -> Scene:
     return scene
 
 
-@family("envelopes", "L-28")
+@family("envelopes", "L-28", "L-29")
 def envelopes(rng: random.Random) -> Scene:
     """A timer's payload may be an object of _handler and _payload, and is taken as it is if it is not exactly that."""
     scene = Scene(rng)
@@ -270,9 +270,20 @@ def envelopes(rng: random.Random) -> Scene:
         {"_handler": 7, "_payload": inner},
         {"_handler": "h", "_payload": inner.rstrip("=") + "\n"},
         {"_handler": "h", "_payload": "=="},
+        {"_handler": "h", "_payload": ""},
+        {"_handler": "\ud800", "_payload": inner},
+        {"_handler": "h", "_payload": base64.b64encode(b"[] ").decode()},
+        f'\r\n{{ "_payload" :\t"{inner}" , "_handler" : "h" }} ',
+        f'{{"_hand\\u006cer":"\\u0068","_payload":"{inner}"}}',
+        f'{{"_handler":"h","_handler":"h","_payload":"{inner}"}}',
+        '{"_handler":"h","_handler":"h"}',
+        f'{{"_handler":"\x01","_payload":"{inner}"}}',
+        f'\x0b{{"_handler":"h","_payload":"{inner}"}}',
+        f'\ufeff{{"_handler":"h","_payload":"{inner}"}}',
+        '{"_handler":"h","_payload":"W11="}',
     ]
-    chosen = [forms[0], *rng.sample(forms[1:], 3)]
-    scene.run([schedule(1, json.dumps(form)) for form in chosen])
+    chosen = [forms[0], *rng.sample(forms[1:], 5)]
+    scene.run([schedule(1, form if isinstance(form, str) else json.dumps(form)) for form in chosen])
     scene.empty()
     return scene
 

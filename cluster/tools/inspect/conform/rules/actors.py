@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.tools.inspect.conform.cases.dice import payload_bytes
 from cluster.tools.inspect.conform.cases.running_chain import ExecutedBlock
 from cluster.tools.inspect.conform.rules.observation import Observation
 from cluster.tools.inspect.conform.rules.rule import failing, failing_in, operating, rules_of, showing
 from validator.chain.records import (
+    ACCOUNT,
     BID_MEMORY,
     FIRES,
     JOB,
     JOB_END,
     LONG_STORAGE,
+    MEDIAN_FIRES,
     MESSAGE,
     OVERFLOW,
     STORAGE,
     SUPPLY,
     TIMER,
     TIMER_PAYLOAD,
+    Account,
     Job,
 )
 from validator.chain.transactions import SCRIPT_CODE
@@ -124,6 +128,11 @@ def _payload_is(check: Callable[[Any], bool]) -> Callable[[Observation], bool]:
     )
 
 
+def _has_escapes(payload: Any) -> bool:
+    """Whether a payload is a list with a text that its JSON escapes."""
+    return isinstance(payload, list) and b"\\" in payload_bytes(payload)
+
+
 SCRIPT_RULES: Final = rules_of(
     "C",
     (
@@ -144,6 +153,7 @@ SCRIPT_RULES: Final = rules_of(
         ("try catches a refusal", showing("ScriptCaught")),
         ("a payload as text", _payload_is(lambda payload: isinstance(payload, str))),
         ("a payload in hex", _payload_is(lambda payload: isinstance(payload, dict))),
+        ("a payload as a list is JSON in ASCII", _payload_is(_has_escapes)),
     ),
 )
 
@@ -309,6 +319,39 @@ def _tier(name: str) -> Callable[[Observation], bool]:
     return lambda seen: any(block.page["tiers"][name] for block in seen.blocks)
 
 
+def _is_near_beyond_the_horizon(seen: Observation) -> bool:
+    """Whether a timer was scheduled for an epoch beyond the horizon, and within the ring's reach."""
+    return any(
+        timer.trigger_height // block.parameters.epoch_length
+        > seen.height(block) // block.parameters.epoch_length + block.parameters.epoch_horizon
+        and timer.trigger_height < seen.height(block) + block.parameters.ring_buffer_size
+        and timer.trigger_height <= timer.expires_at
+        for block, timer in seen.scheduled
+    )
+
+
+def _enters_the_ring_with_its_epoch(seen: Observation) -> bool:
+    """Whether a timer that was out of the ring's reach waits in its epoch, and is not due in the next block."""
+    return any(
+        scheduled.height <= seen.height(block) < timer.trigger_height - 1
+        and timer.trigger_height >= scheduled.height + block.parameters.ring_buffer_size
+        and timer.trigger_height // block.parameters.epoch_length == seen.height(block) // block.parameters.epoch_length
+        and bool(block.page["tiers"]["ring"])
+        for scheduled, timer in ((where.outcome.receipts, timer) for where, timer in seen.scheduled)
+        for block in seen.blocks
+    )
+
+
+def _takes_numbers_back(seen: Observation) -> bool:
+    """Whether a script that failed had scheduled or sent before."""
+    return any(
+        each.shown["error"] == "ScriptFailed"
+        and isinstance(script := each.given.get("payload"), list)
+        and any(operation[0] in ("schedule", "send") for operation in script)
+        for each in seen.executed
+    )
+
+
 def _compacts(seen: Observation) -> bool:
     """Whether an entry of the state's log has the value and the next key of the one before it: it only moved."""
     if sum(_entries_in(block) for block in seen.blocks) < COMPACTION_SLACK:
@@ -350,5 +393,13 @@ STATE_RULES: Final = rules_of(
         ("the calendar's epoch queue", _tier("epoch")),
         ("the memory of queries", _change(_of(BID_MEMORY, added=True))),
         ("the oldest active entry is appended again", _compacts),
+        ("a timer within the ring's reach is in no tree", _is_near_beyond_the_horizon),
+        ("a timer of the epoch queue counts as ring in its epoch", _enters_the_ring_with_its_epoch),
+        ("the smoothed median is bare bytes", _change(_of(MEDIAN_FIRES))),
+        (
+            "an empty account stays in state",
+            _change(lambda change: change.key[:1] == ACCOUNT and change.after == Account()),
+        ),
+        ("a failing run takes its numbers back", _takes_numbers_back),
     ),
 )

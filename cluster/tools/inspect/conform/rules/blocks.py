@@ -8,6 +8,7 @@ from typing import Final
 from cluster.tools.inspect.conform.cases.running_chain import ExecutedBlock
 from cluster.tools.inspect.conform.rules.observation import Observation, ShownTransaction
 from cluster.tools.inspect.conform.rules.rule import failing_in, rejecting, rules_of
+from validator.primitives.types import is_reserved, parse_address
 
 
 def _tx(check: Callable[[ShownTransaction], bool]) -> Callable[[Observation], bool]:
@@ -143,6 +144,12 @@ def _nonce_rises_after_a_failure(seen: Observation) -> bool:
     return False
 
 
+def _gives_to_a_reserved_address(each: ShownTransaction) -> bool:
+    return (
+        each.given["kind"] == "transfer" and each.number("value") > 0 and is_reserved(parse_address(each.given["to"]))
+    )
+
+
 ADMISSION_RULES: Final = rules_of(
     "A",
     (
@@ -163,6 +170,7 @@ ADMISSION_RULES: Final = rules_of(
         ("the value moves to the receiver", _tx(_moves_value("ok"))),
         ("the value comes back from a failing call", _tx(_moves_value("reverted"))),
         ("a call of an account that is no actor", failing_in("txs", "UnknownActor")),
+        ("a reserved address takes what it is given", _tx(_gives_to_a_reserved_address)),
     ),
 )
 

@@ -12,6 +12,7 @@ from cluster.tools.inspect.conform.rules.rule import Reached, failing, rules_of
 from validator.chain.block import Cancelled, Locked
 from validator.chain.records import ACTOR_WEIGHT, BIAS_RATE, MEDIAN_FIRES, WATCHABLE, BiasRate, Watchable
 from validator.primitives.params import DEFAULTS
+from validator.scheduler.fairness import ONE
 
 
 def _in(policy: str, check: Callable[[Observation, ExecutedBlock], bool]) -> Reached:
@@ -75,6 +76,10 @@ def _starves(_: Observation, block: ExecutedBlock) -> bool:
     )
 
 
+def _leaves_a_fraction(_: Observation, block: ExecutedBlock) -> bool:
+    return any(ONE * fire.cycles % block.parameters.lane_timer_cycles for fire in block.outcome.receipts.fires)
+
+
 GBA_RULES: Final = rules_of(
     "W",
     (
@@ -85,6 +90,7 @@ GBA_RULES: Final = rules_of(
         ("a fire gives its actor a weight", _in("gba_auction", _writes(ACTOR_WEIGHT))),
         ("a weight changes by the scores of an epoch", _in("gba_auction", _weighs_again)),
         ("a late timer weighs at least the floor", _in("gba_auction", _starves)),
+        ("the rest of the lane is rounded up in a score", _in("gba_auction", _leaves_a_fraction)),
     ),
 )
 

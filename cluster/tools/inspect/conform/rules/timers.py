@@ -154,6 +154,10 @@ def _envelope(seen: Observation) -> bool:
     return any('"_handler"' in str(each.given.get("payload")) for each in seen.executed) and bool(seen.fires)
 
 
+def _no_envelope(seen: Observation) -> bool:
+    return _envelope(seen) and _fire_failing("BadScript")(seen)
+
+
 def _weights_differ(seen: Observation) -> bool:
     return any(
         len({fire.actor for fire in block.outcome.receipts.fires}) > 1
@@ -194,6 +198,7 @@ TURN_RULES: Final = rules_of(
         ("a fire's cycles end", _fire_failing("OutOfCycles")),
         ("a fire's cells end", _fire_failing("OutOfCells")),
         ("the handler and the payload may be wrapped", _envelope),
+        ("what is no envelope is taken as it is", _no_envelope),
     ),
 )
 
@@ -257,6 +262,10 @@ def _priority_alone(seen: Observation) -> bool:
     return any(query.bid is not None and query.bid[0] is None and query.bid[1] is not None for _, query in seen.queries)
 
 
+def _unpaid_for_nothing(seen: Observation) -> bool:
+    return any(query.outcome == "unpaid" and not query.cycles and not query.burned for _, query in seen.queries)
+
+
 AGENT_RULES: Final = rules_of(
     "G",
     (
@@ -270,6 +279,7 @@ AGENT_RULES: Final = rules_of(
         ("a contract that was named is asked", _by_named_contract),
         ("a bid below the lane price makes a timer wait", _bid_below),
         ("an answer may leave the max fee open", _priority_alone),
+        ("an unpaid query has no cycles in its receipt", _unpaid_for_nothing),
     ),
 )
 

@@ -227,6 +227,21 @@ BUGS: dict[str, Planted] = {
         "window_limit(engine.live, engine.slack)",
         "10**9",
     ),
+    "rest-rounded-down": Planted(
+        "fire-scores",
+        "validator.policies.gba_auction:fire_score",
+        "ONE - ONE * fire.cycles // parameters.lane_timer_cycles",
+        "ONE * (parameters.lane_timer_cycles - fire.cycles) // parameters.lane_timer_cycles",
+    ),
+    "ring-without-reach": Planted(
+        "calendar-tiers",
+        "validator.scheduler.calendar:Calendar._is_far",
+        "timer.trigger_height >= timer.scheduled_at + p.ring_buffer_size",
+        "True",
+    ),
+    "envelope-for-any-handler": Planted(
+        "envelopes", "validator.pvm.dispatch:resolve_handler", ' or not is_name(inner["_handler"])', ""
+    ),
     "out-of-cycles-is-cheap": Planted(
         "out-of-cycles", "validator.primitives.meter:Meter.charge", "self.cycles_used = self.cycles_limit", "pass"
     ),
