@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.audit.books import Books
 from cluster.audit.ledger.context import CHAIN
 from cluster.audit.served.chains import heights_apart, heights_held_by_two
-from cluster.checks.excuses import compared_text, finding_texts, highest, short_root, unless_vacuous
+from cluster.checks.excuses import compared_text, finding_texts, highest, short_root, two_roots, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -32,8 +32,8 @@ def check_agreement(books: Books) -> Check:
 def check_state_roots(books: Books) -> Check:
     """Every validator's own execution gave the header's state root, the same as the others', at every height."""
     problems = [
-        f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
-        f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"
+        f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}):"
+        f" {two_roots('expected root', told.expected_root, told.computed_root)}"
         for told in books.divergences
     ]
     again = books.record.reexecuted
@@ -46,8 +46,8 @@ def check_state_roots(books: Books) -> Check:
             block = chain.at(height)
             assert block is not None, "the chain has it"
             problems.append(
-                f"{name} at height {height}: header root {short_root(block.header_root.hex())},"
-                f" computed {short_root(block.computed_root.hex())}"
+                f"{name} at height {height}:"
+                f" {two_roots('header root', block.header_root.hex(), block.computed_root.hex())}"
             )
     if problems:
         return Check("state_roots", Outcome.FAIL, examples(problems))

@@ -80,3 +80,17 @@ def highest(books: Books) -> int:
 
 def short_root(text: str) -> str:
     return f"{text[:ROOT_DIGITS]}…" if text else "none"
+
+
+def two_roots(what: str, right: str, computed: str) -> str:
+    """Two state roots in words, with enough digits to tell them apart; ``what`` the first one is.
+
+    They may be equal: then something else of the block differs, such as its receipts.
+    """
+    if right == computed and right:
+        return f"{what} {short_root(right)}, computed the same; the difference is elsewhere in the header"
+    shorter = min(len(right), len(computed))
+    same = next((i for i in range(shorter) if right[i] != computed[i]), shorter)
+    digits = max(ROOT_DIGITS, same + 4)
+    texts = [f"{text[:digits]}{'…' * (digits < len(text))}" if text else "none" for text in (right, computed)]
+    return f"{what} {texts[0]}, computed {texts[1]}"

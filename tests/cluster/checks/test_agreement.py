@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.checks.excuses import two_roots
 from cluster.checks.run import check_run
 from cluster.record.run import RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, other_branch, run_check, status_of
@@ -95,6 +96,19 @@ def test_a_divergence_that_a_validator_reports_fails() -> None:
     assert check.detail.startswith(
         "validator-1 diverged at height 5 (state_root): expected root abababababababab…, computed cdcdcdcdcdcdcdcd…"
     )
+
+
+@pytest.mark.parametrize(
+    ("computed", "text"),
+    [
+        ("ab" * 32, "expected root abababababababab…, computed the same; the difference is elsewhere in the header"),
+        ("ab" * 20 + "cd" * 12, f"expected root {'ab' * 22}…, computed {'ab' * 20}cdcd…"),
+        ("ab" * 31 + "ac", f"expected root {'ab' * 32}, computed {'ab' * 31}ac"),
+        ("", "expected root abababababababab…, computed none"),
+    ],
+)
+def test_roots_are_shown_with_enough_digits(computed: str, text: str) -> None:
+    assert two_roots("expected root", "ab" * 32, computed) == text
 
 
 @pytest.mark.parametrize("told", [{}, {"height": "x"}, {"height": 3, "receipts": "zz"}, {"height": 10**9}])

@@ -126,6 +126,7 @@ class Conform(Command):
         from cluster.tools.console.progress_bar import progress_bar
         from cluster.tools.inspect.conform.corpus import CorpusCases
         from cluster.tools.inspect.conform.families.table import TABLE
+        from cluster.tools.inspect.conform.results.failure_page import remove_passed
         from cluster.tools.inspect.conform.results.failures import shrink_failures
         from cluster.tools.inspect.conform.results.output import print_rules, print_sweep, sweep_xml
         from cluster.tools.inspect.conform.source import GeneratedCases, Source
@@ -151,6 +152,8 @@ class Conform(Command):
                     source, command, workers, not self.no_roots, self.stop_on_fail, lambda: bar.advance(task)
                 )
             print_sweep(output, result)
+            if not self.no_shrink:
+                remove_passed(folder, result.passed)
             if result.failures and not self.no_shrink:
                 shrink_failures(source, command, result, not self.no_roots, folder, output)
         if self.rules:

@@ -16,7 +16,10 @@ from typing import Any, Final
 
 from cluster.common.strict_json import Wrong
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page
+from cluster.tools.inspect.conform.cases.running_chain import RunningChain
 from cluster.tools.inspect.conform.difference import Difference, first_difference
+from cluster.tools.inspect.conform.families.table import ordered_rules
+from cluster.tools.inspect.conform.rules.table import reached_by
 from cluster.tools.inspect.conform.tool import Tool, ToolFailure
 from cluster.tools.inspect.t8n import outcome_of
 from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
@@ -70,6 +73,8 @@ class Shrunk:
     failure: Failure
     runs: int
     """How often the tool was asked."""
+    rules: tuple[str, ...] = ()
+    """Ids of the rules that the expected execution reaches, those that the family is about first."""
 
 
 def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs: int = DEFAULT_RUNS) -> Shrunk | None:
@@ -79,7 +84,15 @@ def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs
         return None
     shrinker = _Shrinker(answered.case, tool, has_roots, failure, most_runs)
     shrinker.shrink()
-    return Shrunk(shrinker.case, shrinker.failure, shrinker.runs)
+    return Shrunk(shrinker.case, shrinker.failure, shrinker.runs, rules_of_case(shrinker.case))
+
+
+def rules_of_case(case: Case) -> tuple[str, ...]:
+    """Ids of the rules that the execution of a case reaches, those that its family is about first."""
+    chain = RunningChain(case.genesis)
+    for block in case.blocks:
+        chain.block(block)
+    return ordered_rules(case.family, reached_by(chain))
 
 
 class _NoRunsLeft(Exception):

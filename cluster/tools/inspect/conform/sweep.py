@@ -20,6 +20,7 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.tools.inspect.conform.case import AnsweredCase, Reference
 from cluster.tools.inspect.conform.difference import first_difference
+from cluster.tools.inspect.conform.families.table import rules_about
 from cluster.tools.inspect.conform.rules.table import RULES
 from cluster.tools.inspect.conform.source import Source
 from cluster.tools.inspect.conform.tool import Tool, ToolCommand, ToolFailure
@@ -43,6 +44,11 @@ class CaseResult:
     seconds: float
     """Time that the tool took."""
     rules: frozenset[str]
+
+    @property
+    def rules_of_family(self) -> tuple[str, ...]:
+        """Ids of the rules that the family is about and the case reaches."""
+        return rules_about(self.reference.family, self.rules)
 
 
 NO_ANSWER: Final = "no answer"
@@ -72,6 +78,7 @@ class SweepResult:
     """Number of cases by family."""
     failed: Counter[str] = field(default_factory=Counter)
     failures: list[CaseResult] = field(default_factory=list)
+    passed: list[Reference] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
     """Number of cases that reached a rule, by its id."""
     seconds: float = 0.0
@@ -88,6 +95,8 @@ class SweepResult:
             self.failed[family] += 1
             if len(self.failures) < MAX_FAILURES:
                 self.failures.append(result)
+        else:
+            self.passed.append(result.reference)
 
     def finish(self, seconds: float) -> None:
         """End the count: failures are sorted by family and number."""
@@ -124,6 +133,7 @@ class SweepResult:
                     "number": each.reference.number,
                     "kind": each.kind,
                     "detail": each.detail,
+                    "rules": list(each.rules_of_family),
                 }
                 for each in self.failures
             ],

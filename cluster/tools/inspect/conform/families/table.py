@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Final
 
 from cluster.tools.inspect.conform.cases.crowded import CrowdedCase
@@ -50,3 +51,14 @@ for _part in (
     CROWDED,
 ):
     TABLE.families |= _part.families
+
+
+def ordered_rules(family: str, reached: Iterable[str]) -> tuple[str, ...]:
+    """Ids of rules in the order of the documents, those that a family is about first."""
+    about = TABLE.families[family].rules if family in TABLE.families else ()
+    return tuple(sorted(reached, key=lambda rule: (rule not in about, rule)))
+
+
+def rules_about(family: str, reached: Iterable[str]) -> tuple[str, ...]:
+    """Those of the rules that a family is about."""
+    return tuple(rule for rule in ordered_rules(family, reached) if rule in TABLE.families[family].rules)

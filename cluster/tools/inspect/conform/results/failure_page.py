@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,15 +11,18 @@ from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.wording import quoted
 from cluster.report.page import render_page
-from cluster.tools.inspect.conform.case import Page
-from cluster.tools.inspect.conform.difference import STEPS
+from cluster.tools.inspect.conform.case import Page, Reference
+from cluster.tools.inspect.conform.difference import STEPS, arranged, is_same
 from cluster.tools.inspect.conform.results.steps import ToldSteps
+from cluster.tools.inspect.conform.rules.table import RULES
 from cluster.tools.inspect.conform.shrink import Shrunk
 from cluster.tools.inspect.conform.tool import ToolCommand
 
 PAGE_FILE: Final = "index.html"
 FINAL: Final = "final state"
 MAX_VALUE_CHARACTERS: Final = 4_000
+CASE_FILES: Final = ("genesis.json", "blocks.json", "expected.json")
+GOT_FILE: Final = "got.json"
 
 
 class Row(NamedTuple):
@@ -29,19 +33,16 @@ class Row(NamedTuple):
     field: str
     expected: str
     got: str
-
-    @property
-    def differs(self) -> bool:
-        return self.expected != self.got
+    differs: bool
 
 
 def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand, steps: ToldSteps) -> Path:
     """Write a shrunk case into a new folder below ``folder``; returns it. Raises :class:`BadInput`."""
     case, failure = shrunk.case, shrunk.failure
-    place = folder / f"{case.family}-{case.number}"
-    files = {"genesis.json": case.genesis, "blocks.json": case.blocks, "expected.json": failure.expected}
+    place = place_of(folder, case.reference)
+    files = dict(zip(CASE_FILES, (case.genesis, case.blocks, failure.expected), strict=True))
     if failure.got is not None:
-        files["got.json"] = failure.got
+        files[GOT_FILE] = failure.got
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -50,6 +51,26 @@ def write_failure(folder: Path, shrunk: Shrunk, command: ToolCommand, steps: Tol
     except OSError as error:
         raise BadInput(f"{error.filename or place}: cannot be written: {error.strerror}") from None
     return place
+
+
+def place_of(folder: Path, reference: Reference) -> Path:
+    """The folder of a failing case."""
+    return folder / f"{reference.family}-{reference.number}"
+
+
+def remove_passed(folder: Path, passed: Iterable[Reference]) -> None:
+    """Remove what an earlier sweep left of cases that pass now. Other files stay. Raises :class:`BadInput`."""
+    for reference in passed:
+        place = place_of(folder, reference)
+        if not place.is_dir():
+            continue
+        try:
+            for name in (*CASE_FILES, GOT_FILE, PAGE_FILE):
+                (place / name).unlink(missing_ok=True)
+            if not any(place.iterdir()):
+                place.rmdir()
+        except OSError as error:
+            raise BadInput(f"{error.filename or place}: cannot be removed: {error.strerror}") from None
 
 
 def again(command: ToolCommand, place: Path) -> str:
@@ -76,6 +97,7 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path, steps: ToldS
         blocks=json.dumps(case.blocks, indent=1, ensure_ascii=False),
         parts=[] if failure.got is None else _parts(failure.expected, failure.got),
         steps=steps,
+        rules=[RULES[name] for name in shrunk.rules],
     )
 
 
@@ -106,7 +128,9 @@ def _rows(expected: Page, got: Page, steps: dict[str, tuple[str, ...]]) -> list[
         shown = step
         for name in names:
             if name in expected or name in got:
-                rows.append(Row(shown, name, _text(expected, name), _text(got, name)))
+                differs = (name in expected) != (name in got) or not is_same(expected.get(name), got.get(name))
+                theirs = {name: arranged(got[name], expected.get(name))} if name in got else {}
+                rows.append(Row(shown, name, _text(expected, name), _text(theirs, name), differs))
                 shown = ""
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.checkout import checkout_commit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MAX_LINES: Final = 20
 """Maximum number of failing cases that are printed."""
 MAX_UNREACHED: Final = 12
+MAX_RULES: Final = 6
 
 
 def print_sweep(output: Console, result: SweepResult) -> None:
@@ -30,7 +32,7 @@ def print_sweep(output: Console, result: SweepResult) -> None:
                 table.add_row(name, f"{count:,}", f"{result.failed[name]:,}")
         output.print(table)
         for each in result.failures[:MAX_LINES]:
-            print_line(output, f"{each.reference.name}  {each.detail}")
+            print_line(output, f"{each.reference.name}  {each.detail}{rules_text(each.rules_of_family)}")
         if len(result.failures) > MAX_LINES:
             print_line(output, f"and {len(result.failures) - MAX_LINES:,} more")
     failed, count = result.failed.total(), len(result.cases)
@@ -43,6 +45,11 @@ def print_sweep(output: Console, result: SweepResult) -> None:
     print_line(output, f"{reached}; not: {first_few(missed, MAX_UNREACHED)}" if missed else reached)
     if result.was_interrupted:
         print_line(output, "interrupted: not all cases ran")
+
+
+def rules_text(rules: Sequence[str]) -> str:
+    """The rules that a failing case is about, as the end of its line."""
+    return f"  [{first_few(rules, MAX_RULES)}]" if rules else ""
 
 
 def print_rules(output: Console, result: SweepResult) -> None:
