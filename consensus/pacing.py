@@ -17,7 +17,7 @@ most the leader timeout, rounded up to a tick. A view that its first repetition 
 times, unless a *patient* view, in which all validators repeat a tick later, lasts as long. View
 :data:`FIRST_PATIENT_VIEW` is patient, and each :data:`PATIENT_VIEWS`-th view after it.
 
-``docs/consensus.md`` has the arguments and the bounds.
+``docs/consensus.md`` has the bounds, ``docs/consensus-reasons.md`` the arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The delays and the cost of consensus among many validators: the figures of ``docs/consensus.md``."""
+"""The delays and the cost of consensus among many validators: the figures of ``docs/consensus-reasons.md``."""
 
 from __future__ import annotations
 
