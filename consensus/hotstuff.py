@@ -61,8 +61,8 @@ to the leader of ``v + 2`` the fourth, and the finalization the fifth: the block
 smaller sets are faster, since collectors are part of every quorum. After a view that failed, a leader proposes one
 delay after the timeouts of a quorum were sent.
 
-Rules 8 to 10 are in :mod:`consensus.retransmission`. Restarts and hostile input are in ``docs/consensus.md``, deviations
-from the papers in ``docs/consensus-reasons.md``.
+Rules 8 to 10 are in :mod:`consensus.retransmission`. Restarts and hostile input are in ``docs/consensus.md``,
+deviations from the papers in ``docs/consensus-reasons.md``.
 """
 
 from __future__ import annotations

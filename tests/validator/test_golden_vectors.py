@@ -140,6 +140,8 @@ def test_records_of_agents_from_the_page_alone() -> None:
     asked, bid = (timer_id, actor, "ok", 700, uint(1)), (None, uint(5))
     assert packed([*asked, bid, agent]) == pinned("query_of_contract")
     assert packed([*asked, bid]) == codec.encode(QueryReceipt(*asked, bid))
+    assert packed([timer_id, actor, "unpaid", 0, b"", None]) == pinned("unpaid_query")
+    assert uint(3 * 2**15) == pinned("smoothed_median")
 
 
 def test_what_names_no_agent_and_has_no_origin_is_written_as_before() -> None:

@@ -25,6 +25,7 @@ from validator.chain.block import (
 from validator.chain.genesis import Genesis
 from validator.chain.messages import BlockRequest, encode_message
 from validator.chain.records import (
+    MEDIAN_FIRES,
     Actor,
     KeptAnswer,
     Naming,
@@ -104,6 +105,8 @@ def agents() -> dict[str, bytes]:
         "kept_answer": encode_record(kept_answer_key(ACTOR, AGENT), KeptAnswer(7, None, 4)),
         "message_with_origin": encode_record(message_key(0), message),
         "query_of_contract": encode(QueryReceipt(key, ACTOR, "ok", 700, b"\x01", bid, AGENT)),
+        "unpaid_query": encode(QueryReceipt(key, ACTOR, "unpaid", 0, b"", None)),
+        "smoothed_median": encode_record(MEDIAN_FIRES, 3 * 2**15),
     }
 
 
