@@ -41,8 +41,8 @@ and it has only one block.
 wait for finality. Finalize votes take a third.
 
 Rules 8 to 10 are in :mod:`consensus.retransmission`. Restarts and hostile input are in ``docs/consensus.md``,
-deviations from the paper in ``docs/consensus-reasons.md``. The source is Simplex Consensus (Chan and Pass, 2023), as Commonware
-implements it.
+deviations from the paper in ``docs/consensus-reasons.md``. The source is Simplex Consensus (Chan and Pass, 2023), as
+Commonware implements it.
 """
 
 from __future__ import annotations
