@@ -11,6 +11,8 @@ class BlockMetrics(NamedTuple):
     """Counts, use and prices of one block, for metrics and charts. The basefees are those in force during the block."""
 
     height: int
+    proposer: int
+    """The index of the validator that proposed it."""
     transactions: int
     reverted: int
     scheduled: int

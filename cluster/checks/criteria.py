@@ -12,11 +12,14 @@ from math import isinf
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.actor_classes import use_by_actor
+from cluster.audit.ledger.failed_runs import RunKind
+from cluster.checks.metrics.actor_classes import class_of_actors, use_by_actor
 from cluster.checks.metrics.load_latency import load_latencies
 from cluster.checks.metrics.metrics import run_metrics, samples
 from cluster.checks.verdict import Check, Result
+from cluster.checks.warnings import name_of
 from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
 from cluster.scenario.sections.success import Criterion, SampleCriterion
 
 SHOWN_DIGITS: Final = 6
@@ -25,15 +28,30 @@ SHOWN_DIGITS: Final = 6
 def check_criteria(books: Books, metrics: Mapping[str, float] | None = None) -> Check:
     """Every metric and enough samples are within the bounds that the scenario sets."""
     success = books.record.scenario.success
-    if not success.metrics and not success.samples:
+    if not success.metrics and not success.samples and success.max_failed_fires is None:
         return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+    actors = use_by_actor(books)
     if metrics is None and success.metrics:
-        metrics = run_metrics(books, use_by_actor(books), load_latencies(books))
-    taken = samples(books) if success.samples else {}
+        metrics = run_metrics(books, actors, load_latencies(books))
+    taken = samples(books, actors) if success.samples else {}
     results = [_judge_metric(name, criterion, metrics or {}, broken) for name, criterion in success.metrics.items()]
     results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]
+    if success.max_failed_fires is not None:
+        results.append(_judge_failed_fires(books, broken))
     return Check.of_parts("criteria", results)
+
+
+def _judge_failed_fires(books: Books, broken: Outcome) -> Result:
+    success, ledger = books.record.scenario.success, books.ledger
+    failed, fires = ledger.outcomes.failed[RunKind.FIRE], ledger.timers.fires
+    allowed = success.failed_fires_allowed(fires)
+    text = f"{failed:,} of {counted(fires, 'fire')} failed, at most {success.max_failed_fires} allowed"
+    if allowed is None or failed <= allowed:
+        return Outcome.PASS, text
+    classes = class_of_actors(books.record)
+    worst = next(each for each in ledger.outcomes.failures if each.kind is RunKind.FIRE)
+    return broken, f"{text}; most often {name_of(worst.actor, classes)}, {worst.times:,} times: {worst.error}"
 
 
 def _judge_metric(name: str, criterion: Criterion, metrics: Mapping[str, float], broken: Outcome) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.audit.books import Books
+from cluster.audit.ledger.failed_runs import RunKind
 from cluster.checks.excuses import excuse_for, highest, unless_too_slow
 from cluster.checks.metrics.metrics import longest_stall, stalls_beyond_limit
 from cluster.checks.verdict import Check, examples
@@ -84,8 +85,9 @@ def check_load(books: Books) -> Check:
     enough = ledger.transactions >= success.transactions and ledger.timers.fires >= success.fires
     detail = (
         f"{counted(ledger.transactions, 'transaction')} committed ({ledger.reverted:,} reverted),"
-        f" {success.transactions:,} needed; {counted(ledger.timers.fires, 'fire')}, {success.fires:,} needed"
-        + "".join(f"; {line}" for line in books.record.load.lost)
+        f" {success.transactions:,} needed;"
+        f" {counted(ledger.timers.fires, 'fire')} ({ledger.outcomes.failed[RunKind.FIRE]:,} failed),"
+        f" {success.fires:,} needed" + "".join(f"; {line}" for line in books.record.load.lost)
     )
     return Check("load", Outcome.PASS if enough else Outcome.INCONCLUSIVE, detail)
 

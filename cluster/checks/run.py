@@ -20,10 +20,12 @@ from cluster.checks.faults import check_faults, check_joins, check_recovery
 from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, use_by_actor, use_by_class
 from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
 from cluster.checks.metrics.metrics import run_metrics
+from cluster.checks.participation import check_participation
 from cluster.checks.progress import check_load, check_no_problems, check_progress
 from cluster.checks.safety import check_byzantine, check_evidence, check_promises, check_safety
 from cluster.checks.timers_and_amounts import check_bounds, check_conservation, check_timers
 from cluster.checks.verdict import Check, Verdict, examples
+from cluster.checks.warnings import find_warnings
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import RunRecord
 
@@ -40,6 +42,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_recovery,
     check_criteria,
     check_joins,
+    check_participation,
     check_byzantine,
     check_evidence,
     check_safety,
@@ -76,7 +79,8 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
     checks = tuple(_with_seen(record, check) for check in (*checks, check_coverage(evaluations)))
     if judge is not None:
         checks = judge(books, checks)
-    verdict = Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
+    outcome = worst(check.verdict for check in checks)
+    verdict = Verdict(outcome, checks, evaluations, tuple(books.bisections), find_warnings(books, latencies))
     finite = {name: value for name, value in metrics.items() if isfinite(value)}
     return Judged(books, actors, use_by_class(actors), latencies, finite, verdict)
 

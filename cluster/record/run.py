@@ -356,6 +356,8 @@ class MonitorRecord:
     """How often each rule was evaluated."""
     reached: tuple[Mechanism, ...] = ()
     """The mechanisms that the monitor saw a validator reach."""
+    voters: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The validators whose votes are in certificates that were served at the end, keyed by the certified height."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,15 +283,15 @@ def lane_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
 
 
 def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
-    """How late the timers of each class of actors fired."""
-    fired = [group for group in classes if group.fires]
+    """How late the due timers of each class of actors were."""
+    due = [group for group in classes if group.lateness]
     rows = [
         Row(group.name, [(name, float(group.lateness_blocks(share) or 0)) for share, name in LATENESS_SHARES])
-        for group in fired
+        for group in due
     ]
     chart = RowChart(
         ident="lateness",
-        title="Lateness of fires by class of actor",
+        title="Lateness of due timers by class of actor",
         description="; ".join(f"{row.name}: " + ", ".join(f"{n} {v:.0f}" for n, v in row.values) for row in rows),
         x_label="blocks after the trigger height",
         rows=rows,
@@ -316,10 +316,12 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
         )
         for colour, group in enumerate(classes)
     ]
-    jain, gini = jain_index([use.served_share for use in uses] or [1.0]), gini_index([use.fires for use in uses])
+    jain, gini = jain_index([use.served_share for use in uses]), gini_index([use.fires for use in uses])
     summary = (
         f"Jain's index of the share of due timers that fired is {jain:.3f} over {len(uses):,} actors"
         f" (1: all actors are served alike); the Gini index of fires is {gini:.3f} (0: all have the same number)."
+        if jain is not None
+        else f"None of {len(uses):,} actors had a timer fired."
     )
     chart = Chart(
         ident="fairness",

@@ -87,6 +87,7 @@ def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
         "verdict": verdict.outcome.value,
         "command": command,
     }
+    properties |= {f"warning {number}": warning for number, warning in enumerate(verdict.warnings, start=1)}
     return junit_xml([Suite(record.scenario.name, cases, properties, record.duration_ms / 1_000)])
 
 

@@ -28,6 +28,7 @@ from cluster.audit.served.chains import longest_chain
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
+from cluster.checks.participation import participation
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
@@ -49,7 +50,7 @@ from cluster.record.lag import lag_by_host
 from cluster.record.run import FaultRecord, RunRecord, about_run
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
-from cluster.report.tables import disks
+from cluster.report.tables import disks, failed_run_pages
 from cluster.scenario.files import scenario_text
 
 
@@ -123,6 +124,8 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
             {"name": check.name, "verdict": check.verdict.value, "detail": check.detail, "applies": check.applies}
             for check in verdict.checks
         ],
+        "warnings": list(verdict.warnings),
+        "failed_runs": failed_run_pages(books),
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": judged.metrics,
         "classes": class_metrics(judged.classes),
@@ -130,6 +133,7 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
             "workloads": {each.workload: each.page for each in judged.latencies},
             "timeline": timeline_page(record.load.timeline, record.began_epoch_ms),
         },
+        "participation": [part._asdict() for part in participation(books)],
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "faults": [_fault_page(fault) for fault in record.faults],
         "machine": machine(),

@@ -9,8 +9,9 @@ from typing import Any, Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
-from cluster.checks.metrics.actor_classes import SHARES, ClassUse
+from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse, class_of_actors
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
+from cluster.checks.participation import participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable
@@ -19,6 +20,7 @@ from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
 from cluster.scenario.files import scenario_hash
+from validator.primitives.types import address_text
 
 ROOT_DIGITS: Final = 16
 DIFFERENCE_ROWS: Final = 40
@@ -29,6 +31,8 @@ MAX_COMMAND_SHOWN: Final = 120
 """Maximum number of characters shown of an executor's command."""
 MAX_BADGES: Final = 8
 """Maximum number of faults of one validator with a badge each; with more, each kind of fault has one badge."""
+MAX_FAILED_RUNS: Final = 100
+"""Maximum number of rows about runs that failed."""
 LONG_MS: Final = 10_000
 """Duration in milliseconds from which on durations are shown in seconds."""
 BYTES_PER_KIB: Final = 1_024
@@ -83,6 +87,24 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+PARTICIPATION_COLUMNS: Final = ("Views led", "Proposed, final", "Votes in certificates", "Height")
+"""The columns of the table of participation, after the validator's name."""
+
+
+def participation_rows(books: Books) -> list[tuple[str, ...]]:
+    """A row per validator: its part in consensus."""
+    return [
+        (
+            part.name,
+            f"{part.led:,}",
+            f"{part.proposed:,}",
+            f"{part.votes:,} of {part.certificates:,}",
+            f"{part.height:,}",
+        )
+        for part in participation(books)
+    ]
 
 
 def executor_rows(record: RunRecord) -> list[tuple[str, str]]:
@@ -240,6 +262,23 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
             *(_blocks(group.lateness_blocks(share)) for share, _ in SHARES),
         )
         for group in classes
+    ]
+
+
+def failed_run_pages(books: Books) -> list[dict[str, Any]]:
+    """The runs that failed, by kind, actor and error, as ``result.json`` has them: the :data:`MAX_FAILED_RUNS` most
+    frequent."""
+    classes = class_of_actors(books.record)
+    return [
+        {
+            "kind": each.kind.value,
+            "actor": address_text(each.actor),
+            "class": classes.get(each.actor, OTHERS),
+            "error": each.error,
+            "count": each.times,
+            "runs": each.runs,
+        }
+        for each in books.ledger.outcomes.failures[:MAX_FAILED_RUNS]
     ]
 
 

@@ -34,6 +34,8 @@ class Replaces(StrEnum):
     """Which timers fire, and in which order."""
     PRICES = "prices"
     """What the lane costs, and what a fire pays."""
+    WAITING = "waiting"
+    """Whether a due timer that can pay may wait although the lane has room for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,8 @@ def _check(found: type[TimerPhase], file: str) -> None:
     given: Any = found.replaces
     if not isinstance(given, set | frozenset) or not given <= {*known}:
         raise PolicyError(
-            f"{place_of(file, None)}: {found.__name__}.replaces: expected a set of {' and '.join(map(repr, known))},"
-            f" got {given!r:.200}"
+            f"{place_of(file, None)}: {found.__name__}.replaces: expected a set with some of"
+            f" {', '.join(map(repr, known))}, got {given!r:.200}"
         )
     base: Any = PHASES[_base(found)]
     has_score = getattr(found, "score", None) is not getattr(base, "score", None)

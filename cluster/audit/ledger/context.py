@@ -44,6 +44,8 @@ class PolicyRules(NamedTuple):
     """Whether timers go by this policy's order, and not by one of a user's file."""
     is_price_known: bool = True
     """Whether the lane has this policy's prices, and not those of a user's file."""
+    conserves_work: bool = True
+    """Whether each due timer that can pay fires if the lane has room for it. Without known prices nobody can tell."""
 
 
 POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {
@@ -63,6 +65,7 @@ def rules_at(genesis: Genesis, height: int) -> PolicyRules:
     return rules._replace(
         is_order_known=has_price and Replaces.ORDER not in policy_file.replaces,
         is_price_known=has_price,
+        conserves_work=has_price and Replaces.WAITING not in policy_file.replaces,
         has_lane_fee=rules.has_lane_fee and has_price,
     )
 

@@ -38,6 +38,7 @@ from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_paye
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, rules_at
+from cluster.audit.ledger.failed_runs import RunOutcomes
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
@@ -73,6 +74,7 @@ class Ledger:
         self.chain = ChainRules(genesis)
         self.instructions = Instructions(genesis)
         self.jobs = JobBooks(genesis)
+        self.outcomes = RunOutcomes()
         self._agents = agents
         self._phase = PhaseRules(genesis, self.turns, agents, self.timers, self.accounts)
         self._mailboxes = MessageBooks()
@@ -198,9 +200,11 @@ class Ledger:
         receipts: tuple[RunReceipt, ...]
         receipts = (*outcome.transactions, *outcome.fires, *outcome.callbacks, *outcome.messages)
         self._mechanisms.enter(context, receipts, self._mailboxes.holds_back)
+        self.outcomes.enter(context)
         self.blocks.append(
             BlockMetrics(
                 height=context.height,
+                proposer=header.proposer,
                 transactions=len(outcome.transactions),
                 reverted=sum(not receipt.ok for receipt in outcome.transactions),
                 scheduled=sum(len(receipt.effects.scheduled) for receipt in receipts),

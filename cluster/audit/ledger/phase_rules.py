@@ -88,7 +88,7 @@ class PhaseRules:
         self._turns.price()
         p = context.parameters
         is_used_up = context.receipts.gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles
-        needs_balances = is_used_up or context.policy.timers_first
+        needs_balances = is_used_up or context.policy.timers_first or not context.policy.is_order_known
         self._at_begin = dict(self._accounts.balances) if needs_balances else {}
 
     def turns(self, context: BlockContext) -> list[FireReceipt | DestroyedReceipt]:

@@ -485,8 +485,7 @@ class TurnAudit:
             return 0, []
         context, p = phase.context, phase.context.parameters
         if not context.policy.is_order_known:
-            self.unjudged += len(self._due)
-            return 0, []
+            return self._judge_idle_lane(phase, gc_cycles, can_surely_pay)
         if context.policy.timers_first:
             return self._judge_slices(phase, can_surely_pay)
         cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)
@@ -541,6 +540,34 @@ class TurnAudit:
                 self._told.add(waiting.timer_id)
                 found.append((waiting.timer_id, _fitted(offer, used)))
         return judged, found
+
+    def _judge_idle_lane(
+        self, phase: Phase, gc_cycles: int, can_surely_pay: Callable[[Offer], bool]
+    ) -> tuple[int, list[tuple[bytes, str]]]:
+        """Judge the waiting timers of a block with a user's order: how many were judged, and those for which the lane
+        still has room after its last fire.
+
+        None is judged if the scan or the budget for removals may have ended the phase, or if the policy says that
+        timers may wait. Of a policy that is first in, first out, one that does not fit may have ended it.
+        """
+        context, p = phase.context, phase.context.parameters
+        judged, may_be_over = self._choose(phase) if context.policy.conserves_work else (0, False)
+        if not judged or may_be_over or gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
+            self.unjudged += len(self._due)
+            return 0, []
+        self.unjudged += len(self._due) - judged
+        fitting = [each for each in phase.waiting if phase.has_room(phase.used, each[1].gas_limit)]
+        if context.is_fifo and len(fitting) < len(phase.waiting):
+            return judged, []
+        fires = Counter(fire.actor for fire in context.receipts.fires)
+        most = p.max_fires_per_actor if context.policy.locks_bids else len(context.receipts.fires) + 1
+        found = {
+            waiting.timer_id: f"though the lane has room for its {offer.gas_limit} cycles: it used {phase.used.cycles}"
+            for waiting, offer in fitting
+            if waiting.timer_id not in self._told and fires[offer.actor] < most and can_surely_pay(offer)
+        }
+        self._told.update(found)
+        return judged, list(found.items())
 
     def _choose(self, phase: Phase) -> tuple[int, bool]:
         """Choose the waiting timers that are judged, and note those that passed the gate in :attr:`Phase.waiting`.

@@ -53,7 +53,7 @@ _CODES: Final = {state: code for code, state in enumerate(STATES)}
 
 @dataclass(slots=True)
 class ActorTimers:
-    """Statistics of one actor's timers: how many it scheduled, and when those that ended came due and fired."""
+    """Statistics of one actor's timers: how many it scheduled, and how late those that came due ended."""
 
     scheduled: int = 0
     due: int = 0
@@ -61,7 +61,7 @@ class ActorTimers:
     fired_at: array[int] = field(default_factory=lambda: array("I"))
     """The height of each fire, ascending."""
     lateness: Counter[int] = field(default_factory=Counter)
-    """The number of fires at or after the trigger height, keyed by the blocks between trigger height and fire."""
+    """The number of timers that fired or were destroyed when due, keyed by the blocks since their trigger height."""
 
     def end(self, life: TimerLife, state: TimerState, height: int) -> None:
         """Count one of the actor's timers that ended."""
@@ -69,8 +69,8 @@ class ActorTimers:
         self.due += came_due
         if state is TimerState.FIRED:
             self.fired_at.append(height)
-            if came_due:
-                self.lateness[height - life.trigger_height] += 1
+        if came_due and state is not TimerState.CANCELLED:
+            self.lateness[height - life.trigger_height] += 1
 
 
 @dataclass(slots=True)
@@ -133,8 +133,6 @@ class TimerRegister:
         self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
         """The ids of the timers that ended last, in order."""
         self.states: Counter[TimerState] = Counter()
-        self.lateness: Counter[int] = Counter()
-        """The number of fires, keyed by lateness: the number of blocks after the trigger height."""
         self.live: Counter[bytes] = Counter()
         """Number of pending timers by actor."""
         self.schedule_nonces: Counter[bytes] = Counter()
@@ -362,7 +360,6 @@ class TimerRegister:
         context.evaluate(LedgerRule.FIRE_TIMES)
         if not life.trigger_height <= context.height <= life.expires_at:
             _timer(context, fire.timer_id).found(TIMERS, _why_not_at(context.height, life))
-        self.lateness[max(0, context.height - life.trigger_height)] += 1
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
             what = "fired with another actor, trigger height or sequence than it was scheduled with"
             _timer(context, fire.timer_id).found(TIMERS, what)

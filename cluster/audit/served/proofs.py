@@ -94,6 +94,8 @@ class Answers:
     """The height up to which valid finality proofs cover the chain."""
     unproved: list[int] = field(default_factory=list)
     """Heights of blocks for which the validator has no finality proof."""
+    voters: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """The signers of valid certificates, keyed by the certified height."""
     awaited: frozenset[int] = frozenset()
     """The heights in ``unproved`` whose proof is pending: the validator knows a finalization of a later view."""
 
@@ -174,7 +176,11 @@ class ProofAudit:
         problem = self._finality_problem(height, *proof)
         answers.look(SERVED_FINALITY, problem)
         if not problem:
-            answers.proved_final = max(answers.proved_final, height + len(proof[1]))
+            certified = height + len(proof[1])
+            answers.proved_final = max(answers.proved_final, certified)
+            certificate = decode_message(proof[2])
+            assert isinstance(certificate, Certificate), "it was verified"
+            answers.voters[certified] = tuple(certificate.signed)
 
     def _finality_problem(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> str:
         """Verify a finality proof. Returns the problem in words; empty if the proof holds."""
@@ -240,6 +246,7 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
     """Merge the validators' verified answers into the record of a run's monitor, or into a new one if it had none."""
     before, answers = watched or MonitorRecord([], {}), tuple(answers)
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
+    voters: dict[int, tuple[int, ...]] = {}
     newest = max((each.proved_final for each in answers), default=0)
     knows_all = all(each.is_asked for each in answers)  # else a validator that was not asked may have the proof
     awaited = frozenset().union(*(each.awaited for each in answers))
@@ -248,9 +255,11 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
             if height <= each.proved_final or (height > newest and knows_all and height not in awaited):
                 each.look(SERVED_FINALITY, f"does not prove the block at height {height} final, and must by now")
         violations += each.violations
+        for height, signers in each.voters.items():
+            voters[height] = tuple(sorted({*voters.get(height, ()), *signers}))
         for rule, count in each.counts.items():
             counts[rule] += count
-    return MonitorRecord(violations, before.counts | counts, before.reached)
+    return MonitorRecord(violations, before.counts | counts, before.reached, voters)
 
 
 def _headers(chain: Sequence[BlockRecord]) -> list[Header]:

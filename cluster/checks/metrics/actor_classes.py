@@ -34,7 +34,8 @@ class ActorUse:
     """Timers that came due while they were pending."""
     fires: int = 0
     lateness: Counter[int] = field(default_factory=Counter)
-    """Fires, counted by lateness in blocks."""
+    """Due timers, counted by lateness in blocks. One that waits at the end has the least possible lateness: it fires in
+    the next block at best. One that was destroyed has the lateness that it had reached. Cancelled ones do not count."""
     weight: float = 2.0
     """Mean of ``W`` (SPEC §8) over the samples, between the chain's clip bounds."""
 
@@ -55,7 +56,7 @@ class ClassUse:
     lateness: Counter[int]
 
     def lateness_blocks(self, share: float) -> int | None:
-        """The lateness that a share of the fires does not exceed; ``None`` if none fired."""
+        """The lateness that a share of the due timers does not exceed; ``None`` if none came due."""
         return counted_quantile(self.lateness, share) if self.lateness else None
 
     @property
@@ -78,17 +79,20 @@ def class_of_actors(record: RunRecord) -> dict[bytes, str]:
 def use_by_actor(books: Books) -> list[ActorUse]:
     """The :class:`ActorUse` of each actor that had a timer due, in the order of addresses."""
     classes, ledger = class_of_actors(books.record), books.ledger
-    waiting = Counter(life.actor for life in ledger.timers.pending.values() if life.trigger_height <= ledger.height)
+    waiting: dict[bytes, Counter[int]] = {}
+    for life in ledger.timers.pending.values():
+        if life.trigger_height <= ledger.height:
+            waiting.setdefault(life.actor, Counter())[ledger.height + 1 - life.trigger_height] += 1
     uses = [
         ActorUse(
             actor=actor,
             group=classes.get(actor, OTHERS),
-            due=timers.due + waiting[actor],
-            fires=timers.lateness.total(),
-            lateness=timers.lateness,
+            due=due,
+            fires=len(timers.fired_at),
+            lateness=timers.lateness + still,
         )
         for actor, timers in sorted(ledger.timers.by_actor.items())
-        if timers.due + waiting[actor]
+        if (due := timers.due + (still := waiting.get(actor, Counter())).total())
     ]
     _note_weights(books, uses)
     return uses
@@ -126,13 +130,13 @@ def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
     return found
 
 
-def jain_index(values: Sequence[float]) -> float:
-    """Jain's fairness index: 1 if all values are equal, 1/n if one value is the whole sum.
+def jain_index(values: Sequence[float]) -> float | None:
+    """Jain's fairness index: 1 if all values are equal, 1/n if one value is the whole sum; ``None`` if the sum is 0.
 
     (Jain, Chiu, Hawe: A quantitative measure of fairness, 1984.)
     """
     squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+    return sum(values) ** 2 / (len(values) * squares) if squares else None
 
 
 def gini_index(values: Sequence[float]) -> float:

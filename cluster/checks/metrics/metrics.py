@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
+from cluster.audit.ledger.failed_runs import RunKind
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics
@@ -82,8 +83,10 @@ def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[Wo
     :func:`~cluster.checks.metrics.load_latency.load_latencies`."""
     record, load, lags = books.record, books.record.load, lag_by_host(books.record)
     found = {"duration_s": record.duration_ms / 1_000} | _chain_metrics(books) | _time_metrics(books)
-    if actors:
-        found["fairness_jain_index"] = jain_index([use.served_share for use in actors])
+    found |= _lateness_metrics(actors)
+    jain = jain_index([use.served_share for use in actors])
+    if jain is not None:
+        found["fairness_jain_index"] = jain
     found["load_requests"] = load.requests
     found["load_failures"] = load.failures
     found["load_transactions_sent"] = load.transactions_sent
@@ -94,10 +97,10 @@ def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[Wo
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def samples(books: Books) -> dict[str, Counter[float]]:
+def samples(books: Books, actors: Sequence[ActorUse]) -> dict[str, Counter[float]]:
     """The samples of a run by name (:mod:`cluster.scenario.sections.metric_names`): how often each value occurred.
 
-    There is one sample per block, fire or height.
+    There is one sample per block, due timer or height.
     """
     blocks = books.ledger.blocks
     first = books.record.first_finalizations
@@ -105,7 +108,7 @@ def samples(books: Books) -> dict[str, Counter[float]]:
     return {
         "finality_latency_ms": Counter(finality_latencies(books.record).values()),
         "block_interval_ms": Counter(intervals),
-        "lateness_blocks": Counter({float(late): count for late, count in books.ledger.timers.lateness.items()}),
+        "lateness_blocks": Counter({float(late): count for late, count in _lateness(actors).items()}),
         "fires_per_block": Counter(float(block.fires) for block in blocks),
         "transactions_per_block": Counter(float(block.transactions) for block in blocks),
         "backlog_timers": Counter(float(block.backlog) for block in blocks),
@@ -120,7 +123,10 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "transactions": ledger.transactions,
         "transactions_reverted": ledger.reverted,
         "fires": ledger.timers.fires,
+        "fires_failed": ledger.outcomes.failed[RunKind.FIRE],
         "messages": ledger.messages,
+        "messages_reverted": ledger.outcomes.failed[RunKind.MESSAGE],
+        "callbacks_failed": ledger.outcomes.failed[RunKind.CALLBACK],
         "agent_queries": ledger.queries,
         "timers_scheduled": ledger.timers.scheduled,
         "timers_cancelled": ledger.timers.states[TimerState.CANCELLED],
@@ -134,9 +140,6 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "burned_lane_timer": ledger.accounts.burned_lane_timer,
         "tips": ledger.accounts.tips,
     }
-    if ledger.timers.lateness:
-        for share, name in (*SHARES, (1.0, "max")):
-            found[f"lateness_{name}_blocks"] = counted_quantile(ledger.timers.lateness, share)
     if blocks:
         lane = [block.basefee_lane_timer for block in blocks]
         found["backlog_max"] = max(block.backlog for block in blocks)
@@ -144,6 +147,21 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         found["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
         found.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
     return found
+
+
+def _lateness(actors: Sequence[ActorUse]) -> Counter[int]:
+    """The lateness in blocks of all timers that came due (:attr:`ActorUse.lateness`)."""
+    found: Counter[int] = Counter()
+    for use in actors:
+        found.update(use.lateness)
+    return found
+
+
+def _lateness_metrics(actors: Sequence[ActorUse]) -> dict[str, float]:
+    lateness = _lateness(actors)
+    if not lateness:
+        return {}
+    return {f"lateness_{name}_blocks": counted_quantile(lateness, share) for share, name in (*SHARES, (1.0, "max"))}
 
 
 def _time_metrics(books: Books) -> dict[str, float]:

@@ -256,6 +256,7 @@ class LiveAudit:
             "ledger": self.kept.ledger.height,
             "reexecuted": 0 if self.reexecution is None else self.reexecution.height,
             "violations": dict(self.counts),
+            "failed": dict(self.kept.ledger.outcomes.failed),
             "told": self._findings.words[:],
         }
 

@@ -18,9 +18,12 @@ METRICS: Final[Mapping[str, str]] = {
     "transactions_per_second": "the same a second",
     "transactions_reverted": "those of them that were reverted",
     "fires": "timers that fired",
+    "fires_failed": "those of them whose handler failed",
     "fires_per_second": "the same a second",
     "fires_per_block_max": "most fires in one block",
     "messages": "mailbox messages that were handled",
+    "messages_reverted": "those of them whose handler failed",
+    "callbacks_failed": "callbacks of jobs whose handler failed",
     "agent_queries": "queries of bidding agents",
     "timers_scheduled": "timers that were scheduled",
     "timers_cancelled": "timers that were cancelled",
@@ -29,7 +32,8 @@ METRICS: Final[Mapping[str, str]] = {
     "timers_pending_at_end": "timers that still waited at the end",
     "backlog_max": "most timers that waited although they were due",
     "backlog_at_end": "such timers at the end",
-    "lateness_p50_blocks": "blocks from a timer's trigger height to its fire, median",
+    "lateness_p50_blocks": "blocks from a due timer's trigger height to its fire or its destruction, or at least to the"
+    " block after the run, median; none if no timer came due",
     "lateness_p95_blocks": "the same, 95th percentile",
     "lateness_p99_blocks": "the same, 99th percentile",
     "lateness_max_blocks": "the same, the longest",
@@ -39,7 +43,8 @@ METRICS: Final[Mapping[str, str]] = {
     "longest_stall_ms": "longest time without a new final block",
     "recovery_ms": "from the end of the last fault to a new final block of a quorum; none without faults",
     "deepest_reorg": "most executed blocks of one branch that a validator gave up",
-    "fairness_jain_index": "Jain's index of the share of its due timers that each actor had fired; 1 is even",
+    "fairness_jain_index": "Jain's index of the share of its due timers that each actor had fired; 1 is even,"
+    " none if no timer fired",
     "lane_use_mean_share": "share of the timer lane's cycles that were used",
     "basefee_lane_first": "the timer lane's basefee in the first block",
     "basefee_lane_last": "the same in the last block",
@@ -86,9 +91,10 @@ METRICS_OF_SIMULATIONS: Final = frozenset(name for name, text in METRICS.items()
 SAMPLES: Final[Mapping[str, str]] = {
     "finality_latency_ms": "of each height, from its block's first sight to its first finalization",
     "block_interval_ms": "of each height but the first, the time since the one before was first final",
-    "lateness_blocks": "of each fire, the blocks since its timer's trigger height",
+    "lateness_blocks": "of each timer that came due, the blocks from its trigger height to its fire or its"
+    " destruction, or to the block after the run",
     "fires_per_block": "of each block, its fires",
     "transactions_per_block": "of each block, its transactions",
     "backlog_timers": "of each block, the timers that wait after it although they are due",
 }
-"""Samples, one value per block, fire or height, by name, with their descriptions, which end with the unit."""
+"""Samples, one value per block, due timer or height, by name, with their descriptions, which end with the unit."""

@@ -6,8 +6,10 @@ They are bounds on metrics and on single samples, of which a share may be out of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from fractions import Fraction
+from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,6 +18,7 @@ from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]
+PERCENT: Final = re.compile(r"(?:100|[0-9]{1,2})(?:\.[0-9]{1,3})?%")
 BreachShare = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -66,6 +69,8 @@ class SuccessSection(Section):
     """Maximum time without a final block, including faults."""
     recovery_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = None
     """Limit from the end of the last fault to a quorum's next final block; by default it follows from timeouts."""
+    max_failed_fires: Annotated[int, Field(ge=0)] | str | None = None
+    """Maximum number of fires whose handler failed, or their share of all fires as a percentage, such as ``2%``."""
     metrics: dict[str, Criterion] = {}
     """Bounds on the run's metrics, keyed by their names in ``result.json``."""
     samples: dict[str, SampleCriterion] = {}
@@ -75,6 +80,18 @@ class SuccessSection(Section):
         """A copy for a run of ``heights`` out of ``of`` heights: minimum numbers in proportion, rounded up."""
         counts = ("heights_compared", "transactions", "fires")
         return self.model_copy(update={name: -(-getattr(self, name) * max(1, heights) // of) for name in counts})
+
+    def failed_fires_allowed(self, fires: int) -> int | None:
+        """The most of a number of fires that may fail; ``None`` if any number may."""
+        allowed = self.max_failed_fires
+        return int(Fraction(allowed[:-1]) * fires / 100) if isinstance(allowed, str) else allowed
+
+    @field_validator("max_failed_fires")
+    @classmethod
+    def _is_number_or_share(cls, given: int | str | None) -> int | str | None:
+        if isinstance(given, str) and (not PERCENT.fullmatch(given) or Fraction(given[:-1]) > 100):
+            raise ValueError(f"expected a number of fires, or a percentage from 0% to 100%; got {given[:40]!r}")
+        return given
 
     @field_validator("metrics", mode="before")
     @classmethod

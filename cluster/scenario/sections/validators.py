@@ -78,6 +78,8 @@ class ExternalSection(Section):
     """The address at which it listens for its peers, as ``host:port``."""
     http: AddressText | None = None
     """The address of its HTTP interface, as ``host:port``; ``None`` is the port after that of ``address``."""
+    takes_part: bool = True
+    """Whether it must propose or vote. The check ``participation`` fails a run in which it does neither."""
 
     @model_validator(mode="after")
     def _has_a_next_port(self) -> ExternalSection:

@@ -40,6 +40,8 @@ def print_verdict(console: Console, verdict: Verdict, report: Path | None, repro
         console.print(Text("\n".join(lines(page))), soft_wrap=True)
     if not quiet:
         console.print()
+    for warning in verdict.warnings:
+        console.print(Text(f"warning  {warning}", style="yellow"), soft_wrap=True)
     line = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
     console.print(line, soft_wrap=True)
     console.print(Text(f"report   {report or 'could not be written'}"), soft_wrap=True)

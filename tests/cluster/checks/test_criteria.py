@@ -10,6 +10,7 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.checks.criteria import check_criteria
+from cluster.checks.metrics.actor_classes import use_by_actor
 from cluster.checks.metrics.metrics import samples
 from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.checks.verdict import Check
@@ -162,11 +163,12 @@ def test_every_figure_of_a_run_has_a_name_that_criteria_may_use() -> None:
     for record in (make_record(), with_kill(make_record()), make_record(backend="live")):
         judged = judge_run(record)
         assert judged.metrics.keys() <= METRICS.keys()
-        assert samples(judged.books).keys() == SAMPLES.keys()
+        assert samples(judged.books, judged.actors).keys() == SAMPLES.keys()
 
 
 def test_figures_are_those_that_the_books_hold() -> None:
-    taken = samples(keep_books(make_record()))
+    books = keep_books(make_record())
+    taken = samples(books, use_by_actor(books))
     assert taken["lateness_blocks"].total() == taken_sum(taken["fires_per_block"]) == 17
     assert taken_sum(taken["transactions_per_block"]) == 36
     assert taken["block_interval_ms"].total() == 11

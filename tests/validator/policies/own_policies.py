@@ -25,6 +25,29 @@ class EarliestDeadline(FifoPhase):
         return map(self.turn, sorted(self.eligible(), key=lambda timer: (timer.expires_at, timer.timer_id)))
 """
 
+NEVER_ODD: Final = """
+from validator.policies.fifo import FifoPhase
+
+
+class NeverOdd(FifoPhase):
+    replaces = {"order"}
+
+    def candidates(self):
+        return (self.turn(timer) for timer in self.eligible() if timer.actor[-1] % 2 == 0)
+"""
+"""Timers of odd addresses never fire."""
+NOTHING: Final = """
+from validator.policies.fifo import FifoPhase
+
+
+class Nothing(FifoPhase):
+    replaces = {"order"}
+
+    def candidates(self):
+        return iter(())
+"""
+"""No timer fires."""
+
 BASES: Final = {
     Policy.CIP1: "cip1.Cip1Phase",
     Policy.FIFO: "fifo.FifoPhase",

@@ -223,11 +223,11 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
         ),
         (
             derived(Policy.FIFO, "replaces = {'oder'}"),
-            "replaces: expected a set of 'order' and 'prices', got {'oder'}",
+            "replaces: expected a set with some of 'order', 'prices', 'waiting', got {'oder'}",
         ),
         (
             derived(Policy.FIFO, "replaces = 'order'"),
-            "replaces: expected a set of 'order' and 'prices', got 'order'",
+            "replaces: expected a set with some of 'order', 'prices', 'waiting', got 'order'",
         ),
         (derived(Policy.FIFO, "rules = 1"), "Own.rules: expected LaneRules, got 1"),
         (

@@ -120,6 +120,7 @@
       ["Fires a second", compact(Number(fires.toFixed(1)))],
       ["Transactions a second", compact(Number(transactions.toFixed(1)))],
       ["Fires", compact(state.fires)],
+      ["Failed fires", compact(state.audit.failed?.fire ?? 0)],
       ["Transactions", compact(state.transactions)],
       ["Pending timers", compact(state.pending_timers)],
       ["Backlog", compact(state.backlog)],

@@ -15,7 +15,7 @@ from tests.cluster.audit.ledger.test_gba_auction import Plant, require_silence, 
 from tests.cluster.audit.ledger.test_gba_auction import walk as walk_policy
 from tests.validator.chains import ACTOR, SMALL, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
-from tests.validator.policies.own_policies import DEADLINES, derived, example
+from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example
 from validator.chain.genesis import Policy
 from validator.chain.records import Timer
 from validator.chain.transactions import Call
@@ -182,3 +182,26 @@ def test_what_no_class_replaces_is_named(
 def test_a_price_is_judged_where_only_the_order_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     burns_nothing(monkeypatch)
     assert "burned 0 where its use and prices give" in told(walk(ORDERED[Policy.FIFO]))
+
+
+@pytest.mark.parametrize("policy", [Policy.CIP1, Policy.FIFO, Policy.GBA_AUCTION, Policy.BIAS_AUCTION])
+def test_a_due_timer_that_waits_while_the_lane_has_room_is_named(policy: Policy) -> None:
+    some = (ORDER, "def candidates(self):", "    return (self.turn(each) for each in self.eligible()[1::2])")
+    why = "though the lane has room for its"
+    assert why in told(walk(derived(policy, *some)))
+    assert why in told(walk(NEVER_ODD))
+    assert why in told(walk(NOTHING))
+
+
+def test_timers_may_wait_if_the_class_says_so_or_nobody_knows_their_prices() -> None:
+    for given in ('{"order", "waiting"}', '{"order", "prices"}'):
+        assert told(walk(NOTHING.replace('{"order"}', given))) == ""
+
+
+def test_a_timer_that_cannot_pay_or_does_not_fit_may_wait_under_any_order() -> None:
+    poor = schedule(1, gas_limit=1_000, payer_cap=5, max_fee_per_cycle=2**60, expires_at=20)
+    ledger, _ = entered(NOTHING, script(poor))
+    assert told(ledger) == ""
+    rich = schedule(1, gas_limit=1_000, max_fee_per_cycle=2**60, expires_at=20)
+    ledger, _ = entered(NOTHING, script(rich))
+    assert "though the lane has room for its 1000 cycles" in told(ledger)

@@ -83,11 +83,15 @@ def test_every_fire_and_every_due_timer_is_counted_once(books: Books) -> None:
     uses = use_by_actor(books)
     ledger = books.ledger
     assert sum(use.fires for use in uses) == ledger.timers.fires > 0
-    assert sum((use.lateness for use in uses), Counter()) == ledger.timers.lateness
     ended = ends(books)
     scheduled = [item for record in books.chain for item in scheduled_in(record)]
-    due = sum(item.trigger_height <= ended.get(item.timer_id, ledger.height) for item in scheduled)
-    assert sum(use.due for use in uses) == due
+    due = [item for item in scheduled if item.trigger_height <= ended.get(item.timer_id, ledger.height)]
+    assert sum(use.due for use in uses) == len(due)
+    gone = {each for record in books.chain for each in cancelled(record)}
+    late = Counter(
+        ended.get(item.timer_id, ledger.height + 1) - item.trigger_height for item in due if item.timer_id not in gone
+    )
+    assert sum((use.lateness for use in uses), Counter()) == late
     assert {use.group for use in uses} == {"heartbeat", "flood"}
 
 
@@ -96,7 +100,7 @@ def test_classes_are_the_sums_of_their_actors(books: Books) -> None:
     assert [group.name for group in classes] == ["flood", "heartbeat"]
     assert sum(group.fires for group in classes) == books.ledger.timers.fires
     for group in classes:
-        assert group.fires == sum(group.lateness.values())
+        assert group.fires <= sum(group.lateness.values()) <= group.due
         late = group.lateness_blocks(1.0)
         assert late == max(group.lateness)
 
@@ -151,4 +155,4 @@ def test_the_indices_at_their_ends() -> None:
     assert jain_index([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert gini_index([5.0, 5.0, 5.0]) == pytest.approx(0.0)
     assert gini_index([0.0, 0.0, 0.0, 8.0]) == pytest.approx(0.75)
-    assert (jain_index([0.0, 0.0]), gini_index([0.0, 0.0])) == (1.0, 0.0)
+    assert (jain_index([0.0, 0.0]), gini_index([0.0, 0.0])) == (None, 0.0)

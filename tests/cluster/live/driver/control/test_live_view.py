@@ -68,7 +68,7 @@ def view(record: RunRecord) -> LiveView:
     watch.take(1, [VoteSent(View(3), VoteKind.FINALIZE), VoteSent(View(9), VoteKind.TIMEOUT)])
     states = [LoopState(height=2, ready=True, view=4, leader=0), LoopState(height=1, ready=True, view=5, leader=3)]
     hosts = make_hosts({0: states[0], 1: states[1], 2: None, 3: LoopState()})
-    audit = {"blocks": 2, "compared": 1, "ledger": 1, "reexecuted": 0, "violations": {}, "told": []}
+    audit = {"blocks": 2, "compared": 1, "ledger": 1, "reexecuted": 0, "violations": {}, "failed": {}, "told": []}
     return LiveView(record, hosts, watch, 250.0, audit=audit, tiers={"due": 1, "ring": 0, "epoch": 0, "overflow": 0})
 
 

@@ -50,7 +50,7 @@ def update(number: int, count: int = 4, per_update: int = 2, **changes: Any) -> 
              "ended_ms": None, "took_effect": False, "evidence": ""}
         ],
         "audit": {"blocks": height, "compared": height, "ledger": height, "reexecuted": height,
-                  "violations": dict.fromkeys(CHECKS, 0), "told": []},
+                  "violations": dict.fromkeys(CHECKS, 0), "failed": {"fire": 3}, "told": []},
         "problems": [],
         "notices": ["4 hosts are up after 1.0 s"],
         **changes,

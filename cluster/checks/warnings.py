@@ -1,0 +1,59 @@
+"""Warnings about a run: what may be wrong although each check passes. They change no verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.context import short
+from cluster.checks.metrics.actor_classes import class_of_actors
+from cluster.checks.metrics.load_latency import WorkloadLatency
+from cluster.common.wording import counted
+from validator.primitives.types import address_text
+
+MAX_ACTORS_NAMED: Final = 3
+"""The most actors with a warning each. Further ones are only counted."""
+LONG_WAIT_BLOCKS: Final = 16
+"""The wait of a due timer from which on there is a warning. A scenario sets a bound with the metric
+``lateness_max_blocks``."""
+
+
+def find_warnings(books: Books, latencies: Sequence[WorkloadLatency]) -> tuple[str, ...]:
+    """All warnings about a run, each in one line. ``latencies`` are those of its load."""
+    classes = class_of_actors(books.record)
+    return *_always_failing(books, classes), *_long_wait(books, classes), *_silent_workloads(books, latencies)
+
+
+def name_of(actor: bytes, classes: Mapping[bytes, str]) -> str:
+    """An actor's class, if it has one, and its address."""
+    return f"{classes.get(actor, 'actor')} {address_text(actor)}"
+
+
+def _always_failing(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:
+    found = books.ledger.outcomes.always_failing
+    for each in found[:MAX_ACTORS_NAMED]:
+        runs = counted(each.runs, each.kind.value)
+        yield f"{name_of(each.actor, classes)} failed always: {runs}, most often with {each.error}"
+    if len(found) > MAX_ACTORS_NAMED:
+        yield f"{counted(len(found) - MAX_ACTORS_NAMED, 'more actor')} failed always"
+
+
+def _long_wait(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:
+    ledger = books.ledger
+    oldest = min(ledger.timers.pending.values(), key=lambda life: life.trigger_height, default=None)
+    if oldest is None or (waited := ledger.height + 1 - oldest.trigger_height) < LONG_WAIT_BLOCKS:
+        return
+    yield (
+        f"{counted(ledger.timers.backlog, 'due timer')} did not fire by the end; the oldest,"
+        f" {short(oldest.timer_id)} of {name_of(oldest.actor, classes)}, has waited for {waited} blocks"
+    )
+
+
+def _silent_workloads(books: Books, latencies: Sequence[WorkloadLatency]) -> Iterator[str]:
+    record = books.record
+    plan = (record.given or record.scenario).load
+    sent = {each.workload for each in latencies if each.sent}
+    silent = [] if plan.external else [title for title in dict.fromkeys(plan.titles) if title not in sent]
+    if silent:
+        yield f"users of these workloads sent nothing: {', '.join(silent)}"
