@@ -98,9 +98,13 @@ class TimerPhase(ABC):
         """Perform the phase over the timers that are due."""
         self.expire()
         self.ask()
-        self.scan(self.candidates())
+        self.scan(self.taking_part())
         if self.explains:
             self.carried = self.explain()
+
+    def taking_part(self) -> Iterator[Candidate]:
+        """The candidates, as :meth:`scan` gets them."""
+        return self.candidates()
 
     # --- the policy's part ------------------------------------------------------------------------------------------
 

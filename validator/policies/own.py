@@ -6,17 +6,20 @@ it. A process executes a text once.
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 # The names that annotations of a user's dataclass may need: dataclasses look for them in this module.
 from dataclasses import dataclass, field  # noqa: F401
 from functools import lru_cache
 from inspect import isabstract
-from typing import Any, ClassVar, Final  # noqa: F401
+from typing import Any, ClassVar, Final
 
 from validator.chain.genesis import Policy, PolicyFile, Replaces
+from validator.chain.records import timer_key
 from validator.execution.lane_rules import LaneRules
-from validator.execution.timer_phase import TimerPhase
+from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.registry import PHASES
 from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of
 
@@ -51,7 +54,35 @@ def phase_of(policy: PolicyFile, phase: type[TimerPhase]) -> type[TimerPhase]:
     Bugs that are planted in ``phase`` come before the user's methods. Raises :class:`PolicyError`.
     """
     found = _executed(policy.name, policy.source)
-    return type(found.__name__, (found,) if issubclass(found, phase) else (phase, found), {"__slots__": ()})
+    bases = (found,) if issubclass(found, phase) else (phase, found)
+    return type(found.__name__, (_CheckedPhase, *bases), {"__slots__": (), "file": policy.file})
+
+
+class _CheckedPhase(TimerPhase):
+    """A timer phase that takes no candidate that is no due timer, and none twice."""
+
+    __slots__ = ()
+    file: ClassVar[str]
+
+    def taking_part(self) -> Iterator[Candidate]:
+        seen: set[bytes] = set()
+        candidates = iter(self.candidates())
+        for candidate in candidates:
+            timer_id = candidate.timer_id
+            if timer_id in seen:
+                raise self._problem(candidates, timer_id, "came twice")
+            is_gone, timer = self.world.is_removed(timer_key(timer_id)), self.world.timer(timer_id)
+            if not is_gone and (timer is None or timer.trigger_height > self.terms.height):
+                raise self._problem(candidates, timer_id, "is none that is due; take those of self.eligible()")
+            seen.add(timer_id)
+            yield candidate
+
+    def _problem(self, candidates: Iterator[Candidate], timer_id: bytes, what: str) -> PolicyError:
+        frame = getattr(candidates, "gi_frame", None)
+        line = frame.f_lineno if frame is not None and frame.f_code.co_filename == self.file else None
+        return PolicyError(
+            f"{place_of(self.file, line)}: {type(self).__name__}.candidates: timer {timer_id.hex()} {what}"
+        )
 
 
 @lru_cache(maxsize=KEPT)
@@ -75,7 +106,31 @@ def _executed(name: str, source: str) -> type[TimerPhase]:
         )
     with one_line(file, PolicyError):
         _check(found[0], file)
+    _check_names(found[0], source, file)
     return found[0]
+
+
+def _check_names(found: type[TimerPhase], source: str, file: str) -> None:
+    """Raise :class:`PolicyError` if a method of the class reads something of ``self`` that is not there."""
+    methods = [
+        method
+        for cls in ast.walk(ast.parse(source))
+        if isinstance(cls, ast.ClassDef) and cls.name == found.__name__
+        for method in cls.body
+        if isinstance(method, ast.FunctionDef) and method.args.args and not method.decorator_list
+    ]
+    used = [
+        each
+        for method in methods
+        for each in ast.walk(method)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == method.args.args[0].arg
+    ]
+    known = {*dir(found), *(each.attr for each in used if isinstance(each.ctx, ast.Store))}
+    for each in used:
+        if each.attr not in known and not hasattr(found, "__getattr__"):
+            raise PolicyError(f"{place_of(file, each.lineno)}: {found.__name__} has no {each.attr}")
 
 
 def _base(found: type[TimerPhase]) -> Policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -161,7 +161,10 @@ def test_an_exception_is_one_line_with_file_and_line() -> None:
         (derived(Policy.FIFO, "def candidates(self):", "    return 1 / 0"), "file own.py, line 6: ZeroDivisionError"),
         (derived(Policy.CIP1, "formula = None", "def score(self, timer, tip):", "    return 1 / 0"), "line 7: ZeroDi"),
         (derived(Policy.CIP1, "def count_fires(self):", "    raise KeyError('a')"), "line 6: KeyError: 'a'"),
-        (derived(Policy.GBA_AUCTION, "def scan(self, candidates):", "    self.missing"), "line 6: AttributeError"),
+        (
+            derived(Policy.GBA_AUCTION, "def scan(self, candidates):", "    self.terms.missing"),
+            "line 6: AttributeError",
+        ),
     ):
         chain = chain_of(source)
         with pytest.raises(PolicyError, match=line):  # noqa: PT012
@@ -229,6 +232,10 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
             derived(Policy.FIFO, "replaces = 'order'"),
             "replaces: expected a set with some of 'order', 'prices', 'waiting', got 'order'",
         ),
+        (
+            derived(Policy.FIFO, "def candidates(self):", "    return self.elegible()"),
+            "file own.py, line 6: Own has no elegible",
+        ),
         (derived(Policy.FIFO, "rules = 1"), "Own.rules: expected LaneRules, got 1"),
         (
             derived(Policy.CIP1, "def score(self, timer, tip):", "    return tip"),
@@ -254,6 +261,38 @@ def test_a_text_that_is_no_policy_is_one_line(source: str, line: str) -> None:
         read_policy("own", source)
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+INVENTED = (
+    "def candidates(self):",
+    "    for timer in self.eligible():",
+    "        yield self.turn(timer)._replace(timer_id=bytes(32))",
+)
+TWICE = (
+    "def candidates(self):",
+    "    for timer in [*self.eligible(), *self.eligible()]:",
+    "        yield self.turn(timer)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (INVENTED, rf"^file own\.py, line 8: Own\.candidates: timer {'00' * 32} is none that is due; take those of"),
+        (TWICE, r"^file own\.py, line 8: Own\.candidates: timer [0-9a-f]{64} came twice$"),
+    ],
+)
+def test_candidates_that_do_not_wait_or_come_twice_are_one_line(lines: Sequence[str], problem: str) -> None:
+    chain = chain_of(derived(Policy.FIFO, 'replaces = {"order"}', *lines), FULL)
+    chain.run(schedule(2, gas_limit=1_000, expires_at=90))
+    chain.block()
+    with pytest.raises(PolicyError, match=problem):
+        chain.block()
+
+
+def test_methods_of_a_policy_may_use_what_they_set_themselves() -> None:
+    lines = ("def candidates(self):", "    self.mine = [*super().candidates()]", "    return iter(self.mine)")
+    assert fired(crowd(chain_of(derived(Policy.FIFO, *lines))).blocks[-1]) is not None
 
 
 @pytest.mark.parametrize("name", ["", "Own", "a\nb", "../own", "a" * 65])
