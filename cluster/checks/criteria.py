@@ -12,12 +12,12 @@ from math import isinf
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.failed_runs import RunKind
+from cluster.audit.figures import RunKind
 from cluster.checks.metrics.actor_classes import class_of_actors, use_by_actor
 from cluster.checks.metrics.load_latency import load_latencies
 from cluster.checks.metrics.metrics import run_metrics, samples
+from cluster.checks.metrics.warnings import name_of
 from cluster.checks.verdict import Check, Result
-from cluster.checks.warnings import name_of
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.scenario.sections.success import Criterion, SampleCriterion

@@ -1,18 +1,23 @@
-"""Checks of a run's progress: heights and stalls, the committed load, and problems of the run's machinery."""
+"""Checks of a run's progress: heights and stalls, who took part, the load, and problems of the run's machinery."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.failed_runs import RunKind
+from cluster.audit.figures import RunKind
 from cluster.checks.excuses import excuse_for, highest, unless_too_slow
 from cluster.checks.metrics.metrics import longest_stall, stalls_beyond_limit
-from cluster.checks.verdict import Check, examples
+from cluster.checks.metrics.participation import Participation, participation
+from cluster.checks.verdict import Check, Result, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.lag import explains_shortfall
 from cluster.record.run import ValidatorRecord
+
+FEWEST_VIEWS_LED: Final = 3
+"""A validator that led fewer views cannot be said to take no part."""
 
 
 def check_progress(books: Books) -> Check:
@@ -77,6 +82,27 @@ def _explains_stuck(books: Books, stuck: Sequence[ValidatorRecord], target: int)
         for validator in stuck
     ]
     return excuses[0] if all(excuses) else ""
+
+
+def check_participation(books: Books) -> Check:
+    """Each external validator that must take part proposed a final block, or voted in a certificate."""
+    external = books.record.scenario.validators.external
+    expected = {index for index, section in external.items() if section.takes_part}
+    if not expected:
+        return Check.without_cause("participation", "no external validator must take part")
+    found = participation(books)
+    return Check.of_parts("participation", [_judge(found[index]) for index in sorted(expected) if index < len(found)])
+
+
+def _judge(part: Participation) -> Result:
+    text = (
+        f"{part.name} led {counted(part.led, 'view')}, proposed {counted(part.proposed, 'final block')},"
+        f" and voted in {part.votes:,} of {counted(part.certificates, 'certificate')}"
+    )
+    if part.proposed or part.votes:
+        return Outcome.PASS, text
+    is_known = part.led >= FEWEST_VIEWS_LED and part.certificates
+    return (Outcome.FAIL if is_known else Outcome.INCONCLUSIVE), text
 
 
 def check_load(books: Books) -> Check:

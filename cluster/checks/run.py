@@ -20,12 +20,11 @@ from cluster.checks.faults import check_faults, check_joins, check_recovery
 from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, use_by_actor, use_by_class
 from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
 from cluster.checks.metrics.metrics import run_metrics
-from cluster.checks.participation import check_participation
-from cluster.checks.progress import check_load, check_no_problems, check_progress
+from cluster.checks.metrics.warnings import find_warnings
+from cluster.checks.progress import check_load, check_no_problems, check_participation, check_progress
 from cluster.checks.safety import check_byzantine, check_evidence, check_promises, check_safety
 from cluster.checks.timers_and_amounts import check_bounds, check_conservation, check_timers
 from cluster.checks.verdict import Check, Verdict, examples
-from cluster.checks.warnings import find_warnings
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import RunRecord
 

@@ -72,7 +72,7 @@ class Verdict:
     """For each validator that diverged, the step in which its execution differs from the right one
     (:mod:`cluster.audit.reexecution.bisect`)."""
     warnings: tuple[str, ...] = ()
-    """What a reader of a pass has to know (:mod:`cluster.checks.warnings`)."""
+    """What a reader of a pass has to know (:mod:`cluster.checks.metrics.warnings`)."""
 
     @property
     def exit_code(self) -> ExitCode:

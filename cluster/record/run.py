@@ -356,7 +356,7 @@ class MonitorRecord:
     """How often each rule was evaluated."""
     reached: tuple[Mechanism, ...] = ()
     """The mechanisms that the monitor saw a validator reach."""
-    voters: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    voters: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The validators whose votes are in certificates that were served at the end, keyed by the certified height."""
 
 

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from cluster.audit.block_metrics import BlockMetrics
 from cluster.audit.books import Books
+from cluster.audit.figures import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text, load_moments
 from cluster.checks.metrics.metrics import finality_latencies

@@ -28,7 +28,7 @@ from cluster.audit.served.chains import longest_chain
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
-from cluster.checks.participation import participation
+from cluster.checks.metrics.participation import participation
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically

@@ -11,7 +11,7 @@ from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse, class_of_actors
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
-from cluster.checks.participation import participation
+from cluster.checks.metrics.participation import participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable

@@ -46,7 +46,7 @@ AUDITOR = (
     "cluster/audit/served/chains.py",
     "cluster/audit/ledger/accounts.py",
     "cluster/audit/ledger/agent_queries.py",
-    "cluster/audit/block_metrics.py",
+    "cluster/audit/figures.py",
     "cluster/audit/ledger/chain_rules.py",
     "cluster/audit/ledger/context.py",
     "cluster/audit/ledger/jobs.py",

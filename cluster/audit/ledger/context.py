@@ -45,7 +45,7 @@ class PolicyRules(NamedTuple):
     is_price_known: bool = True
     """Whether the lane has this policy's prices, and not those of a user's file."""
     conserves_work: bool = True
-    """Whether each due timer that can pay fires if the lane has room for it. Without known prices nobody can tell."""
+    """Whether each due timer that can pay fires if the lane has room for it. Without known prices that is unknown."""
 
 
 POLICY_RULES: Final[Mapping[Policy, PolicyRules]] = {

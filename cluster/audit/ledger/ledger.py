@@ -12,7 +12,6 @@ The parameters in force are the genesis's, as changed by system instructions. A 
 
 from __future__ import annotations
 
-from cluster.audit.block_metrics import BlockColumns, BlockMetrics
 from cluster.audit.chain_codec import (
     NO_EFFECTS,
     Block,
@@ -34,11 +33,11 @@ from cluster.audit.chain_codec import (
     read_receipts,
     read_transaction,
 )
+from cluster.audit.figures import BlockColumns, BlockMetrics, RunOutcomes
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, rules_at
-from cluster.audit.ledger.failed_runs import RunOutcomes
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
@@ -200,7 +199,7 @@ class Ledger:
         receipts: tuple[RunReceipt, ...]
         receipts = (*outcome.transactions, *outcome.fires, *outcome.callbacks, *outcome.messages)
         self._mechanisms.enter(context, receipts, self._mailboxes.holds_back)
-        self.outcomes.enter(context)
+        self.outcomes.enter(outcome, context.bodies)
         self.blocks.append(
             BlockMetrics(
                 height=context.height,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.failed_runs import RunKind
+from cluster.audit.figures import RunKind
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics

@@ -54,7 +54,7 @@ def test_a_validator_that_was_never_seen_is_inconclusive(name: str) -> None:
         assert run_check(record, name).verdict is INCONCLUSIVE
 
 
-UNASKED = ("faults", "joins", "recovery", "criteria", "byzantine", "evidence", "safety", "promises")
+UNASKED = ("faults", "joins", "recovery", "criteria", "participation", "byzantine", "evidence", "safety", "promises")
 
 
 def test_a_run_without_any_block_is_inconclusive_and_never_passes() -> None:

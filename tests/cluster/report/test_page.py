@@ -104,8 +104,8 @@ def test_the_verdict_checks_and_command_are_there() -> None:
     text = report_of(with_kill(make_record()))
     assert 'class="badge pass" id="verdict"' in text
     assert text.count('<td class="state pass">') + text.count('<td class="state idle">') == len(CHECKS) + 1
-    assert text.count('<td class="state idle">') == 5
-    assert "13 passed, 5 not applicable" in text
+    assert text.count('<td class="state idle">') == 6
+    assert "13 passed, 6 not applicable" in text
     assert COMMAND in text
     assert "kill validator-2" in text
     assert "p95 84 ms" in text

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from cluster.audit.block_metrics import BlockMetrics
 from cluster.audit.books import Books
+from cluster.audit.figures import BlockMetrics
 from cluster.checks.metrics.recovery import active_committees_during
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord

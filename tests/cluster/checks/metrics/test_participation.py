@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.checks.participation import check_participation, participation
+from cluster.checks.metrics.participation import participation
+from cluster.checks.progress import check_participation
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario.model import Scenario

@@ -11,17 +11,12 @@ from typing import Final, NamedTuple
 
 from cluster.audit.books import Books
 from cluster.audit.safety.certificates import members_of
-from cluster.checks.verdict import Check, Result
-from cluster.common.outcome import Outcome
-from cluster.common.wording import counted
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS
 from consensus.types import View
 
 MAX_VIEWS: Final = 200_000
 """The most views whose leaders are counted, up to the newest final one."""
-FEWEST_VIEWS_LED: Final = 3
-"""A validator that led fewer views cannot be said to take no part."""
 
 
 class Participation(NamedTuple):
@@ -66,24 +61,3 @@ def participation(books: Books) -> list[Participation]:
         )
         for each in record.validators
     ]
-
-
-def check_participation(books: Books) -> Check:
-    """Each external validator that must take part proposed a final block, or voted in a certificate."""
-    external = books.record.scenario.validators.external
-    expected = {index for index, section in external.items() if section.takes_part}
-    if not expected:
-        return Check.without_cause("participation", "no external validator must take part")
-    found = participation(books)
-    return Check.of_parts("participation", [_judge(found[index]) for index in sorted(expected) if index < len(found)])
-
-
-def _judge(part: Participation) -> Result:
-    text = (
-        f"{part.name} led {counted(part.led, 'view')}, proposed {counted(part.proposed, 'final block')},"
-        f" and voted in {part.votes:,} of {counted(part.certificates, 'certificate')}"
-    )
-    if part.proposed or part.votes:
-        return Outcome.PASS, text
-    is_known = part.led >= FEWEST_VIEWS_LED and part.certificates
-    return (Outcome.FAIL if is_known else Outcome.INCONCLUSIVE), text

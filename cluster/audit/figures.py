@@ -1,0 +1,156 @@
+"""Figures of a chain: metrics of each block, and the runs that failed.
+
+Metrics of blocks are stored in columns to save memory: a run of days has several hundred thousand. A *run* is a
+transaction's call, a fire, a callback of a job, or a mailbox message. A failed one was reverted, and its error is in
+its receipt.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, overload
+
+from cluster.audit.chain_codec import BlockReceipts, Call, TransactionBody
+
+MAX_ERRORS: Final = 8
+"""The most different errors kept of one kind of one actor's runs: an error may have the program's own text."""
+OTHER_ERRORS: Final = "other errors"
+
+
+class BlockMetrics(NamedTuple):
+    """Counts, use and prices of one block, for metrics and charts. The basefees are those in force during the block."""
+
+    height: int
+    proposer: int
+    """The index of the validator that proposed it."""
+    transactions: int
+    reverted: int
+    scheduled: int
+    fires: int
+    destroyed: int
+    messages: int
+    queries: int
+    pending: int
+    """Timers pending after the block."""
+    backlog: int
+    """Pending timers whose trigger height has passed."""
+    basefee_cycle: int
+    basefee_cell: int
+    basefee_lane_timer: int
+    lane_cycles: int
+    lane_limit: int
+    """The parameter ``LANE_TIMER_CYCLES`` in force during the block."""
+    user_cycles: int
+
+
+PRICES: Final = frozenset({"basefee_cycle", "basefee_cell", "basefee_lane_timer"})
+"""Fields of :class:`BlockMetrics` whose values may take more than eight bytes."""
+
+
+class BlockColumns(Sequence[BlockMetrics]):
+    """A sequence of :class:`BlockMetrics`, one per block, stored in columns. A row is built when it is read."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, array[int] | list[int]] = {
+            name: [] if name in PRICES else array("Q") for name in BlockMetrics._fields
+        }
+
+    def append(self, block: BlockMetrics) -> None:
+        for column, value in zip(self._columns.values(), block, strict=True):
+            column.append(value)
+
+    def column(self, name: str) -> Sequence[int]:
+        """The values of one field for all blocks, in order. The caller must not change them."""
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(self._columns["height"])
+
+    @overload
+    def __getitem__(self, place: int) -> BlockMetrics: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[BlockMetrics]: ...
+
+    def __getitem__(self, place: int | slice) -> BlockMetrics | list[BlockMetrics]:
+        if isinstance(place, int):
+            return BlockMetrics._make(column[place] for column in self._columns.values())
+        return list(map(BlockMetrics._make, zip(*(column[place] for column in self._columns.values()), strict=True)))
+
+    def __iter__(self) -> Iterator[BlockMetrics]:
+        return map(BlockMetrics._make, zip(*self._columns.values(), strict=True))
+
+
+class RunKind(StrEnum):
+    """What made an actor run."""
+
+    TRANSACTION = "transaction"
+    FIRE = "fire"
+    CALLBACK = "callback"
+    MESSAGE = "message"
+
+
+class FailedRuns(NamedTuple):
+    """The runs of one kind of one actor that failed with one error."""
+
+    kind: RunKind
+    actor: bytes
+    error: str
+    times: int
+    runs: int
+    """The actor's runs of this kind, whether they failed or not."""
+
+
+class RunOutcomes:
+    """Counts the runs of each actor, and those that failed."""
+
+    def __init__(self) -> None:
+        self.failed: Counter[RunKind] = Counter()
+        """The number of failed runs of each kind."""
+        self._runs: Counter[tuple[RunKind, bytes]] = Counter()
+        self._errors: dict[tuple[RunKind, bytes], Counter[str]] = {}
+
+    def enter(self, receipts: BlockReceipts, bodies: Sequence[tuple[bytes, TransactionBody]]) -> None:
+        """Enter the runs of a block. ``bodies`` are its transactions' senders and bodies; those that call no actor do
+        not count."""
+        for (_, body), sent in zip(bodies, receipts.transactions, strict=False):
+            if isinstance(body.action, Call):
+                self._enter(RunKind.TRANSACTION, body.action.to, sent.ok, sent.error)
+        for fire in receipts.fires:
+            self._enter(RunKind.FIRE, fire.actor, fire.ok, fire.error)
+        for callback in receipts.callbacks:
+            self._enter(RunKind.CALLBACK, callback.actor, callback.ok, callback.error)
+        for message in receipts.messages:
+            self._enter(RunKind.MESSAGE, message.to, message.ok, message.error)
+
+    def _enter(self, kind: RunKind, actor: bytes, ok: bool, error: str) -> None:
+        key = kind, actor
+        self._runs[key] += 1
+        if not ok:
+            self.failed[kind] += 1
+            errors = self._errors.setdefault(key, Counter())
+            errors[error if error in errors or len(errors) < MAX_ERRORS else OTHER_ERRORS] += 1
+
+    @property
+    def failures(self) -> list[FailedRuns]:
+        """All failed runs, the most frequent first."""
+        found = [
+            FailedRuns(kind, actor, error, times, self._runs[kind, actor])
+            for (kind, actor), errors in self._errors.items()
+            for error, times in errors.items()
+        ]
+        return sorted(found, key=lambda each: (-each.times, each.kind, each.actor, each.error))
+
+    @property
+    def always_failing(self) -> list[FailedRuns]:
+        """Of each actor whose runs of a kind failed every time, the most frequent error; the most runs first."""
+        found = []
+        for (kind, actor), errors in self._errors.items():
+            runs = self._runs[kind, actor]
+            if errors.total() == runs:
+                error = min(errors, key=lambda each: (-errors[each], each))
+                found.append(FailedRuns(kind, actor, error, runs, runs))
+        return sorted(found, key=lambda each: (-each.times, each.kind, each.actor))
