@@ -66,6 +66,19 @@ def proofs(record: RunRecord) -> list[Proof]:
     return [judge.judge(each) for each in sorted(shown, key=judge.height_of)]
 
 
+def invalid_blocks(record: RunRecord) -> Iterator[tuple[int, bytes]]:
+    """The blocks that honest validators blame on honest ones: the height of a final parent, and the encoded block."""
+    byzantine = {validator.index for validator in record.validators if validator.byzantine}
+    heights = _Chain(record).heights
+    for validator in record.validators:
+        for shown in () if validator.byzantine else _shown_by(validator):
+            evidence, height = shown.evidence, heights.get(shown.base) if shown.base is not None else None
+            if not isinstance(evidence, InvalidBlock) or height is None:
+                continue
+            if len(evidence.bodies) == 1 and evidence.vote.signer not in byzantine:
+                yield height, evidence.bodies[0]
+
+
 def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
     page = (validator.status or {}).get("evidence")
     for each in page if isinstance(page, list) else ():

@@ -38,7 +38,7 @@ def check_state_roots(books: Books) -> Check:
     ]
     again = books.record.reexecuted
     if again is not None and again.reason:
-        problems.append(f"executed again during the run, height {again.heights + 1}: {again.reason}")
+        problems.append(f"two executions of block {again.heights + 1} differ: {again.reason}")
     compared = 0
     for name, chain in books.served:
         compared += len(chain)
@@ -53,7 +53,7 @@ def check_state_roots(books: Books) -> Check:
         return Check("state_roots", Outcome.FAIL, examples(problems))
     detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"
     if again is not None:
-        detail += f"; {again.heights:,} heights executed again during the run gave the same"
+        detail += f"; {again.heights:,} heights executed again in another process gave the same"
     return unless_vacuous(books, "state_roots", detail, {AnswerRule.COMPUTED_ROOTS: compared})
 
 

@@ -63,8 +63,8 @@ class DivergedExecution:
 
 @dataclass(frozen=True, slots=True)
 class Reexecuted:
-    """The result of executing the store's blocks again during a live run
-    (:mod:`cluster.audit.reexecution.follower`)."""
+    """The result of executing the store's blocks again, in another process: during a live run
+    (:mod:`cluster.audit.reexecution.follower`), or before the verdict (:mod:`cluster.audit.reexecution.again`)."""
 
     heights: int
     """The number of blocks from height 1 on whose results were as recorded."""

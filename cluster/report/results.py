@@ -144,6 +144,8 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
         "disks": disks(books),
         "divergences": books.bisections,
     }
+    if record.reexecuted is not None:
+        result["reexecuted"] = {"heights": record.reexecuted.heights, "reason": record.reexecuted.reason}
     if record.absences:
         result["absences"] = [{**asdict(absence), "text": str(absence)} for absence in record.absences]
     if record.drill is not None:

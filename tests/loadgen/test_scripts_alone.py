@@ -12,7 +12,7 @@ from loadgen.workloads.registry import WORKLOADS
 from validator.chain.transactions import SCRIPT_CODE
 
 ROOT = Path(__file__).parents[2]
-NEEDED = {"program": {"program": "heartbeat"}, "runner": {"serves": 0}}
+NEEDED: dict[str, dict[str, Any]] = {"program": {"program": "heartbeat"}, "runner": {"serves": 0}}
 """Options without a default."""
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from cluster.audit.books import Books
+from cluster.audit.figures import FailedRuns
 from cluster.audit.ledger.context import short
 from cluster.checks.metrics.actor_classes import class_of_actors
 from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.common.wording import counted
 from validator.primitives.types import address_text
 
-MAX_ACTORS_NAMED: Final = 3
-"""The most actors with a warning each. Further ones are only counted."""
+MAX_NAMED: Final = 3
+"""The most classes of actors with a warning each. Further ones are only counted."""
 LONG_WAIT_BLOCKS: Final = 16
 """The wait of a due timer from which on there is a warning. A scenario sets a bound with the metric
 ``lateness_max_blocks``."""
@@ -31,12 +33,16 @@ def name_of(actor: bytes, classes: Mapping[bytes, str]) -> str:
 
 
 def _always_failing(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:
-    found = books.ledger.outcomes.always_failing
-    for each in found[:MAX_ACTORS_NAMED]:
-        runs = counted(each.runs, each.kind.value)
-        yield f"{name_of(each.actor, classes)} failed always: {runs}, most often with {each.error}"
-    if len(found) > MAX_ACTORS_NAMED:
-        yield f"{counted(len(found) - MAX_ACTORS_NAMED, 'more actor')} failed always"
+    groups: dict[tuple[str, str], list[FailedRuns]] = {}
+    for each in books.ledger.outcomes.always_failing:
+        name = classes.get(each.actor) or name_of(each.actor, classes)
+        groups.setdefault((name, each.kind.value), []).append(each)
+    for (name, kind), found in islice(groups.items(), MAX_NAMED):
+        who = name_of(found[0].actor, classes) if len(found) == 1 else f"{len(found):,} actors of {name}"
+        runs = counted(sum(each.runs for each in found), kind)
+        yield f"{who} failed always: {runs}, most often with {found[0].error}"
+    if len(groups) > MAX_NAMED:
+        yield f"actors of {len(groups) - MAX_NAMED:,} more classes failed always"
 
 
 def _long_wait(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.wording import json_text
+from cluster.common.wording import json_text, printable
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, whole_number
 from cluster.tools.console.output import console
@@ -106,6 +106,10 @@ class Bisect(Command):
             print(json_text(pages, indent=2))
         elif pages:
             print("\n\n".join("\n".join(lines(page)) for page in pages))
+        elif differs := run.result.get("reexecuted", {}).get("reason"):
+            height = run.result["reexecuted"]["heights"] + 1
+            print(f"no validator diverged, but two executions of block {height} differ: {printable(differs)}")
+            return ExitCode.FAIL
         else:
             print("no validator diverged")
         return ExitCode.FAIL if pages else ExitCode.PASS

@@ -7,7 +7,6 @@ are not executed again, so a run whose final blocks were affected by one does no
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final
 from cluster.audit.reexecution.archived_run import ArchivedRun, read_run
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
-from cluster.audit.reexecution.interpreters import check_interpreter, execute
+from cluster.audit.reexecution.interpreters import check_interpreter, execute, other_hash_seed
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.reexecution.worker import Answer, Mismatched
 from cluster.common.errors import BadInput, ExitCode, HarnessError
@@ -25,8 +24,6 @@ from cluster.record.folder import RESULT_FILE
 from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 
-HASH_SEED: Final = 4242
-"""Default ``PYTHONHASHSEED`` of the executing process. If this process has the same one, the next number is used."""
 WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
 
 
@@ -50,11 +47,6 @@ def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[i
             continue
         codes += [_shadow(run, folder, python, seed) for seed in hash_seeds or [other_hash_seed()]]
     return next((code for code in WORST_FIRST if code in codes), ExitCode.PASS)
-
-
-def other_hash_seed() -> int:
-    """A hash seed other than that of this process."""
-    return HASH_SEED + (os.environ.get("PYTHONHASHSEED") == str(HASH_SEED))
 
 
 def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> ExitCode:

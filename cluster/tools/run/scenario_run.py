@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from cluster.audit.books import keep_books
+from cluster.audit.reexecution.again import execute_again
 from cluster.checks.run import Judge, Judged, judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
@@ -292,9 +293,12 @@ def finish(
 ) -> Judged:
     """Judge a run and write its folder. After a signal, the run counts as interrupted.
 
+    The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`).
     If the signal comes during the writing, all files are written again, so that files and exit code agree. If the files
     cannot be written, the verdict is at best inconclusive.
     """
+    if not record.interrupted and not interrupts.seen:
+        execute_again(record, folder)
     books = keep_books(record)
     while True:
         record.interrupted = record.interrupted or interrupts.seen

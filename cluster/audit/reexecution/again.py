@@ -1,0 +1,114 @@
+"""Executes the blocks of a simulated run in a fresh process, under another hash seed, before the verdict.
+
+A policy of a user's file may give other results in another process: by ``hash()``, random numbers, a clock, or what
+its module keeps. Simulated validators share one process, and so would all be wrong in the same way. A block that one of
+them cannot execute to the proposer's result stops the chain, so such a block is executed twice here. On the live
+testnet every validator is a process, and another one executes the chain again
+(:mod:`cluster.audit.reexecution.follower`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from cluster.audit.chain_codec import Unreadable, read_receipts
+from cluster.audit.evidence import invalid_blocks
+from cluster.audit.ledger.context import short
+from cluster.audit.reexecution.interpreters import execute, other_hash_seed
+from cluster.audit.reexecution.reexecutor import Reexecutor
+from cluster.audit.served.chains import longest_chain
+from cluster.common.errors import HarnessError
+from cluster.common.files import write_atomically
+from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, Reexecuted, write_blocks
+from cluster.record.genesis_file import to_json
+from cluster.record.run import RunRecord, note_own_problem
+from validator.chain.genesis import Genesis, PolicyFile
+
+MAX_BLOCKS: Final = 512
+"""The most blocks that are executed again, from height 1 on."""
+MAX_BLAMED: Final = 4
+"""The most blamed blocks that are executed twice."""
+PARTS: Final = (
+    ("transactions", "transaction", "transaction_hash"),
+    ("fires", "fire", "timer_id"),
+    ("destroyed", "destroyed timer", "timer_id"),
+    ("queries", "query", "timer_id"),
+    ("callbacks", "callback", "job_id"),
+    ("messages", "message", "to"),
+)
+"""The lists of a block's receipts: what one of their items is, and the field that names it."""
+
+
+def execute_again(record: RunRecord, folder: Path) -> None:
+    """Enter ``record.reexecuted`` of a run whose policy is a user's file. ``folder`` exists; nothing is left in it.
+
+    A process that gives no answer is a problem of the run's machinery.
+    """
+    policy, blocks = record.genesis.policy_file, longest_chain(record.lives)[:MAX_BLOCKS]
+    if policy is None or record.reexecuted is not None or not blocks:
+        return
+    record.reexecuted = _executed_twice(record, policy, blocks)
+    if record.reexecuted is not None:
+        return
+    with TemporaryDirectory(dir=folder, prefix="again-") as name:
+        place = Path(name)
+        write_blocks(place / BLOCKS_FILE, blocks)
+        write_atomically(place / GENESIS_FILE, to_json(record.genesis))
+        try:
+            answer = execute(sys.executable, other_hash_seed(), place)
+        except HarnessError as error:
+            note_own_problem(record, f"the blocks could not be executed again: {error}")
+            return
+    found = answer.mismatch
+    if found is None:
+        record.reexecuted = Reexecuted(answer.heights, answer.root)
+        return
+    what = first_difference(blocks[found.height - 1].receipts, found.receipts) or found.reason
+    reason = f"{what}; the policy of {policy.file} ran there"
+    record.reexecuted = Reexecuted(answer.heights, "", reason, found.receipts, found.trace)
+
+
+def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[BlockRecord]) -> Reexecuted | None:
+    """What differs in two executions of a block that honest validators blame on an honest one; ``None`` if nothing does
+    in the first :data:`MAX_BLAMED` such blocks, or if there is none."""
+    for parent, block in islice(invalid_blocks(record), MAX_BLAMED):
+        if parent > len(blocks):
+            continue
+        one, other = (_receipts_of(record.genesis, blocks[:parent], block) for _ in range(2))
+        if one and other and (what := first_difference(one, other)):
+            return Reexecuted(parent, "", f"{what}; the policy of {policy.file} ran there", other)
+    return None
+
+
+def _receipts_of(genesis: Genesis, final: Sequence[BlockRecord], block: bytes) -> bytes:
+    """The encoded receipts of a block on top of final ones; empty if it has none, or if the final ones differ."""
+    reexecutor = Reexecutor(genesis)
+    if any(reexecutor.take(record) is not None for record in final):
+        return b""
+    found = reexecutor.take(BlockRecord(block, b"", b""))
+    return b"" if found is None else found.receipts
+
+
+def first_difference(recorded: bytes, again: bytes) -> str:
+    """The first item of two encoded receipts of a block that differs, in words; empty if none does, or if one of them
+    cannot be read."""
+    try:
+        one, other = read_receipts(recorded), read_receipts(again)
+    except Unreadable:
+        return ""
+    for part, what, key in PARTS:
+        for number, (left, right) in enumerate(zip_longest(getattr(one, part), getattr(other, part)), start=1):
+            if left == right:
+                continue
+            names = ["none" if item is None else short(getattr(item, key)) for item in (left, right)]
+            if names[0] != names[1]:
+                return f"{what} {number} is {names[0]} in one, {names[1]} in the other"
+            field = next(name for name in left._fields if getattr(left, name) != getattr(right, name))
+            values = " in one, ".join(f"{getattr(item, field)!r:.60}" for item in (left, right))
+            return f"{field} of {what} {number}, {names[0]}, is {values} in the other"
+    return ""
