@@ -31,14 +31,15 @@ def check_agreement(books: Books) -> Check:
 
 def check_state_roots(books: Books) -> Check:
     """Every validator's own execution gave the header's state root, the same as the others', at every height."""
-    problems = [
+    again = books.record.reexecuted
+    problems = []
+    if again is not None and again.reason:
+        problems.append(f"two executions of block {again.heights + 1} differ: {again.reason}")
+    problems += [
         f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}):"
         f" {two_roots('expected root', told.expected_root, told.computed_root)}"
         for told in books.divergences
     ]
-    again = books.record.reexecuted
-    if again is not None and again.reason:
-        problems.append(f"two executions of block {again.heights + 1} differ: {again.reason}")
     compared = 0
     for name, chain in books.served:
         compared += len(chain)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -31,7 +31,7 @@ from validator.chain.genesis import Genesis, PolicyFile
 
 MAX_BLOCKS: Final = 512
 """The most blocks that are executed again, from height 1 on."""
-MAX_BLAMED: Final = 4
+MAX_BLAMED: Final = 8
 """The most blamed blocks that are executed twice."""
 PARTS: Final = (
     ("transactions", "transaction", "transaction_hash"),
@@ -75,10 +75,9 @@ def execute_again(record: RunRecord, folder: Path) -> None:
 
 def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[BlockRecord]) -> Reexecuted | None:
     """What differs in two executions of a block that honest validators blame on an honest one; ``None`` if nothing does
-    in the first :data:`MAX_BLAMED` such blocks, or if there is none."""
-    for parent, block in islice(invalid_blocks(record), MAX_BLAMED):
-        if parent > len(blocks):
-            continue
+    in the :data:`MAX_BLAMED` highest such blocks, or if there is none."""
+    blamed = sorted(each for each in set(invalid_blocks(record)) if each[0] <= len(blocks))
+    for parent, block in blamed[-MAX_BLAMED:]:
         one, other = (_receipts_of(record.genesis, blocks[:parent], block) for _ in range(2))
         if one and other and (what := first_difference(one, other)):
             return Reexecuted(parent, "", f"{what}; the policy of {policy.file} ran there", other)

@@ -41,27 +41,32 @@ class Validate(Command):
     def run(self) -> int:
         are_valid = True
         for path in self.scenarios:
-            result, problems = _validated(path)
+            result, problems, warnings = _validated(path)
             if result:
                 print(printable(result))
+            for warning in warnings:
+                print(f"stampede: warning: {printable(warning)}", file=sys.stderr)
             for problem in problems:
                 print(f"stampede: {printable(problem)}", file=sys.stderr)
             are_valid = are_valid and not problems
         return ExitCode.PASS if are_valid else ExitCode.BAD_INPUT
 
 
-def _validated(path: Path) -> tuple[str, list[str]]:
-    """Check a scenario file. Returns a text with the backends that can run it, or an empty text and all errors."""
+def _validated(path: Path) -> tuple[str, list[str], list[str]]:
+    """Check a scenario file. Returns a text with the backends that can run it, or an empty text and all errors; then
+    the warnings."""
     from cluster.scenario.files import load_scenario, problems_in
+    from cluster.tools.explain.warnings import warnings_of_policy
 
     if problems := problems_in(path):
-        return "", problems
+        return "", problems, []
     scenario = load_scenario(path)
     live, sim = scenario.live_problem, scenario.simulator_problem
     if live and sim:
-        return "", [f"{path}: no backend can run it: live: {live}; sim: {sim}"]
+        return "", [f"{path}: no backend can run it: live: {live}; sim: {sim}"], []
     where = f"sim only: {live}" if live else f"live only: {sim}" if sim else "live and sim"
-    return f"{path}: valid ({where})", []
+    warnings = [f"{path}: {field}: {what}" for field, what in warnings_of_policy(scenario)]
+    return f"{path}: valid ({where})", [], warnings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.tools.explain.estimate import RunEstimate, Span, seconds, stop_height
+from cluster.tools.explain.policy_source import warnings_in
+from validator.primitives.user_file import place_of
 
 SHARES: Final = {"loss", "duplication", "reordering"}
 """Fields of a degradation that are a share of the messages."""
@@ -40,6 +42,16 @@ def find_warnings(scenario: Scenario, estimate: RunEstimate, backend: Backend | 
     yield from _of_regions(scenario)
     yield from _of_length(scenario, estimate)
     yield from _of_success(scenario, backend)
+    yield from warnings_of_policy(scenario)
+
+
+def warnings_of_policy(scenario: Scenario) -> Iterator[FieldWarning]:
+    """What the text of a user's policy has that may give other results in another process."""
+    _, policy = scenario.chain.policies()
+    if policy is None:
+        return
+    for line, what in warnings_in(policy.source):
+        yield "chain.policy", f"{place_of(policy.file, line)}: {what}"
 
 
 def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator[FieldWarning]:
