@@ -7,13 +7,13 @@ A missing metric or sample makes the run inconclusive, and so does any breach in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.figures import RunKind
-from cluster.checks.metrics.actor_classes import class_of_actors, use_by_actor
+from cluster.checks.metrics.actor_classes import ActorUse, class_of_actors, use_by_actor
 from cluster.checks.metrics.load_latency import load_latencies
 from cluster.checks.metrics.metrics import run_metrics, samples
 from cluster.checks.metrics.warnings import name_of
@@ -25,13 +25,17 @@ from cluster.scenario.sections.success import Criterion, SampleCriterion
 SHOWN_DIGITS: Final = 6
 
 
-def check_criteria(books: Books, metrics: Mapping[str, float] | None = None) -> Check:
-    """Every metric and enough samples are within the bounds that the scenario sets."""
+def check_criteria(
+    books: Books, metrics: Mapping[str, float] | None = None, actors: Sequence[ActorUse] | None = None
+) -> Check:
+    """Every metric and enough samples are within the bounds that the scenario sets. ``metrics`` and ``actors`` are the
+    run's, if they are known."""
     success = books.record.scenario.success
     if not success.metrics and not success.samples and success.max_failed_fires is None:
         return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
-    actors = use_by_actor(books)
+    if actors is None:
+        actors = use_by_actor(books)
     if metrics is None and success.metrics:
         metrics = run_metrics(books, actors, load_latencies(books))
     taken = samples(books, actors) if success.samples else {}

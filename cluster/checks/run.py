@@ -7,8 +7,9 @@ if any check fails, is inconclusive if any other is inconclusive, and passes oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite
 from typing import Final
 
@@ -17,9 +18,10 @@ from cluster.checks.agreement import check_agreement, check_chain, check_state_r
 from cluster.checks.coverage import check_coverage, count_evaluations
 from cluster.checks.criteria import check_criteria
 from cluster.checks.faults import check_faults, check_joins, check_recovery
-from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, use_by_actor, use_by_class
+from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, class_of_actors, use_by_actor, use_by_class
 from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
 from cluster.checks.metrics.metrics import run_metrics
+from cluster.checks.metrics.participation import Participation, participation
 from cluster.checks.metrics.warnings import find_warnings
 from cluster.checks.progress import check_load, check_no_problems, check_participation, check_progress
 from cluster.checks.safety import check_byzantine, check_evidence, check_promises, check_safety
@@ -54,11 +56,12 @@ Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
 """A function that adds a drill's expectations: it takes the checks of every run, and returns all of the verdict."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judged:
     """A run with all findings, each computed once: for its result, its report, and sweeps."""
 
     books: Books
+    actor_classes: Mapping[bytes, str]
     actors: list[ActorUse]
     classes: list[ClassUse]
     latencies: list[WorkloadLatency]
@@ -66,22 +69,32 @@ class Judged:
     """Metrics by name (:mod:`cluster.scenario.sections.metric_names`), without infinite ones."""
     verdict: Verdict
 
+    @cached_property
+    def participation(self) -> list[Participation]:
+        """The part of each validator in consensus; sweeps do not ask for it."""
+        return participation(self.books)
+
 
 def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Judged:
     """Compute a run's metrics and perform every check. Its books are computed too, unless ``books`` are given."""
     books = books if books is not None else keep_books(record)
-    actors = use_by_actor(books)
+    actor_classes = class_of_actors(record)
+    actors = use_by_actor(books, actor_classes)
     latencies = load_latencies(books)
     metrics = run_metrics(books, actors, latencies)
-    checks = tuple(check_criteria(books, metrics) if check is check_criteria else check(books) for check in CHECKS)
+    checks = tuple(
+        check_criteria(books, metrics, actors) if check is check_criteria else check(books) for check in CHECKS
+    )
     evaluations = count_evaluations(books, checks)
     checks = tuple(_with_seen(record, check) for check in (*checks, check_coverage(evaluations)))
     if judge is not None:
         checks = judge(books, checks)
     outcome = worst(check.verdict for check in checks)
-    verdict = Verdict(outcome, checks, evaluations, tuple(books.bisections), find_warnings(books, latencies))
+    verdict = Verdict(
+        outcome, checks, evaluations, tuple(books.bisections), find_warnings(books, latencies, actor_classes)
+    )
     finite = {name: value for name, value in metrics.items() if isfinite(value)}
-    return Judged(books, actors, use_by_class(actors), latencies, finite, verdict)
+    return Judged(books, actor_classes, actors, use_by_class(actors), latencies, finite, verdict)
 
 
 def _with_seen(record: RunRecord, check: Check) -> Check:

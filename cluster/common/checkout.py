@@ -59,6 +59,8 @@ KEPT_VARIABLE: Final = "STAMPEDE_KEPT_OUT"
 CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
 """The variable with the reading of another process's clock; a live host gets it together with its hash seed."""
 HASH_SEED_VARIABLE: Final = "PYTHONHASHSEED"
+HASH_SEED: Final = 4242
+"""The hash seed of a process that is to have another one than this process. If this one has it, the next number is."""
 GITS: Final = "GIT_"
 """The beginning of git's variables: a hook has the folder and the index of its repository in them."""
 GITS_SETTINGS: Final = "GIT_CONFIG"
@@ -94,6 +96,11 @@ def own_environment() -> dict[str, str]:
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     places = [str(ROOT), *(os.path.abspath(place) for place in given if place)]  # it may run in another folder
     return _without_ray(without_kept_out()) | {"PYTHONPATH": os.pathsep.join(places), SAFE_PATH: SAFE_PATH_IS_OURS}
+
+
+def other_hash_seed() -> int:
+    """A hash seed other than that of this process."""
+    return HASH_SEED + (os.environ.get(HASH_SEED_VARIABLE) == str(HASH_SEED))
 
 
 def users_environment() -> dict[str, str]:

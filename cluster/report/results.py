@@ -28,7 +28,6 @@ from cluster.audit.served.chains import longest_chain
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
-from cluster.checks.metrics.participation import participation
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
@@ -125,7 +124,7 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
             for check in verdict.checks
         ],
         "warnings": list(verdict.warnings),
-        "failed_runs": failed_run_pages(books),
+        "failed_runs": failed_run_pages(books, judged.actor_classes),
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": judged.metrics,
         "classes": class_metrics(judged.classes),
@@ -133,7 +132,7 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
             "workloads": {each.workload: each.page for each in judged.latencies},
             "timeline": timeline_page(record.load.timeline, record.began_epoch_ms),
         },
-        "participation": [part._asdict() for part in participation(books)],
+        "participation": [part._asdict() for part in judged.participation],
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "faults": [_fault_page(fault) for fault in record.faults],
         "machine": machine(),

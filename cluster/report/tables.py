@@ -9,9 +9,9 @@ from typing import Any, Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
-from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse, class_of_actors
+from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
-from cluster.checks.metrics.participation import participation
+from cluster.checks.metrics.participation import Participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable
@@ -93,7 +93,7 @@ PARTICIPATION_COLUMNS: Final = ("Views led", "Proposed, final", "Votes in certif
 """The columns of the table of participation, after the validator's name."""
 
 
-def participation_rows(books: Books) -> list[tuple[str, ...]]:
+def participation_rows(parts: Sequence[Participation]) -> list[tuple[str, ...]]:
     """A row per validator: its part in consensus."""
     return [
         (
@@ -103,7 +103,7 @@ def participation_rows(books: Books) -> list[tuple[str, ...]]:
             f"{part.votes:,} of {part.certificates:,}",
             f"{part.height:,}",
         )
-        for part in participation(books)
+        for part in parts
     ]
 
 
@@ -265,10 +265,9 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
     ]
 
 
-def failed_run_pages(books: Books) -> list[dict[str, Any]]:
+def failed_run_pages(books: Books, classes: Mapping[bytes, str]) -> list[dict[str, Any]]:
     """The runs that failed, by kind, actor and error, as ``result.json`` has them: the :data:`MAX_FAILED_RUNS` most
-    frequent."""
-    classes = class_of_actors(books.record)
+    frequent. ``classes`` are those of the actors."""
     return [
         {
             "kind": each.kind.value,

@@ -9,22 +9,19 @@ So the first line that differs names the event at which the runs diverge.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from cluster.common.checkout import HASH_SEED_VARIABLE, own_environment
+from cluster.common.checkout import HASH_SEED_VARIABLE, other_hash_seed, own_environment
 from cluster.common.errors import Crash, ExitCode, HarnessError
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord, Sample, ignore
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 
-OTHER_HASH_SEEDS: Final = ("1", "2")
-"""Possible hash seeds of the second run. It gets the first one that differs from the first run's hash seed."""
 FIELDS: Final = 4
 
 
@@ -59,11 +56,9 @@ def simulate_twice(
     and :class:`Crash` if the second run's process ended before its end.
     """
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
-    mine = os.environ.get(HASH_SEED_VARIABLE)
-    other = next(each for each in OTHER_HASH_SEEDS if each != mine)
     process = subprocess.Popen(
         [sys.executable, "-m", "cluster.simulation.determinism"],
-        env=own_environment() | {HASH_SEED_VARIABLE: other},
+        env=own_environment() | {HASH_SEED_VARIABLE: str(other_hash_seed())},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -19,9 +19,10 @@ from typing import Final
 from cluster.audit.chain_codec import Unreadable, read_receipts
 from cluster.audit.evidence import invalid_blocks
 from cluster.audit.ledger.context import short
-from cluster.audit.reexecution.interpreters import execute, other_hash_seed
+from cluster.audit.reexecution.interpreters import execute
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
+from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import HarnessError
 from cluster.common.files import write_atomically
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, Reexecuted, write_blocks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +25,6 @@ PACKAGES: Final = {
 """The third-party modules that executing a block imports, each with the name of its distribution."""
 
 OLDEST: Final = (3, 11)
-HASH_SEED: Final = 4242
-"""Default ``PYTHONHASHSEED`` of the executing process. If this process has the same one, the next number is used."""
 PROBE_TIMEOUT_S: Final = 60
 PROBE: Final = """
 import sys
@@ -81,11 +78,6 @@ def _probe(python: str) -> tuple[str, list[str]]:
         oldest = ".".join(map(str, OLDEST))
         raise BadInput(f"{python}: does not run as a Python: {said}; expected the path of a Python {oldest} or newer")
     return version, [name for name in lacking.split(",") if name]
-
-
-def other_hash_seed() -> int:
-    """A hash seed other than that of this process."""
-    return HASH_SEED + (os.environ.get(HASH_SEED_VARIABLE) == str(HASH_SEED))
 
 
 def execute(python: str, hash_seed: int, folder: Path) -> Answer:

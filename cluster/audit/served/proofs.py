@@ -173,17 +173,17 @@ class ProofAudit:
         if proof is None:
             answers.unproved.append(height)
             return
-        problem = self._finality_problem(height, *proof)
-        answers.look(SERVED_FINALITY, problem)
-        if not problem:
-            certified = height + len(proof[1])
-            answers.proved_final = max(answers.proved_final, certified)
-            certificate = decode_message(proof[2])
-            assert isinstance(certificate, Certificate), "it was verified"
-            answers.voters[certified] = tuple(certificate.signed)
+        found = self._verified(height, *proof)
+        if isinstance(found, str):
+            answers.look(SERVED_FINALITY, found)
+            return
+        answers.look(SERVED_FINALITY, "")
+        certified = height + len(proof[1])
+        answers.proved_final = max(answers.proved_final, certified)
+        answers.voters[certified] = tuple(found.signed)
 
-    def _finality_problem(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> str:
-        """Verify a finality proof. Returns the problem in words; empty if the proof holds."""
+    def _verified(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> Certificate | str:
+        """Verify a finality proof. Returns its certificate; the problem in words if the proof does not hold."""
         try:
             headers = [decode(each, Header) for each in (header, *links)]
             certificate = decode_message(encoded)
@@ -201,7 +201,7 @@ class ProofAudit:
         if not is_certified(certificate, self._validators, namespace, GENESIS_VIEW):
             signers = list(certificate.signed)
             return f"the certificate in the finality proof of height {height} is not signed by a quorum: {signers}"
-        return ""
+        return certificate
 
     def _proof_problem(self, server: Server, key: bytes, height: int, is_there: bool) -> str:
         """Request and verify the proof of a key. Returns the problem in words; empty if the proof holds."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,9 +76,12 @@ def class_of_actors(record: RunRecord) -> dict[bytes, str]:
     return named | dict(zip(plan.genesis_actors(record.seed), plan.titles, strict=True))
 
 
-def use_by_actor(books: Books) -> list[ActorUse]:
-    """The :class:`ActorUse` of each actor that had a timer due, in the order of addresses."""
-    classes, ledger = class_of_actors(books.record), books.ledger
+def use_by_actor(books: Books, classes: Mapping[bytes, str] | None = None) -> list[ActorUse]:
+    """The :class:`ActorUse` of each actor that had a timer due, in the order of addresses. ``classes`` are the run's
+    :func:`class_of_actors`, if they are known."""
+    ledger = books.ledger
+    if classes is None:
+        classes = class_of_actors(books.record)
     waiting: dict[bytes, Counter[int]] = {}
     for life in ledger.timers.pending.values():
         if life.trigger_height <= ledger.height:

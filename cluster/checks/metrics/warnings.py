@@ -9,7 +9,6 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.audit.figures import FailedRuns
 from cluster.audit.ledger.context import short
-from cluster.checks.metrics.actor_classes import class_of_actors
 from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.common.wording import counted
 from validator.primitives.types import address_text
@@ -21,9 +20,8 @@ LONG_WAIT_BLOCKS: Final = 16
 ``lateness_max_blocks``."""
 
 
-def find_warnings(books: Books, latencies: Sequence[WorkloadLatency]) -> tuple[str, ...]:
-    """All warnings about a run, each in one line. ``latencies`` are those of its load."""
-    classes = class_of_actors(books.record)
+def find_warnings(books: Books, latencies: Sequence[WorkloadLatency], classes: Mapping[bytes, str]) -> tuple[str, ...]:
+    """All warnings about a run, each in one line. ``latencies`` are those of its load, ``classes`` its actors'."""
     return *_always_failing(books, classes), *_long_wait(books, classes), *_silent_workloads(books, latencies)
 
 

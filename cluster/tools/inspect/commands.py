@@ -106,9 +106,9 @@ class Bisect(Command):
             print(json_text(pages, indent=2))
         elif pages:
             print("\n\n".join("\n".join(lines(page)) for page in pages))
-        elif differs := run.result.get("reexecuted", {}).get("reason"):
-            height = run.result["reexecuted"]["heights"] + 1
-            print(f"no validator diverged, but two executions of block {height} differ: {printable(differs)}")
+        elif (again := run.result.get("reexecuted", {})).get("reason"):
+            what = f"two executions of block {again['heights'] + 1} differ: {printable(again['reason'])}"
+            print(f"no validator diverged, but {what}")
             return ExitCode.FAIL
         else:
             print("no validator diverged")

@@ -15,9 +15,10 @@ from typing import Final
 from cluster.audit.reexecution.archived_run import ArchivedRun, read_run
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
-from cluster.audit.reexecution.interpreters import check_interpreter, execute, other_hash_seed
+from cluster.audit.reexecution.interpreters import check_interpreter, execute
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.reexecution.worker import Answer, Mismatched
+from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.record.archive import DivergedExecution
 from cluster.record.folder import RESULT_FILE

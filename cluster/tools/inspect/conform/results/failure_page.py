@@ -75,7 +75,7 @@ def remove_passed(folder: Path, passed: Iterable[Reference]) -> None:
 
 def again(command: ToolCommand, place: Path) -> str:
     """The command that puts a shrunk case to the tool again."""
-    genesis, blocks = (quoted(str(place / name)) for name in ("genesis.json", "blocks.json"))
+    genesis, blocks = (quoted(str(place / name)) for name in CASE_FILES[:2])
     if command.stays_up:
         parts = f"echo '{{\"genesis\":'; cat {genesis}; echo ',\"blocks\":'; cat {blocks}; echo '}}'"
         return f"(({parts}) | tr -d '\\n'; echo) | {command.text}"
