@@ -20,6 +20,7 @@ from functools import partial
 from itertools import pairwise
 
 from reporting import Lane, Metric, Size, run_benchmark
+from runs import uninterrupted
 
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
@@ -92,7 +93,7 @@ def _figures_of(protocol: str, count: int) -> list[float]:
 def figures(protocol: str, validators: int) -> Figures:
     """Run a network and measure it. Raises :class:`NotAsPromised`."""
     run = _Run(_scenario(protocol, validators))
-    record = run.run()
+    record = uninterrupted(run.run())
     return Figures(_block_hops(record), _finality_hops(record), *run.traffic_a_block())
 
 

@@ -26,7 +26,7 @@ from cluster.tools.sweeps.lab.population import Group
 from cluster.tools.sweeps.lab.running import run_lab
 from validator.chain.genesis import Policy
 
-FEW, MANY, FULL_MANY = 1_000, 30_000, 100_000
+FEW, MANY, FULL_MANY = 1_000, 10_000, 100_000
 MIN_WINDOW = 25
 """Least number of blocks in which the jobs become due."""
 MAX_AGENTS = 1_000
@@ -38,13 +38,14 @@ CYCLES = (10_000, 80_000)
 WORTH = 1e6
 """Median value of a job: no price is above it, so no timer is refused."""
 SEED = 1
-EXPERIMENT = "fragmentation"
+EXPERIMENT = "tiers"
+"""One of the shortest."""
 MAX_MINUTES = 10.0
 
 
 def main() -> None:
     full = f"{FULL_MANY:,} waiting timers, and all experiments, quick, too; about 12 min"
-    run_benchmark(__doc__, lanes, minutes=5, full=full)
+    run_benchmark(__doc__, lanes, minutes=3, full=full)
 
 
 def lanes(size: Size) -> list[Lane]:

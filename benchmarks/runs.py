@@ -60,10 +60,24 @@ def scenario_of(
 
 def live_figures(scenario: Scenario, size: Size) -> Figures:
     """The figures of a live run, whose folder is removed. Raises :class:`Unavailable`."""
-    from cluster.live.driver.driver import run_live  # takes long, and simulated runs need nothing of it
+    from cluster.live.driver.driver import run_live  # simulated runs need nothing of it
 
     with folder() as path:
         return figures_of(run_live(RunRequest(scenario, SEED, COMMIT, path), RunObserver(on_notice=print)), size)
+
+
+def simulated(scenario: Scenario, seed: int = SEED, shortcuts: bool = False) -> RunRecord:
+    """The record of a simulated run. Raises as :func:`uninterrupted` does."""
+    from cluster.simulation.driver import simulate  # live runs need nothing of it, and it takes a second to import
+
+    return uninterrupted(simulate(scenario, seed, COMMIT, shortcuts=shortcuts))
+
+
+def uninterrupted(record: RunRecord) -> RunRecord:
+    """The record. Raises :class:`KeyboardInterrupt` if a signal ended the run, which its driver survives."""
+    if record.interrupted:
+        raise KeyboardInterrupt
+    return record
 
 
 def figures_of(record: RunRecord, size: Size) -> Figures:
@@ -74,11 +88,9 @@ def figures_of(record: RunRecord, size: Size) -> Figures:
 def judged(record: RunRecord, size: Size = Size.USUAL) -> Judged:
     """A run that passed its checks. Figures of a quick run mean nothing, so it may be inconclusive.
 
-    Raises :class:`Unavailable` if it did not pass, and :class:`KeyboardInterrupt` if a signal ended it.
+    Raises :class:`Unavailable` if it did not pass, and as :func:`uninterrupted` does.
     """
-    if record.interrupted:
-        raise KeyboardInterrupt
-    found = judge_run(record)
+    found = judge_run(uninterrupted(record))
     verdict = found.verdict
     if verdict.outcome is Outcome.FAIL or (verdict.outcome is not Outcome.PASS and size is not Size.QUICK):
         wrong = [check for check in verdict.checks if check.verdict is not Outcome.PASS]

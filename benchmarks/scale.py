@@ -3,15 +3,11 @@
 A live testnet runs without a block interval and without latency, its validators on four hosts, so that the processors
 are the limit. Timeouts and repetition are those of the defaults, and adapt. Of each: blocks a second, the MB that
 validators send each other for a block, milliseconds until a block is final, and a validator's share of its host's
-memory. The simulator runs the same; its seconds are those of the wall clock, its latencies virtual. ``size_error_N``
-is by what share the guess of ``stampede size`` misses the rate of Simplex that is measured after it, and
-``size_in_range_N`` is 1 if the range printed with it holds that rate. The calibration is repeated after the run:
-``size_speed_N`` is the second guess, of the first, so a machine that changed its speed meanwhile is seen.
-``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64 validators (:mod:`judging`).
-A quick run leaves the guess out.
+memory. The simulator runs the same; its seconds are those of the wall clock. ``size_error_N``
+is by what share a guess of ``stampede size`` right after the run misses the rate of Simplex, and ``size_in_range_N`` is
+1 if the range printed with it holds that rate. A quick run leaves the guess out: it starts four more processes.
 
-``--full`` adds 128 validators; the others run for twice as many heights then, and the long run has 100,000 instead of
-1,000.
+``--full`` adds 128 validators; the others run for twice as many heights then.
 """
 
 from __future__ import annotations
@@ -22,15 +18,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import apart
-import judging
-from reporting import Lane, Metric, Size, run_benchmark
-from runs import COMMIT, SEED, figures_of, live_figures
+from reporting import Lane, Metric, Size, Unavailable, run_benchmark
+from runs import figures_of, live_figures, simulated
 
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.explain.size.calibration import calibrate
-from cluster.tools.explain.size.estimate import Estimate, estimate
+from cluster.tools.explain.size.estimate import estimate
 
 HOSTS: Final = 4
 """The fewest that n validators may have, and enough to use every processor of the machine."""
@@ -47,15 +40,12 @@ SIZE_ERROR_GOAL: Final = 0.3
 
 
 def main() -> None:
-    full = "128 live validators and a long run of 100,000 heights, too; about an hour"
+    full = "128 live validators, too; about half an hour"
     run_benchmark(__doc__, lanes, minutes=5, full=full)
 
 
 def lanes(size: Size) -> list[Lane]:
     return [
-        Lane(
-            partial(_driver_memory, size), [judging.MEMORY]
-        ),  # first: a process begins with the highest memory of the one that starts it
         *(lane for protocol in PROTOCOLS for count in LIVE_HEIGHTS for lane in _live_lanes(protocol, count, size)),
         *(_simulated_lane(protocol, count, size) for protocol in PROTOCOLS for count in SIMULATED_HEIGHTS),
     ]
@@ -91,52 +81,44 @@ def _name(metric: str, protocol: str, count: int) -> str:
 
 
 def _live_lanes(protocol: str, count: int, size: Size) -> list[Lane]:
-    """One lane, or two if the guess is left out: a calibration alone takes longer than a quick run may."""
     about = f"{protocol}, {count} validators, live"
     goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
-    is_guessed = protocol == "simplex" and count < 128
     metrics = [
         Metric(_name("blocks_per_second", protocol, count), f"blocks/s, {about}", GOALS.get((protocol, count))),
         Metric(f"{protocol}_bytes_{count}", f"MB a block, {about}", goal_mb, at_least=False),
         Metric(f"{protocol}_finality_ms_{count}", f"ms p50, {about}"),
-        Metric(f"{protocol}_startup_s_{count}", f"s to the first block, {about}"),
         Metric(f"{protocol}_memory_mb_{count}", f"MB a validator, {about}"),
     ]
     guess = [
         Metric(f"size_error_{count}", "of the rate", SIZE_ERROR_GOAL, at_least=False),
         Metric(f"size_in_range_{count}", "1: the rate is in the range"),
-        Metric(f"size_speed_{count}", "× the guess after the run, of the one before"),
     ]
     least = _least(protocol, count)
     scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
-    if not is_guessed:
-        return [Lane(partial(_live, scenario, size, False), metrics, least)]
-    measure = partial(_live, scenario, size, size is not Size.QUICK)
-    if size is Size.QUICK:
-        return [Lane(measure, metrics, least), Lane(measure, guess, Size.USUAL)]
-    return [Lane(measure, [*metrics, *guess], least)]
+    rates: list[float] = []
+    live = Lane(partial(_live, scenario, size, rates), metrics, least)
+    is_guessed = protocol == "simplex" and count < 128
+    return [live, Lane(partial(_guess, scenario, rates), guess, Size.USUAL)] if is_guessed else [live]
 
 
-def _live(scenario: Scenario, size: Size, is_guessed: bool) -> Iterator[float]:
-    before = _guess(scenario) if is_guessed else None
+def _live(scenario: Scenario, size: Size, rates: list[float]) -> Iterator[float]:
+    """The figures of a run, whose rate is appended to ``rates``."""
     found = live_figures(scenario, size)
-    rate = found["blocks_per_second"]
-    yield rate
+    rates.append(found["blocks_per_second"])
+    yield rates[-1]
     yield found["bytes_sent"] / found["heights"] / 1e6
     yield found["finality_latency_p50_ms"]
-    yield found["startup_seconds"]
     yield found["memory_max_mb"] * HOSTS / scenario.validators.count
-    if before is not None:
-        yield abs(before.rate / rate - 1)
-        yield float(before.rate_low <= rate <= before.rate_high)
-        yield _guess(scenario).rate / before.rate
 
 
-def _guess(scenario: Scenario) -> Estimate:
+def _guess(scenario: Scenario, rates: list[float]) -> list[float]:
+    if not rates:
+        raise Unavailable("the run has no rate")
+    (rate,) = rates
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = estimate(scenario, calibrate(scenario, print), None, files)
     print(f"{scenario.name}: {found.rate:.3g} blocks/s guessed, {found.rate_low:.3g} to {found.rate_high:.3g}")
-    return found
+    return [abs(found.rate / rate - 1), float(found.rate_low <= rate <= found.rate_high)]
 
 
 def _simulated_lane(protocol: str, count: int, size: Size) -> Lane:
@@ -144,7 +126,6 @@ def _simulated_lane(protocol: str, count: int, size: Size) -> Lane:
     metrics = [
         Metric(f"{protocol}_simulated_{count}", f"blocks/wall s, {about}"),
         Metric(f"{protocol}_messages_{count}", f"messages a block, {about}"),
-        Metric(f"{protocol}_virtual_ms_{count}", f"virtual ms p50, {about}"),
     ]
     scenario = _scenario(protocol, count, _heights(SIMULATED_HEIGHTS[count], size))
     return Lane(partial(_simulated, scenario, size), metrics, _least(protocol, count))
@@ -152,18 +133,10 @@ def _simulated_lane(protocol: str, count: int, size: Size) -> Lane:
 
 def _simulated(scenario: Scenario, size: Size) -> list[float]:
     began_s = time.perf_counter()
-    record = simulate(scenario, SEED, COMMIT)
+    record = simulated(scenario)
     wall_s = time.perf_counter() - began_s
     found = figures_of(record, size)
-    rates = [found["heights"] / wall_s, found["messages_sent"] / found["heights"]]
-    return [*rates, found["finality_latency_p50_ms"]]
-
-
-def _driver_memory(size: Size) -> float:
-    """In a separate process, but for a quick run."""
-    heights = size.of(judging.QUICK_HEIGHTS, 1_000, judging.FULL_HEIGHTS)
-    found = judging.judged(heights) if size is Size.QUICK else apart.result_of(judging.judged, heights)
-    return found[0]
+    return [found["heights"] / wall_s, found["messages_sent"] / found["heights"]]
 
 
 if __name__ == "__main__":

@@ -22,11 +22,10 @@ from statistics import median
 from typing import Any
 
 from reporting import Lane, Metric, Size, Unavailable, run_benchmark
-from runs import COMMIT, SEED, judged
+from runs import judged, simulated
 
 from cluster.audit.books import Books
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import judge
 
@@ -87,7 +86,7 @@ def _speedup_with_fires(blocks: int) -> float:
 def _seconds_for(validators: int) -> float:
     scenario = _scenario(CROWD_HEIGHTS, "keyed-hash", validators=validators)
     began = time.perf_counter()
-    record = simulate(scenario, SEED, COMMIT, shortcuts=True)
+    record = simulated(scenario, shortcuts=True)
     seconds = time.perf_counter() - began
     judged(record)
     return seconds
@@ -98,7 +97,7 @@ def _fuzz_rate(seeds: int) -> float:
     began = time.perf_counter()
     for seed in range(seeds):
         for protocol in PROTOCOLS:
-            outcome, _ = judge(simulate(random_scenario(seed, protocol), seed, COMMIT, shortcuts=True), 0.0)
+            outcome, _ = judge(simulated(random_scenario(seed, protocol), seed, shortcuts=True), 0.0)
             if outcome.failed:
                 raise Unavailable(f"seed {seed} of {protocol} fails: {outcome.reason}")
     return 60 * seeds * len(PROTOCOLS) / (time.perf_counter() - began)
@@ -107,7 +106,7 @@ def _fuzz_rate(seeds: int) -> float:
 def _timed(scenario: Scenario) -> tuple[float, Books]:
     """Simulated seconds a wall second, and what was seen."""
     began = time.perf_counter()
-    record = simulate(scenario, SEED, COMMIT, shortcuts=True)
+    record = simulated(scenario, shortcuts=True)
     seconds = time.perf_counter() - began
     return record.duration_ms / 1_000 / seconds, judged(record).books
 

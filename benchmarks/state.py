@@ -1,9 +1,8 @@
-"""The state store: updates, inserts, reads, proofs, opening, memory and disk, against three baselines.
+"""The state store: updates, inserts, reads, proofs, opening, memory and disk, against two baselines.
 
 All stores get the same work in the same run: keys of 21 bytes and values of 32, overwritten at random in batches, each
 batch one block that is derived and committed with its fsync. The baselines are
 
-- ``dict``: a plain dict, and a Merkle tree over all of it that is built anew for each batch;
 - ``lmdb``: LMDB with a transaction and an fsync a batch, and no Merkle tree at all;
 - ``plain``: the plain engine of the store, which hashes one node a call.
 
@@ -26,7 +25,6 @@ from time import perf_counter, process_time
 from typing import Any, Final
 
 import lmdb
-from blake3 import blake3
 from reporting import Lane, Metric, Size, Unavailable, folder, resident_bytes, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk
@@ -50,7 +48,7 @@ ROUNDS: Final = 15
 NEVER_PACKED: Final = 2**63
 """Each store keeps the engine that it is measured with."""
 
-Batch = dict[bytes, bytes | None]
+Batch = dict[bytes, bytes]
 
 
 def key_of(number: int) -> bytes:
@@ -86,24 +84,6 @@ class Ours:
         self.disk.close()
 
 
-class PlainDict:
-    """A dict, and a Merkle tree over its sorted items that is built anew for each batch."""
-
-    def __init__(self) -> None:
-        self.items: dict[bytes, bytes] = {}
-
-    def commit(self, batch: Batch) -> None:
-        """One block."""
-        for key, value in batch.items():
-            if value is None:
-                self.items.pop(key, None)
-            else:
-                self.items[key] = value
-        row = [blake3(key + self.items[key]).digest() for key in sorted(self.items)]
-        while len(row) > 1:
-            row = [blake3(b"".join(row[i : i + 2])).digest() for i in range(0, len(row), 2)]
-
-
 class Lmdb:
     """LMDB: a transaction and an fsync a block."""
 
@@ -114,10 +94,7 @@ class Lmdb:
         """One block."""
         with self.environment.begin(write=True) as transaction:
             for key, value in batch.items():
-                if value is None:
-                    transaction.delete(key)
-                else:
-                    transaction.put(key, value)
+                transaction.put(key, value)
 
 
 def fill(store: Any, keys: int) -> float:
@@ -207,7 +184,6 @@ def measure_reads(ours: Ours, keys: int, part: int) -> Iterator[tuple[str, float
     for key, proof in zip(wanted, proofs, strict=False):
         verify(view.root, key, proof)
     yield "proofs_verified_per_second", count / (process_time() - started)
-    yield "proof_bytes", sum(map(len, proofs)) / count
 
 
 def lmdb_updates(keys: int, size: int) -> float:
@@ -221,12 +197,6 @@ def lmdb_updates(keys: int, size: int) -> float:
             store.environment.close()
 
 
-def dict_updates(keys: int, size: int) -> float:
-    store = PlainDict()
-    store.items = {key_of(number): bytes(VALUE_BYTES) for number in range(keys)}
-    return updates_per_second(store, keys, size, 1)
-
-
 def plain_updates(keys: int, size: int) -> float:
     with folder() as path:
         store = Ours(path, PlainEngine())
@@ -238,21 +208,20 @@ def plain_updates(keys: int, size: int) -> float:
             store.close()
 
 
-BASELINES: Final = {"lmdb": lmdb_updates, "dict": dict_updates, "plain": plain_updates}
+BASELINES: Final = {"lmdb": lmdb_updates, "plain": plain_updates}
 
 
 def warm_up() -> None:
     """Compile, so that no measurement does."""
     engine = PackedEngine(slack=20)
     for height in range(1, 10):
-        batch: Batch = {b"%d" % i: None if (i + height) % 3 == 0 else b"%d" % height for i in range(300)}
+        batch = {b"%d" % i: None if (i + height) % 3 == 0 else b"%d" % height for i in range(300)}
         step = engine.apply(Height(height), batch)
     engine.undo(step)
     with folder() as path:
         for _ in range(2):
             ours = Ours(path, PackedEngine())
-            ours.commit({b"a": b"1", b"b": b"2"})
-            ours.commit({b"a": None})
+            ours.commit({b"a": b"1"})
             ours.store.prove(b"a")
             ours.close()
 
@@ -304,7 +273,6 @@ FIGURES: Final = [
     Metric("reads_per_second", "1/s"),
     Metric("proofs_made_per_second", "1/s", 10_000),
     Metric("proofs_verified_per_second", "1/s", 60_000),
-    Metric("proof_bytes", "bytes"),
     Metric("open_seconds", "s", 1.5, at_least=False),
 ]
 """In the order in which :func:`measure_store` has them."""

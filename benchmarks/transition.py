@@ -30,11 +30,10 @@ from statistics import median
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved
 from reporting import Lane, Metric, Size, run_benchmark
-from runs import COMMIT, SEED, full_lane
+from runs import full_lane, simulated
 
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
-from cluster.simulation.driver import simulate
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import GenesisAgent, Policy
 from validator.policies.bias_auction import BiasRules
@@ -119,7 +118,7 @@ def _due(
 def _lane_us(size: Size) -> float:
     """The lane is full in the last fifth of the blocks, but not in a quick run."""
     heights = size.of(12, 250)
-    record = simulate(size.of(full_lane(heights, 500, keepers=1), full_lane(heights)), SEED, COMMIT)
+    record = simulated(size.of(full_lane(heights, 500, keepers=1), full_lane(heights)), shortcuts=True)
     blocks = list(longest_chain(record.lives))
     reexecutor = Reexecutor(record.genesis)
     seconds: list[float] = []

@@ -1,1 +1,0 @@
-from benchmarks.judging import *
