@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.audit.books import Books
+from cluster.audit.reexecution.again import execute_again
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
@@ -280,7 +281,8 @@ def up(
 
 
 def _judged(record: RunRecord, folder: Path | None) -> RunOutcome:
-    """Judge a run, and write its folder if it has one."""
+    """Judge a run, and write its folder if it has one. A user's policy is executed again before."""
+    execute_again(record, folder)
     judged = judge_run(record)
     if folder is not None:
         finish_run(record, folder, judged=judged)

@@ -19,7 +19,9 @@ from typing import Final
 from cluster.audit.chain_codec import Unreadable, read_receipts
 from cluster.audit.evidence import invalid_blocks
 from cluster.audit.ledger.context import short
+from cluster.audit.reexecution.archived_run import ArchivedRun
 from cluster.audit.reexecution.interpreters import execute
+from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
 from cluster.common.checkout import other_hash_seed
@@ -34,6 +36,10 @@ MAX_BLOCKS: Final = 512
 """The most blocks that are executed again, from height 1 on."""
 MAX_BLAMED: Final = 8
 """The most blamed blocks that are executed twice."""
+SEEDS_TRIED: Final = 2
+"""The number of hash seeds under which the blocks of an archived run are executed."""
+LINES_NAMED: Final = 3
+"""The most lines of a policy that are named as possible causes."""
 PARTS: Final = (
     ("transactions", "transaction", "transaction_hash"),
     ("fires", "fire", "timer_id"),
@@ -45,8 +51,9 @@ PARTS: Final = (
 """The lists of a block's receipts: what one of their items is, and the field that names it."""
 
 
-def execute_again(record: RunRecord, folder: Path) -> None:
-    """Enter ``record.reexecuted`` of a run whose policy is a user's file. ``folder`` exists; nothing is left in it.
+def execute_again(record: RunRecord, folder: Path | None = None) -> None:
+    """Enter ``record.reexecuted`` of a run whose policy is a user's file. Nothing is left in ``folder`` (default: the
+    system's for temporary files), which exists.
 
     A process that gives no answer is a problem of the run's machinery.
     """
@@ -61,17 +68,39 @@ def execute_again(record: RunRecord, folder: Path) -> None:
         write_blocks(place / BLOCKS_FILE, blocks)
         write_atomically(place / GENESIS_FILE, to_json(record.genesis))
         try:
-            answer = execute(sys.executable, other_hash_seed(), place)
+            record.reexecuted = executed_elsewhere(policy, blocks, place, other_hash_seed())
         except HarnessError as error:
             note_own_problem(record, f"the blocks could not be executed again: {error}")
-            return
+
+
+def second_execution(run: ArchivedRun, folder: Path) -> Reexecuted | None:
+    """What differs in two executions of a block of an archived run with a user's policy; ``None`` if nothing does.
+
+    The run's final blocks are executed under :data:`SEEDS_TRIED` hash seeds. A block that did not become final is not
+    in the archive: the run's result says what was found there. Raises :class:`HarnessError`.
+    """
+    policy, told = run.genesis.policy_file, run.result.get("reexecuted", {})
+    if policy is None:
+        return None
+    for number in range(SEEDS_TRIED):
+        found = executed_elsewhere(policy, run.blocks, folder, other_hash_seed() + number)
+        if found.reason:
+            return found
+    return Reexecuted(told["heights"], "", told["reason"]) if told.get("reason") else None
+
+
+def executed_elsewhere(policy: PolicyFile, blocks: Sequence[BlockRecord], folder: Path, hash_seed: int) -> Reexecuted:
+    """The result of executing blocks in a fresh process under a hash seed. ``folder`` has them and their genesis, whose
+    policy is ``policy``.
+
+    Raises :class:`HarnessError`.
+    """
+    answer = execute(sys.executable, hash_seed, folder)
     found = answer.mismatch
     if found is None:
-        record.reexecuted = Reexecuted(answer.heights, answer.root)
-        return
+        return Reexecuted(answer.heights, answer.root)
     what = first_difference(blocks[found.height - 1].receipts, found.receipts) or found.reason
-    reason = f"{what}; the policy of {policy.file} ran there"
-    record.reexecuted = Reexecuted(answer.heights, "", reason, found.receipts, found.trace)
+    return Reexecuted(answer.heights, "", f"{what}; {_blamed(policy)}", found.receipts, found.trace)
 
 
 def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[BlockRecord]) -> Reexecuted | None:
@@ -81,8 +110,16 @@ def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[Bloc
     for parent, block in blamed[-MAX_BLAMED:]:
         one, other = (_receipts_of(record.genesis, blocks[:parent], block) for _ in range(2))
         if one and other and (what := first_difference(one, other)):
-            return Reexecuted(parent, "", f"{what}; the policy of {policy.file} ran there", other)
+            return Reexecuted(parent, "", f"{what}; {_blamed(policy)}", other)
     return None
+
+
+def _blamed(policy: PolicyFile) -> str:
+    """The policy's file, with the lines that may give other results in another execution."""
+    causes = [f"line {line}: {what}" for line, what in warnings_in(policy.source, with_silenced=True)]
+    more = [f"and {len(causes) - LINES_NAMED} more lines"] if len(causes) > LINES_NAMED else []
+    lines = "; ".join(causes[:LINES_NAMED] + more)
+    return f"the policy of {policy.file} ran there" + (f" ({lines})" if lines else "")
 
 
 def _receipts_of(genesis: Genesis, final: Sequence[BlockRecord], block: bytes) -> bytes:

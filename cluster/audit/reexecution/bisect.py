@@ -5,7 +5,8 @@ traced as the diverged validator traced it, and the two traces are compared. The
 (:func:`bisect`), in ``result.json`` under ``divergences``:
 
 ========================  ==========================================================================================
-``validator``, ``height`` who diverged, and where; ``block``, ``reason`` and both roots as the validator reports them
+``validator``, ``height`` who diverged, and where; ``block``, ``reason`` and both roots as the validator reports them;
+                          no validator where another process executed the final block to something else
 ``theirs``, ``right``     names of the execution that is shown, and of the one that it is compared with
 ``step``                  the first step that differs: ``kind``, ``number`` ``of`` its kind, ``subject`` (a hash or
                           an id), ``spec_step`` (of SPEC §3), ``words``; null where execution had ended before
@@ -33,12 +34,13 @@ from cluster.audit.reexecution.describe import (
     touches,
 )
 from cluster.audit.reexecution.reexecutor import Mismatch, Reexecution, RightExecution
-from cluster.record.archive import BlockRecord, DivergedExecution
+from cluster.record.archive import BlockRecord, DivergedExecution, Reexecuted
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import CodecError, decode, encode, tagged_hash
 from validator.transition.trace import BlockTrace, Step, StepKind, Value, Write, steps_apart
 
 REEXECUTION: Final = "re-execution"
+ANOTHER_PROCESS: Final = "another process"
 FINAL_BLOCK: Final = "the final block"
 
 STATE_TREE: Final = (
@@ -90,9 +92,24 @@ def bisect(reexecution: Reexecution, executions: Sequence[DivergedExecution]) ->
     return [_page(each, reexecution.at(each.height)) for each in ordered]
 
 
+def page_of_two(again: Reexecuted, recorded: BlockRecord | None) -> Page:
+    """The page of a block that another process executed to something else; ``recorded`` is ``None`` if the block did
+    not become final."""
+    parting = None if recorded is None else part_by_receipts(again.receipts, recorded.receipts)
+    told = DivergedExecution("", again.heights + 1, again.reason, "", "", again.receipts, b"")
+    return _bare_page(told, None) | {"theirs": ANOTHER_PROCESS, "right": FINAL_BLOCK, **_parting_page(parting, None)}
+
+
 def _page(told: DivergedExecution, right: RightExecution) -> Page:
     theirs = _read(told.trace)
-    page: Page = {
+    page = _bare_page(told, theirs)
+    if right.trace is None or right.recorded is None:
+        return page | {"note": _why_not(right.mismatch)}
+    return page | _differences(told, theirs, right.trace, right.recorded, right.mismatch)
+
+
+def _bare_page(told: DivergedExecution, theirs: BlockTrace | None) -> Page:
+    return {
         "validator": told.validator,
         "height": told.height,
         "block": "" if theirs is None else theirs.block.hex(),
@@ -105,9 +122,6 @@ def _page(told: DivergedExecution, right: RightExecution) -> Page:
         "figures": [],
         "note": "",
     }
-    if right.trace is None or right.recorded is None:
-        return page | {"note": _why_not(right.mismatch)}
-    return page | _differences(told, theirs, right.trace, right.recorded, right.mismatch)
 
 
 def _differences(

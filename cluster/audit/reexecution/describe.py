@@ -305,7 +305,9 @@ def lines(page: Page) -> list[str]:
     """
     theirs, right = page["theirs"], page["right"]
     block = f"block {page['block'][:SHOWN_DIGITS]}" if page["block"] else "its block"
-    said = [f"{page['validator']} diverged at height {page['height']:,} ({block}): {page['reason']}"]
+    who, height = page["validator"], f"{page['height']:,}"
+    what = f"{who} diverged at height {height} ({block})" if who else f"two executions of block {height} differ"
+    said = [f"{what}: {page['reason']}"]
     said += _step_lines(page, theirs, right)
     said += [_key_line(key, theirs, right) for key in page["keys"][:KEYS_SHOWN]]
     if len(page["keys"]) > KEYS_SHOWN:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.run import Backend
@@ -25,7 +26,6 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.tools.explain.estimate import RunEstimate, Span, seconds, stop_height
-from cluster.tools.explain.policy_source import warnings_in
 from validator.primitives.user_file import place_of
 
 SHARES: Final = {"loss", "duplication", "reordering"}

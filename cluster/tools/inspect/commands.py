@@ -91,8 +91,9 @@ class Bisect(Command):
     json: bool = flag("print JSON, as divergences in result.json")
 
     def run(self) -> int:
+        from cluster.audit.reexecution.again import second_execution
         from cluster.audit.reexecution.archived_run import read_run
-        from cluster.audit.reexecution.bisect import bisect
+        from cluster.audit.reexecution.bisect import bisect, page_of_two
         from cluster.audit.reexecution.describe import lines
         from cluster.audit.reexecution.reexecutor import Reexecution
 
@@ -102,16 +103,16 @@ class Bisect(Command):
             known = ", ".join(each.validator for each in run.executions) or "no validator"
             raise BadInput(f"{self.folder}: {self.validator!r} did not diverge; {known} did")
         pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
+        if not wanted and (again := second_execution(run, self.folder)) is not None:
+            is_final = again.heights < len(run.blocks)
+            pages = [page_of_two(again, run.blocks[again.heights] if is_final else None)]
         if self.json:
             print(json_text(pages, indent=2))
-        elif pages:
-            print("\n\n".join("\n".join(lines(page)) for page in pages))
-        elif (again := run.result.get("reexecuted", {})).get("reason"):
-            what = f"two executions of block {again['heights'] + 1} differ: {printable(again['reason'])}"
-            print(f"no validator diverged, but {what}")
-            return ExitCode.FAIL
         else:
-            print("no validator diverged")
+            if not wanted:
+                print("no validator diverged" + (", but" if pages else ""))
+            if pages:
+                print("\n\n".join("\n".join(map(printable, lines(page))) for page in pages))
         return ExitCode.FAIL if pages else ExitCode.PASS
 
 

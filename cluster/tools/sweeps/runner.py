@@ -21,6 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
+from cluster.audit.reexecution.again import execute_again
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_atomically, write_for_user, write_json_for_user
@@ -162,8 +163,8 @@ def check_task(task: AnyTask, seed: int) -> None:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
 
 
-def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -> SeedOutcome:
-    """Run one seed in a worker process, and judge the run.
+def run_seed(task: AnyTask, folder: str, commit: str, first: int, seed: int, leaves: Path) -> SeedOutcome:
+    """Run one seed in a worker process, and judge the run. A user's policy is executed again for the ``first`` seed.
 
     A failing or crashing seed leaves files in the folder ``leaves``, which is moved to ``<folder>/seed-<seed>``
     afterwards.
@@ -176,6 +177,8 @@ def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -
         drawn = time.monotonic()
         shortcuts = takes_shortcuts(task, seed)
         record = simulate(scenario, simulated_seed(task, seed), commit, shortcuts=shortcuts)
+        if seed == first:
+            execute_again(record)
         ran = time.monotonic()
         outcome, judged = judge(record, ran - started)
         if isinstance(task, GuidedTask):
@@ -239,7 +242,7 @@ def sweep(
         with Interrupts() as interrupts, progress_bar(console) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(before))
             fan_out = FanOut(
-                partial(run_seed, _part(task, left), str(folder), commit),
+                partial(run_seed, _part(task, left), str(folder), commit, seeds[0]),
                 left,
                 interrupts,
                 folder,
@@ -247,7 +250,7 @@ def sweep(
                 memory_mib,
                 notice=lambda line: print_line(progress.console, line),
                 on_death=partial(_outcome_of_dead_workers, task, folder),
-                rounds=((partial(run_seed, _part(task, more), str(folder), commit), more) for more in rounds),
+                rounds=((partial(run_seed, _part(task, more), str(folder), commit, seeds[0]), more) for more in rounds),
             )
             lines = PlainProgress(console, task.title, before, len(seeds), fan_out.progress)
             lines.begin(workers)

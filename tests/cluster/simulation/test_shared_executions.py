@@ -248,4 +248,4 @@ class TestNondeterminism:
 
 def run(seed: int, shortcuts: bool, folder: Path) -> SeedOutcome:
     plan = json.dumps(PLAN | {"faults": []})
-    return run_seed(ScenarioTask("a.yaml", plan, shortcuts=shortcuts), str(folder), "test", seed, folder / "seed")
+    return run_seed(ScenarioTask("a.yaml", plan, shortcuts=shortcuts), str(folder), "test", seed, seed, folder / "seed")

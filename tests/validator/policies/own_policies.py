@@ -47,6 +47,35 @@ class Nothing(FifoPhase):
         return iter(())
 """
 """No timer fires."""
+HASHED: Final = """
+from validator.policies.fifo import FifoPhase
+
+
+class Hashed(FifoPhase):
+    replaces = {"order", "waiting"}
+    passes_over = True
+
+    def candidates(self):
+        timers = [timer for timer in self.eligible() if hash(timer.timer_id) % 2]
+        return map(self.turn, sorted(timers, key=lambda timer: hash(timer.timer_id)))
+"""
+"""The order and the choice of timers depend on the hash seed of the process."""
+LOTTERY: Final = """
+import random
+
+from validator.policies.fifo import FifoPhase
+
+
+class Lottery(FifoPhase):
+    replaces = {"order", "waiting"}
+    passes_over = True
+
+    def candidates(self):
+        timers = self.eligible()
+        random.shuffle(timers)
+        return map(self.turn, timers[: len(timers) // 2])
+"""
+"""Two executions in one process differ, so no validator accepts the block of another."""
 
 BASES: Final = {
     Policy.CIP1: "cip1.Cip1Phase",

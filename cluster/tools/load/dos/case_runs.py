@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.audit.reexecution.again import execute_again
 from cluster.checks.run import Judged, judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.interrupts import Interrupts
@@ -24,7 +25,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.tools.console.outputs import Outputs
-from cluster.tools.load.dos.cases import Case, Plan
+from cluster.tools.load.dos.cases import BASELINE, Case, Plan
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from cluster.tools.sweeps.outcome import crashed
 from validator.chain.block import BlockReceipts
@@ -77,13 +78,18 @@ def _run_numbered(plan: Plan, number: int, leaves: Path) -> CaseResult:
 
 
 def run_case(plan: Plan, case: Case) -> CaseResult:
-    """Simulate one run in this process. If it crashes, the result has the crash as its problem."""
+    """Simulate one run in this process. If it crashes, the result has the crash as its problem.
+
+    A user's policy is executed again for the first run of each variant.
+    """
     from cluster.simulation.driver import simulate
 
     try:
         record = simulate(plan.scenario(case.variant, case.attack), case.seed)
         if record.interrupted:
             raise KeyboardInterrupt
+        if (case.attack, case.seed) == (BASELINE, plan.seeds[0]):
+            execute_again(record)
         return measure_case(plan, judge_run(record))
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
         return CaseResult(None, problem=crashed(case.seed, error, 0.0).reason)
@@ -117,7 +123,7 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
     """Execute the blocks of a judged run again and measure them; returns the run's result."""
     record, verdict = judged.books.record, judged.verdict
     chain = judged.books.chain
-    blocks = execute_again(record.genesis, chain, min(plan.window.last, len(chain)))
+    blocks = measured_blocks(record.genesis, chain, min(plan.window.last, len(chain)))
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
     measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters, record.genesis.policy_file)
     measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
@@ -139,7 +145,7 @@ def full_block_s(policy: Policy, parameters: Parameters, policy_file: PolicyFile
     return full_block_seconds(genesis, time.process_time)
 
 
-def execute_again(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:
+def measured_blocks(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:
     """Execute a chain's blocks again, from height 1 on; returns each with the processor time of its execution.
 
     The block at height ``sized`` also has the size of the state after it, and of what execution holds in memory. From

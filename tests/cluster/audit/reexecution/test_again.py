@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+import stampede
 from cluster.audit.reexecution.again import execute_again, first_difference
 from cluster.checks.run import judge_run
 from cluster.common.errors import ExitCode
@@ -18,50 +20,21 @@ from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from tests.validator.policies.own_policies import DEADLINES
+from cluster.tools.load.dos.case_runs import run_case
+from cluster.tools.load.dos.cases import make_plan, make_variants
+from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY
 
-HASHED = """
-from validator.policies.fifo import FifoPhase
-
-
-class Hashed(FifoPhase):
-    replaces = {"order", "waiting"}
-    passes_over = True
-
-    def candidates(self):
-        timers = [timer for timer in self.eligible() if hash(timer.timer_id) % 2]
-        return map(self.turn, sorted(timers, key=lambda timer: hash(timer.timer_id)))
-"""
-"""The order and the choice of timers depend on the hash seed of the process."""
-
-LOTTERY = """
-import random
-
-from validator.policies.fifo import FifoPhase
-
-
-class Lottery(FifoPhase):
-    replaces = {"order", "waiting"}
-    passes_over = True
-
-    def candidates(self):
-        timers = self.eligible()
-        random.shuffle(timers)
-        return map(self.turn, timers[: len(timers) // 2])
-"""
-"""Two executions in one process differ, so no validator accepts the block of another."""
+RUN: Final = {
+    "name": "again",
+    "validators": {"count": 4},
+    "load": {"users": [{"workload": "heartbeat", "count": 12}]},
+    "stop": {"height": 24},
+    "success": {"transactions": 1, "fires": 1, "heights_compared": 10},
+}
 
 
 def run(policy: Any) -> RunRecord:
-    fields = {
-        "name": "again",
-        "validators": {"count": 4},
-        "chain": {"policy": policy},
-        "load": {"users": [{"workload": "heartbeat", "count": 12}]},
-        "stop": {"height": 24},
-        "success": {"transactions": 1, "fires": 1, "heights_compared": 10},
-    }
-    return simulate(Scenario.model_validate(fields), 7)
+    return simulate(Scenario.model_validate(RUN | {"chain": {"policy": policy}}), 7)
 
 
 def test_a_policy_whose_results_depend_on_the_process_is_named(tmp_path: Path) -> None:
@@ -71,8 +44,37 @@ def test_a_policy_whose_results_depend_on_the_process_is_named(tmp_path: Path) -
     check = judge_run(record).verdict.check("state_roots")
     assert check.verdict is Outcome.FAIL
     differs = r"two executions of block \d+ differ: fire \d+ is \w+ in one, \w+ in the other"
-    assert re.fullmatch(rf"{differs}; the policy of hashed\.py ran there", check.detail)
+    lines = r"line 10: hash\(\) depends on the hash seed of the process; line 11: hash\(\) .*"
+    assert re.fullmatch(rf"{differs}; the policy of hashed\.py ran there \({lines}\)", check.detail)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bisect_executes_the_blocks_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = run({"name": "hashed", "source": HASHED})
+    finish_run(record, tmp_path / "run")
+    assert "reexecuted" not in json.loads((tmp_path / "run/result.json").read_text())
+    capsys.readouterr()
+    assert main(["bisect", str(tmp_path / "run")]) == ExitCode.FAIL
+    first, second, third = capsys.readouterr().out.splitlines()[:3]
+    assert first == "no validator diverged, but"
+    assert re.fullmatch(r"two executions of block \d+ differ: fire .*; the policy of hashed\.py ran there .*", second)
+    assert re.match(r"  step     another process: the fire of timer .*; the final block: the fire of timer ", third)
+    assert main(["bisect", str(tmp_path / "run"), "--json"]) == ExitCode.FAIL
+    (page,) = json.loads(capsys.readouterr().out)
+    assert (page["validator"], page["step"]["kind"]) == ("", "fire")
+
+
+def test_a_run_from_python_is_executed_again() -> None:
+    outcome = stampede.simulate(RUN | {"chain": {"policy": {"name": "hashed", "source": HASHED}}}, seed=7)
+    assert outcome.check("state_roots").verdict is Outcome.FAIL
+
+
+def test_the_first_run_of_a_scorecard_is_executed_again() -> None:
+    scenario = Scenario.model_validate(RUN | {"chain": {"policy": {"name": "hashed", "source": HASHED}}})
+    plan = make_plan(scenario, ["same-block"], make_variants(scenario, [], []), (7, 8), is_quick=False)
+    first, second = (run_case(plan, case) for case in plan.cases[:2])
+    assert first.problem.startswith("state_roots: two executions of block ")
+    assert second.problem == ""
 
 
 def test_a_policy_that_draws_lots_is_named_before_the_stall_that_it_causes(
@@ -83,11 +85,11 @@ def test_a_policy_that_draws_lots_is_named_before_the_stall_that_it_causes(
     execute_again(record, tmp_path)
     verdict = judge_run(record).verdict
     assert re.match(r"state_roots: two executions of block \d+ differ: fire \d+ is ", verdict.reason)
-    assert verdict.reason.endswith("; the policy of lottery.py ran there")
+    assert verdict.reason.endswith("; the policy of lottery.py ran there (line 2: random draws numbers)")
     finish_run(record, tmp_path / "run")
     capsys.readouterr()
     assert main(["bisect", str(tmp_path / "run")]) == ExitCode.FAIL
-    assert capsys.readouterr().out.startswith("no validator diverged, but two executions of block ")
+    assert capsys.readouterr().out.startswith("no validator diverged, but\ntwo executions of block ")
 
 
 def test_a_policy_that_keeps_to_the_state_passes_and_says_how_much_was_executed(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask, scenario
 from tests.cluster.common.test_files import FULL, device
 from tests.cluster.records import make_chain, make_record, with_kill
 from tests.hangs import HANGS_AFTER_S
+from tests.validator.policies.own_policies import HASHED
 
 GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
 BAD = SeedOutcome(8, "fail", "agreement: different blocks", [], 40, 30, {"kill": 2}, 2, "d2", 1.0)
@@ -247,7 +248,7 @@ def test_a_seed_that_breaks_off_leaves_its_traceback(tmp_path: Path, monkeypatch
     scenario_file = tmp_path / "swept.yaml"
     scenario_file.write_text(yaml.safe_dump(SCENARIO))
     outcome = run_seed(
-        ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4, tmp_path / "out" / "seed-4"
+        ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 1, 4, tmp_path / "out" / "seed-4"
     )
     assert (outcome.seed, outcome.failed, outcome.passed, outcome.word) == (4, False, False, "undecided")
     assert outcome.why.startswith("crashed: AssertionError: two lines (test_sweeps.py:")
@@ -256,6 +257,15 @@ def test_a_seed_that_breaks_off_leaves_its_traceback(tmp_path: Path, monkeypatch
     summary = Summary((GOOD, outcome), 2, False, min_passed=1)
     assert (summary.exit_code, summary.page()["crashed"]) == (ExitCode.CRASH, [4])
     assert Summary((BAD, outcome), 2, False).exit_code is ExitCode.FAIL
+
+
+def test_the_first_seed_of_a_policy_that_depends_on_its_process_fails(tmp_path: Path) -> None:
+    task = ScenarioTask(
+        "hashed.yaml", json.dumps(SCENARIO | {"chain": {"policy": {"name": "hashed", "source": HASHED}}})
+    )
+    first, second = (run_seed(task, str(tmp_path), "commit", 7, seed, tmp_path / f"seed-{seed}") for seed in (7, 8))
+    assert re.match(r"state_roots: two executions of block \d+ differ: .*; the policy of hashed\.py ran", first.reason)
+    assert second.passed, "one seed is executed again"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -42,11 +42,11 @@ class SourceWarning(NamedTuple):
     what: str
 
 
-def warnings_in(source: str) -> list[SourceWarning]:
+def warnings_in(source: str, with_silenced: bool = False) -> list[SourceWarning]:
     """The warnings about a policy's text, in the order of lines. Raises :class:`SyntaxError`."""
     lines = source.splitlines()
     found = sorted(set(_found(ast.parse(source))))
-    return [each for each in found if SILENCE not in lines[each.line - 1]]
+    return [each for each in found if with_silenced or SILENCE not in lines[each.line - 1]]
 
 
 def _found(tree: ast.Module) -> Iterator[SourceWarning]:

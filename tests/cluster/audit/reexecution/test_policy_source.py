@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.common.errors import ExitCode
 from cluster.tools.cli.main import main
-from cluster.tools.explain.policy_source import warnings_in
-from tests.cluster.audit.reexecution.test_again import HASHED, LOTTERY
-from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, example
+from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY, NEVER_ODD, NOTHING, example
 
 
 @pytest.mark.parametrize(
