@@ -38,6 +38,7 @@ from cluster.record.folder import ENDPOINTS_FILE, run_folder
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
+from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
 from cluster.tools.actors.chain import Chain
@@ -319,6 +320,7 @@ def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> 
     except SettingError as error:
         raise BadInput(f"settings: {error}") from None
     changed = change_scenario(scenario, changes, f"{scenario.name} with settings")
+    execute_own_code(changed, changed.name)
     return changed, changed.seed if seed is None else seed
 
 

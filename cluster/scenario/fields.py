@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from loadgen.workloads import OwnWorkload
-from loadgen.workloads.own import kind_of
+from loadgen.workloads.own import known_kind
 
 Step = str | int
 """A step of a location: the name of a field, or the position of an item in a list."""
@@ -78,12 +78,12 @@ def _is_options(location: Sequence[Step]) -> bool:
 
 
 def _options_type(group: Sequence[Step], given: Any) -> Any:
-    """The model of the options of a group of users."""
+    """The model of the options of a group of users. A custom workload's is known once its text was executed."""
     place = given
     try:
         for step in (*group, "workload"):
             place = place[step]
-        workload = OwnWorkload.model_validate(place) if isinstance(place, dict) else place
-        return kind_of(workload).options_type
+        kind = known_kind(OwnWorkload.model_validate(place) if isinstance(place, dict) else place)
     except (LookupError, TypeError, ValueError):
         return None
+    return None if kind is None else kind.options_type

@@ -24,6 +24,7 @@ from cluster.scenario.overrides import Change, SettingError, apply_changes, opti
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
 from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
+from loadgen.workloads.own import EXECUTES
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
 HASH_DIGITS: Final = 12
@@ -112,6 +113,21 @@ def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenar
     given = _with_programs(_plain(fields), Path(), source)
     try:
         return Scenario.model_validate(given)
+    except ValidationError as error:
+        raise BadInput(f"{source}: {describe(error, given, Scenario)}") from None
+
+
+def execute_own_code(scenario: Scenario, source: str) -> None:
+    """Execute the policy and the workloads that a scenario has as texts, and check all of them.
+
+    Reading a scenario executes nothing, and so leaves the rest unchecked. Raises :class:`BadInput` with ``source``,
+    path and reason in one line.
+    """
+    if isinstance(scenario.chain.policy, str) and all(isinstance(each.workload, str) for each in scenario.load.users):
+        return
+    given = scenario.model_dump(mode="json", exclude_unset=True)
+    try:
+        Scenario.model_validate(given, context=EXECUTES)
     except ValidationError as error:
         raise BadInput(f"{source}: {describe(error, given, Scenario)}") from None
 

@@ -73,9 +73,9 @@ def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee,
     return tuple(Committee(View(at), tuple(map(ValidatorIndex, members))) for at, members in epochs)
 
 
-def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) -> Genesis:
-    """The genesis from which every validator of the run starts. Raises
-    :class:`~validator.transition.genesis_block.GenesisError`.
+def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet, executes_own: bool = True) -> Genesis:
+    """The genesis from which every validator of the run starts. Without ``executes_own`` the actors of custom workloads
+    have the script's code. Raises :class:`~validator.transition.genesis_block.GenesisError`.
     """
     chain, load = source.chain, source.load
     policy, policy_file = chain.policies()
@@ -87,7 +87,7 @@ def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) ->
         parameters=chain.parameters(),
         preset=chain.preset,
         accounts=_together("accounts", load.genesis_accounts(seed), chain.genesis_accounts(seed)),
-        actors=_together("actors", load.genesis_actors(seed), chain.genesis_actors(seed)),
+        actors=_together("actors", load.genesis_actors(seed, executes_own), chain.genesis_actors(seed)),
         system_deployers=tuple(dict.fromkeys([*load.genesis_deployers(seed), *chain.genesis_deployers(seed)])),
         runners=load.genesis_runners(seed),
         epochs=tuple(GenesisEpoch(epoch.first_view, epoch.members) for epoch in validators.epochs),
@@ -105,9 +105,12 @@ def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address
     return {**of_load, **of_chain}
 
 
-def check_genesis(source: GenesisSource) -> None:
-    """Raise :class:`~validator.transition.genesis_block.GenesisError` if the genesis cannot be built."""
+def check_genesis(source: GenesisSource, executes_own: bool) -> None:
+    """Raise :class:`~validator.transition.genesis_block.GenesisError` if the genesis cannot be built.
+
+    ``executes_own`` is that of :func:`build_genesis`.
+    """
     seed = source.seed
-    genesis = build_genesis(source, seed, validator_set(Ed25519Scheme(), source, seed))
+    genesis = build_genesis(source, seed, validator_set(Ed25519Scheme(), source, seed), executes_own)
     require_receipts_fit(genesis.parameters)
     genesis_batch(genesis)

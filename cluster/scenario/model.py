@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
@@ -43,6 +43,7 @@ from consensus.interface import VotingConfig
 from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
+from loadgen.workloads.own import executes
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
 from validator.pvm.deployment import refusal
@@ -273,13 +274,14 @@ class Scenario(Section):
             raise ValueError(f"links.{error}") from None
 
     @model_validator(mode="after")
-    def _genesis_can_be_built(self) -> Scenario:
+    def _genesis_can_be_built(self, info: ValidationInfo) -> Scenario:
         for number, group in enumerate(self.load.users):
-            for place, program in group.parsed_options().programs().items():
+            options = group.known_options(executes(info))
+            for place, program in ({} if options is None else options.programs()).items():
                 if problem := refusal(program):
                     raise ValueError(f"load.users[{number}].options.{place}: {problem}")
         try:
-            check_genesis(self)
+            check_genesis(self, executes(info))
         except GenesisError as error:
             raise ValueError(str(error) if str(error).startswith("validators.") else f"chain: {error}") from None
         return self

@@ -1,8 +1,9 @@
 """Custom workloads: a Python file next to the scenario, which a group of users names instead of a shipped workload.
 
 The reader of a scenario file replaces the path by the text of the Python file, so that run folders, other hosts and
-Locust's workers need no other file. Each process that reads the scenario executes the text, with all rights of that
-process. It is code of the scenario's author, not an actor: nothing confines it.
+Locust's workers need no other file. What a plan says of its workloads is read from the text's syntax tree
+(:func:`facts_of`). Each process that runs the load executes the text, with all rights of that process. It is code of
+the scenario's author, not an actor: nothing confines it.
 
 Each run executes the text again (:class:`loadgen.workloads.plan.Population`): a module's data does not outlive a run,
 so that equal seeds give equal transactions.
@@ -12,15 +13,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from inspect import isabstract
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from blake3 import blake3
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
 from loadgen.workloads.registry import WORKLOADS
@@ -28,13 +29,23 @@ from validator.chain.transactions import U64_LIMIT, Action
 from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
-from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, UserFileError
+from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, UserFileError, place_of
+from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
 
 MODULE_PREFIX: Final = "stampede_workload_"
 """Prefix of the names of the modules that are made from the texts of custom workloads."""
-FACTS: Final = ("options_type", "is_runner", "is_deployer", "is_attack", "goal", "defence", "actor_percent")
-"""Class attributes with which a workload class describes its workload, in addition to ``name``."""
+FACTS: Final = ("is_runner", "is_deployer", "is_attack", "actor_percent")
+"""Class attributes with which a workload class describes its workload, in addition to ``name`` and ``options_type``."""
 KEPT_KINDS: Final = 64
+EXECUTES: Final[Mapping[str, bool]] = {"executes": True}
+"""The context of pydantic's validation in which a plan's own code is executed, to check all of it."""
+SHIPPED: Final = frozenset({*WORKLOADS.values(), *(base for kind in WORKLOADS.values() for base in kind.__mro__)})
+"""The workload classes that ship, and what they are derived from."""
+
+
+def executes(info: ValidationInfo) -> bool:
+    """Whether a validation may execute a plan's own code."""
+    return info.context == EXECUTES
 
 
 class WorkloadError(UserFileError):
@@ -61,10 +72,95 @@ class OwnWorkload(Options):
         return f"{MODULE_PREFIX}{self.name.replace('-', '_')}_{digest}"
 
 
+class Facts(NamedTuple):
+    """What a workload says of itself."""
+
+    name: str
+    is_runner: bool
+    is_deployer: bool
+    is_attack: bool
+    actor_percent: int
+
+
+def facts_of(workload: str | OwnWorkload) -> Facts:
+    """The facts of a shipped or custom workload. The text of a custom one is not executed: :func:`kind_of` finds more
+    errors. Raises :class:`WorkloadError` for an invalid custom one, and :class:`KeyError` for an unknown name."""
+    if not isinstance(workload, str):
+        return _written_facts(workload)
+    kind = WORKLOADS[workload]
+    return Facts(kind.name, *(getattr(kind, fact) for fact in FACTS))
+
+
+@lru_cache(maxsize=KEPT_KINDS)
+def _written_facts(own: OwnWorkload) -> Facts:
+    with one_line(own.file):
+        found = [each for each in classes_of(own.source, own.file, SHIPPED) if Workload in each.lineage]
+        kind = _only({each.name: each.is_abstract for each in found}, own.file)
+        (chosen,) = (each for each in found if each.name == kind)
+        values = {fact: _written(chosen, fact, own.file) for fact in FACTS}
+        is_named = isinstance(chosen.holder("name"), WrittenClass)
+        return _checked(kind, _written(chosen, "name", own.file) if is_named else own.name, values, own.file)
+
+
+def _written(kind: WrittenClass, fact: str, file: str) -> Any:
+    try:
+        return kind.value(fact)
+    except NotWritten as error:
+        raise WorkloadError(
+            f"{place_of(file, error.line)}: {kind.name}.{fact}: expected a value written out, since it is read without"
+            " executing the file"
+        ) from None
+
+
+def _checked(kind: str, name: Any, values: Mapping[str, Any], file: str) -> Facts:
+    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
+        raise WorkloadError(
+            f"file {file}: {kind}.name: expected lower-case letters, digits, - and _, got {name!r:.200}"
+        )
+    if name in WORKLOADS:
+        raise WorkloadError(f"file {file}: a workload that ships is named {name}; expected another name")
+    percent = values["actor_percent"]
+    if not isinstance(percent, int) or not 0 <= percent <= 100:
+        raise WorkloadError(f"file {file}: {kind}.actor_percent: expected 0 to 100, got {percent!r}")
+    for fact, value in values.items():
+        if fact != "actor_percent" and not isinstance(value, bool):
+            raise WorkloadError(f"file {file}: {kind}.{fact}: expected True or False, got {value!r:.200}")
+    return Facts(name, **values)
+
+
+def _only(is_abstract: Mapping[str, bool], file: str) -> str:
+    """The name of the one class of a file that may be its workload. Raises :class:`WorkloadError`."""
+    kinds = [name for name, each in is_abstract.items() if not each]
+    if len(kinds) != 1:
+        abstract = ", ".join(name for name, each in is_abstract.items() if each)
+        hint = f" ({abstract} has no method intents)" if abstract and not kinds else ""
+        raise WorkloadError(
+            f"file {file}: expected one subclass of loadgen.workloads.base.Workload, got"
+            f" {', '.join(kinds) or 'none'}{hint}"
+        )
+    return kinds[0]
+
+
 def kind_of(workload: str | OwnWorkload) -> type[Workload[Any]]:
-    """The class of a shipped or custom workload. Raises :class:`WorkloadError` for an invalid custom one, and
-    :class:`KeyError` for an unknown name."""
-    return WORKLOADS[workload] if isinstance(workload, str) else _known_kind(workload)
+    """The class of a shipped or custom workload; the text of a custom one is executed. Raises :class:`WorkloadError`
+    for an invalid custom one, and :class:`KeyError` for an unknown name."""
+    if isinstance(workload, str):
+        return WORKLOADS[workload]
+    kind = _EXECUTED.get(workload)
+    if kind is None:
+        kind = execute(workload)
+        if len(_EXECUTED) >= KEPT_KINDS:
+            _EXECUTED.clear()
+        _EXECUTED[workload] = kind
+    return kind
+
+
+_EXECUTED: Final[dict[OwnWorkload, type[Workload[Any]]]] = {}
+
+
+def known_kind(workload: str | OwnWorkload) -> type[Workload[Any]] | None:
+    """The class of a workload; ``None`` if it is a custom one that this process has not executed."""
+    return WORKLOADS.get(workload) if isinstance(workload, str) else _EXECUTED.get(workload)
 
 
 def kind_of_a_run(workload: str | OwnWorkload) -> type[Workload[Any]]:
@@ -73,52 +169,36 @@ def kind_of_a_run(workload: str | OwnWorkload) -> type[Workload[Any]]:
     return WORKLOADS[workload] if isinstance(workload, str) else execute(workload)
 
 
-@lru_cache(maxsize=KEPT_KINDS)
-def _known_kind(own: OwnWorkload) -> type[Workload[Any]]:
-    return execute(own)
-
-
 def execute(own: OwnWorkload) -> type[Workload[Any]]:
     """Execute the text of a custom workload. Returns its class, wrapped so that its exceptions become
     :class:`WorkloadError`. Raises :class:`WorkloadError` if the text is invalid."""
+    as_written = facts_of(own)
     module = ModuleType(own.module)
     sys.modules[own.module] = module  # dataclasses and pydantic look there for the names in annotations
     with one_line(own.file):
         exec(compile(own.source, own.file, "exec", dont_inherit=True), vars(module))
     found = {
-        value: None
+        value.__name__: value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Workload) and value.__module__ == own.module
     }
-    kinds = [kind for kind in found if not isabstract(kind)]
-    if len(kinds) != 1:
-        names = ", ".join(kind.__name__ for kind in kinds)
-        abstract = ", ".join(kind.__name__ for kind in found if isabstract(kind))
-        hint = f" ({abstract} has no method intents)" if abstract and not kinds else ""
-        raise WorkloadError(
-            f"file {own.file}: expected one subclass of loadgen.workloads.base.Workload, got {names or 'none'}{hint}"
-        )
-    return _guarded(own, kinds[0])
-
-
-def _guarded(own: OwnWorkload, kind: type[Workload[Any]]) -> type[Workload[Any]]:
-    inside = [vars(each) for each in kind.__mro__ if each.__module__ == own.module]
-    name = next((fields["name"] for fields in inside if "name" in fields), own.name)
-    if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
-        raise WorkloadError(
-            f"file {own.file}: {kind.__name__}.name: expected lower-case letters, digits, - and _, got {name!r:.200}"
-        )
-    if name in WORKLOADS:
-        raise WorkloadError(f"file {own.file}: a workload that ships is named {name}; expected another name")
-    facts = {fact: getattr(kind, fact) for fact in FACTS}
-    if not isinstance(facts["options_type"], type) or not issubclass(facts["options_type"], Options):
+    kind = found[_only({name: isabstract(each) for name, each in found.items()}, own.file)]
+    options_type: Any = kind.options_type
+    if not isinstance(options_type, type) or not issubclass(options_type, Options):
         raise WorkloadError(
             f"file {own.file}: {kind.__name__}.options_type: expected a subclass of loadgen.workloads.base.Options"
         )
-    percent = facts["actor_percent"]
-    if not isinstance(percent, int) or not 0 <= percent <= 100:
-        raise WorkloadError(f"file {own.file}: {kind.__name__}.actor_percent: expected 0 to 100, got {percent!r}")
-    return type(kind.__name__, (_Guarded,), {"name": name, "file": own.file, "kind": kind, **facts})
+    inside = [vars(each) for each in kind.__mro__ if each.__module__ == own.module]
+    name = next((fields["name"] for fields in inside if "name" in fields), own.name)
+    facts = _checked(kind.__name__, name, {fact: getattr(kind, fact) for fact in FACTS}, own.file)
+    for fact, value, said in zip(Facts._fields, facts, as_written, strict=True):
+        if value != said:
+            raise WorkloadError(
+                f"file {own.file}: {kind.__name__}.{fact}: is {value!r} when the file runs, but {said!r} as its class"
+                " is written"
+            )
+    fields = {"file": own.file, "kind": kind, "options_type": options_type, **facts._asdict()}
+    return type(kind.__name__, (_Guarded,), fields)
 
 
 class _Guarded(Workload[Any]):

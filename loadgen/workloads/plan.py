@@ -12,20 +12,29 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from blake3 import blake3
 from nacl.signing import SigningKey
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from loadgen.workloads.actor_program import is_program_path
 from loadgen.workloads.arrival import Schedule
 from loadgen.workloads.base import Member, Options, Workload
 from loadgen.workloads.locustfiles import OwnLocust
-from loadgen.workloads.own import OwnWorkload, kind_of, kind_of_a_run, one_line
+from loadgen.workloads.own import (
+    Facts,
+    OwnWorkload,
+    WorkloadError,
+    executes,
+    facts_of,
+    kind_of,
+    kind_of_a_run,
+    one_line,
+)
 from loadgen.workloads.phases import Height, Phase, check_order, check_reached
 from loadgen.workloads.program import ProgramOptions
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
 from validator.chain.genesis import GenesisActor
-from validator.chain.transactions import address_of
+from validator.chain.transactions import SCRIPT_CODE, address_of
 from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Address
 
@@ -88,7 +97,7 @@ class UserGroup(BaseModel):
 
     @field_validator("workload")
     @classmethod
-    def _workload_is_known(cls, workload: str | OwnWorkload) -> str | OwnWorkload:
+    def _workload_is_known(cls, workload: str | OwnWorkload, info: ValidationInfo) -> str | OwnWorkload:
         if isinstance(workload, str) and workload not in WORKLOADS:
             if is_program_path(workload):
                 raise ValueError(f"{workload!r} is a path, which only a scenario that is read from a file may have")
@@ -97,14 +106,16 @@ class UserGroup(BaseModel):
                 "unknown {what} '{name}'; known: {known}",
                 {"what": "workload", "name": workload, "known": ", ".join(sorted(WORKLOADS))},
             )
-        kind_of(workload)
+        facts_of(workload)
+        if executes(info):
+            kind_of(workload)
         return workload
 
     @field_validator("options")
     @classmethod
     def _options_are_right(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         workload = info.data.get("workload")
-        if workload is not None:
+        if isinstance(workload, str) or (workload is not None and executes(info)):
             _parsed(workload, given)
         return given
 
@@ -123,25 +134,43 @@ class UserGroup(BaseModel):
     @property
     def title(self) -> str:
         """The name of the group's workload, followed by that of its actors' program if the workload is ``program``."""
-        options = self.parsed_options()
-        name = self.kind.name
+        options = self.known_options(executes_own=False)
+        name = self.facts.name
         return f"{name} {options.program.name}" if isinstance(options, ProgramOptions) else name
 
     @property
+    def facts(self) -> Facts:
+        """What the group's workload says of itself."""
+        return facts_of(self.workload)
+
+    @property
     def kind(self) -> type[Workload[Any]]:
-        """The class of the group's workload."""
+        """The class of the group's workload. The text of a custom one is executed."""
         return kind_of(self.workload)
 
-    def actor_code(self) -> str:
+    def actor_code(self, executes_own: bool = True) -> str:
+        """The code of the users' actors. Without ``executes_own``, that of a custom workload is the script's."""
+        if not executes_own and not isinstance(self.workload, str):
+            return SCRIPT_CODE
         return self.kind.actor_code(self.parsed_options())
 
     def parsed_options(self) -> Options:
-        """The options with the workload's defaults filled in."""
-        return _parsed(self.workload, self.options)
+        """The options with the workload's defaults filled in. The text of a custom workload is executed; raises
+        :class:`~loadgen.workloads.own.WorkloadError` if it, or its options, are wrong."""
+        try:
+            return _parsed(self.workload, self.options)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(["options", *map(str, first["loc"])])
+            raise WorkloadError(f"workload {self.facts.name}: {place}: {first['msg']}") from None
+
+    def known_options(self, executes_own: bool) -> Options | None:
+        """The parsed options; ``None`` if those of a custom workload would have to be executed and may not be."""
+        return self.parsed_options() if executes_own or isinstance(self.workload, str) else None
 
     @property
     def is_attack(self) -> bool:
-        return self.kind.is_attack
+        return self.facts.is_attack
 
     @property
     def funding(self) -> Funding:
@@ -149,7 +178,7 @@ class UserGroup(BaseModel):
         if self.budget is None:
             return Funding(FUNDING, FUNDING)
         share = self.budget // self.count
-        actor = share * self.kind.actor_percent // 100
+        actor = share * self.facts.actor_percent // 100
         return Funding(share - actor, actor)
 
 
@@ -184,11 +213,12 @@ class LoadPlan(BaseModel):
     """The run does not drive the users of its genesis: ``stampede load`` does."""
 
     @model_validator(mode="after")
-    def _fits_together(self) -> LoadPlan:
+    def _fits_together(self, info: ValidationInfo) -> LoadPlan:
         if self.user_count > MAX_USERS:
             raise ValueError(f"users: {self.user_count} users in all, expected at most {MAX_USERS}")
         for place, group in enumerate(self.users):
-            named = group.parsed_options().users_named()
+            options = group.known_options(executes(info))
+            named = set() if options is None else options.users_named()
             beyond = sorted(number for number in named if number >= self.user_count)
             if beyond:
                 raise ValueError(
@@ -201,9 +231,9 @@ class LoadPlan(BaseModel):
     def _check_names(self) -> None:
         named: dict[str, str | OwnWorkload] = {}
         for place, group in enumerate(self.users):
-            if named.setdefault(group.kind.name, group.workload) != group.workload:
+            if named.setdefault(group.facts.name, group.workload) != group.workload:
                 raise ValueError(
-                    f"users[{place}].workload: another file's workload is named {group.kind.name}, too;"
+                    f"users[{place}].workload: another file's workload is named {group.facts.name}, too;"
                     " expected different names"
                 )
 
@@ -260,9 +290,16 @@ class LoadPlan(BaseModel):
         """Balances of the users' accounts at genesis, by address, in the order of the users' numbers."""
         return {_account_address(seed, number): group.funding.account for number, group in enumerate(self._groups)}
 
-    def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
-        """The users' actors at genesis, by address, ordered by the users' numbers. A user is its actor's deployer."""
-        kinds = [kind for group in self.users for kind in [(group.actor_code(), group.funding.actor)] * group.count]
+    def genesis_actors(self, seed: int, executes_own: bool = True) -> dict[Address, GenesisActor]:
+        """The users' actors at genesis, by address, ordered by the users' numbers. A user is its actor's deployer.
+
+        ``executes_own`` is that of :meth:`UserGroup.actor_code`.
+        """
+        kinds = [
+            kind
+            for group in self.users
+            for kind in [(group.actor_code(executes_own), group.funding.actor)] * group.count
+        ]
         return {
             _actor_address(seed, number): GenesisActor(code, deployer, balance)
             for number, (deployer, (code, balance)) in enumerate(zip(self.genesis_accounts(seed), kinds, strict=True))
@@ -279,12 +316,12 @@ class LoadPlan(BaseModel):
 
     def genesis_runners(self, seed: int) -> tuple[Address, ...]:
         """Account addresses, ascending, of the users that are registered runners."""
-        runners = (number for number, group in enumerate(self._groups) if group.kind.is_runner)
+        runners = (number for number, group in enumerate(self._groups) if group.facts.is_runner)
         return tuple(sorted(_account_address(seed, number) for number in runners))
 
     def genesis_deployers(self, seed: int) -> list[Address]:
         """Account addresses of the users that may give system instructions, in the order of the users' numbers."""
-        deployers = (number for number, group in enumerate(self._groups) if group.kind.is_deployer)
+        deployers = (number for number, group in enumerate(self._groups) if group.facts.is_deployer)
         return [_account_address(seed, number) for number in deployers]
 
     def build_users(

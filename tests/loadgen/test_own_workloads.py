@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 import signal
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 from loadgen.runplan import Statistics
 from loadgen.workloads import LoadPlan, LoadUser, Observation, OwnWorkload, WorkloadError
 from loadgen.workloads.actor_program import source_of
-from loadgen.workloads.own import MODULE_PREFIX, execute
+from loadgen.workloads.own import EXECUTES, MODULE_PREFIX, execute
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import BEGINNING, PAYS, acting, group
 from tests.loadgen.test_distribution import wait_for_everybody, worker_of
@@ -38,8 +39,9 @@ def first_user(source: str) -> LoadUser:
 
 
 def problem(*groups: dict[str, Any]) -> str:
+    """The problem of a plan whose own code may be executed."""
     with pytest.raises(ValidationError) as raised:
-        plan(*groups)
+        LoadPlan.model_validate({"users": list(groups)}, context=EXECUTES)
     (error,) = raised.value.errors()
     return str(error["msg"]).removeprefix("Value error, ")
 
@@ -57,10 +59,8 @@ def test_the_example_of_the_page_pays_in_pulses() -> None:
 
 
 def test_a_group_says_what_kind_it_is() -> None:
-    facts = (
-        "Own.name, Own.is_attack, Own.is_runner, Own.is_deployer, Own.actor_percent = 'raid', True, True, True, 20\n"
-    )
-    source = PAYS + facts
+    facts = "name = 'raid'", "is_attack = True", "is_runner = True", "is_deployer = True", "actor_percent: int = 20"
+    source = PAYS + "".join(f"    {fact}\n" for fact in facts)
     made = plan({"workload": "transfer"}, group(source, count=2, budget=1_000))
     (_, raid) = made.users
     assert (raid.kind.name, raid.title, raid.is_attack, raid.funding) == ("raid", "raid", True, (400, 100))
@@ -110,11 +110,17 @@ def test_a_plan_is_whole_in_json() -> None:
     ("source", "line"),
     [
         ("x = (", "file own.py, line 1: '(' was never closed"),
-        ("import no_such_module", "file own.py, line 1: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("def f():\n    return 1 / 0\nf()", "file own.py, line 2: ZeroDivisionError: division by zero"),
-        ("raise SystemExit(3)", "file own.py, line 1: SystemExit: 3"),
         (
-            "import json\njson.loads('{\\n}}')",
+            "import no_such_module\n" + PAYS,
+            "file own.py, line 1: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        (
+            "def f():\n    return 1 / 0\nf()\n" + PAYS,
+            "file own.py, line 2: ZeroDivisionError: division by zero",
+        ),
+        ("raise SystemExit(3)\n" + PAYS, "file own.py, line 1: SystemExit: 3"),
+        (
+            "import json\njson.loads('{\\n}}')\n" + PAYS,
             "file own.py, line 2: JSONDecodeError: Extra data: line 2 column 2 (char 3)",
         ),
         ("x = 1", "file own.py: expected one subclass of loadgen.workloads.base.Workload, got none"),
@@ -132,22 +138,46 @@ def test_a_plan_is_whole_in_json() -> None:
             "file own.py: expected one subclass of loadgen.workloads.base.Workload, got Own, Other",
         ),
         (
-            PAYS + "Own.name = 'heartbeat'\n",
+            PAYS + "    name = 'heartbeat'\n",
             "file own.py: a workload that ships is named heartbeat; expected another name",
         ),
         (
-            PAYS + "Own.name = 'My Own'\n",
+            PAYS + "    name = 'My Own'\n",
             "file own.py: Own.name: expected lower-case letters, digits, - and _, got 'My Own'",
         ),
         (
             PAYS + "Own.options_type = dict\n",
             "file own.py: Own.options_type: expected a subclass of loadgen.workloads.base.Options",
         ),
-        (PAYS + "Own.actor_percent = 101\n", "file own.py: Own.actor_percent: expected 0 to 100, got 101"),
+        (PAYS + "    actor_percent = 101\n", "file own.py: Own.actor_percent: expected 0 to 100, got 101"),
+        (PAYS + "    is_attack = 'yes'\n", "file own.py: Own.is_attack: expected True or False, got 'yes'"),
+        (
+            PAYS + "    is_attack = not COUNTED\n",
+            "file own.py, line 15: Own.is_attack: expected a value written out, since it is read without executing the"
+            " file",
+        ),
+        (
+            PAYS + "Own.is_attack = True\n",
+            "file own.py: Own.is_attack: is True when the file runs, but False as its class is written",
+        ),
     ],
 )
 def test_a_text_that_is_no_workload_is_one_line(source: str, line: str) -> None:
     assert problem(group(source)) == line
+
+
+def test_a_plan_is_read_without_executing_its_workloads() -> None:
+    runs = "import builtins\nbuiltins.own_workload_has_run = True\n"
+    made = plan(group(runs + PAYS, budget=100, options={"none": 1}), {"workload": "transfer"})
+    assert made.titles == ["own", "transfer"] and not made.attackers and made.users[0].funding == (50, 50)
+    assert len(made.genesis_actors(SEED, executes_own=False)) == 2
+    assert not hasattr(builtins, "own_workload_has_run")
+    try:
+        with pytest.raises(WorkloadError, match=r"^workload own: options\.none: Extra inputs are not permitted$"):
+            made.genesis_actors(SEED)
+        assert hasattr(builtins, "own_workload_has_run"), "the options are those of a class that the file makes"
+    finally:
+        vars(builtins).pop("own_workload_has_run", None)
 
 
 def test_names_and_options_are_checked() -> None:

@@ -23,6 +23,7 @@ ENCODING = (
     "validator.chain.transactions",
     "validator.primitives.types",
     "validator.primitives.user_file",
+    "validator.primitives.written_class",
 )
 """What of the validator a client may know: how to write a transaction and its payload, what a genesis holds, and how a
 user's file is read."""

@@ -1,20 +1,21 @@
 """Policies of users: a Python file with a class that is derived from the timer phase of a shipped policy (SPEC §13).
 
 The genesis has the file's text, so every validator, a replay and a re-execution run the same code. Nothing confines
-it. A process executes a text once.
+it. What the genesis needs of a policy is read from the text's syntax tree (:func:`read_policy`). Only what runs a chain
+executes the text (:func:`phase_of`), and a process does so once.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 # The names that annotations of a user's dataclass may need: dataclasses look for them in this module.
 from dataclasses import dataclass, field  # noqa: F401
 from functools import lru_cache
 from inspect import isabstract
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from validator.chain.genesis import Policy, PolicyFile, Replaces
 from validator.chain.records import timer_key
@@ -22,29 +23,53 @@ from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.registry import PHASES
 from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of
+from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
 
 KEPT: Final = 16
 """Number of texts, and of phases made from them, that a process keeps."""
 FIXED_RULES: Final = ("bids", "has_watches", "timers_first")
 """What the rules of a user's policy have in common with those of the policy from which it is derived."""
+SHIPPED: Final = frozenset({*PHASES.values(), *(base for phase in PHASES.values() for base in phase.__mro__)})
+"""The timer phases that ship, and what they are derived from."""
+Kind = TypeVar("Kind", WrittenClass, type[TimerPhase])
 
 
 class PolicyError(UserFileError):
     """A user's policy is invalid, or has raised an exception."""
 
 
+@lru_cache(maxsize=KEPT)
 def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
     """A user's policy by its file's name and text, with the shipped policy from which it is derived.
 
-    Raises :class:`PolicyError`.
+    The text is not executed: :func:`phase_of` finds more errors. Raises :class:`PolicyError`.
     """
     if not re.fullmatch(NAME_PATTERN, name):
         raise PolicyError(
             f"a file's name: expected lower-case letters, digits, '-' and '_', at most 64, got {name!r:.80}"
         )
-    found = _executed(name, source)
-    replaces = frozenset(map(Replaces, found.replaces))
-    return _base(found), PolicyFile(name, source, replaces)
+    file = PolicyFile(name, source).file
+    with one_line(file, PolicyError):
+        written = classes_of(source, file, SHIPPED)
+        found = _only([each for each in written if TimerPhase in each.lineage and not each.is_abstract], file)
+        base = _base(found, found.lineage, file)
+        try:
+            replaces = _replaces(found, found.value("replaces", {"Replaces": Replaces}), file)
+        except NotWritten as error:
+            raise PolicyError(
+                f"{place_of(file, error.line)}: {found.name}.replaces: expected a set written out, such as {{'order'}},"
+                " since it is read without executing the file"
+            ) from None
+        score, formula = found.holder("score"), found.holder("formula")
+        is_old = not isinstance(formula, WrittenClass) and getattr(formula, "formula", None) is not None
+        _check_formula(found, isinstance(score, WrittenClass) and is_old, file)
+        _check_names(found, file)
+    return base, PolicyFile(name, source, replaces)
+
+
+def phase_of_file(policy: PolicyFile) -> type[TimerPhase]:
+    """The timer phase of a user's policy. Raises :class:`PolicyError`."""
+    return phase_of(policy, PHASES[read_policy(policy.name, policy.source)[0]])
 
 
 @lru_cache(maxsize=KEPT)
@@ -88,35 +113,83 @@ class _CheckedPhase(TimerPhase):
 @lru_cache(maxsize=KEPT)
 def _executed(name: str, source: str) -> type[TimerPhase]:
     """Execute a file's text. Returns its class. Raises :class:`PolicyError`."""
-    file = PolicyFile(name, source).file
+    as_written = read_policy(name, source)
+    file = as_written[1].file
     namespace: dict[str, Any] = {"__name__": __name__}
     with one_line(file, PolicyError):
         exec(compile(source, file, "exec", dont_inherit=True), namespace)
-    shipped = {*PHASES.values(), *(base for phase in PHASES.values() for base in phase.__mro__)}
-    found = [
-        value
-        for value in dict.fromkeys(each for each in namespace.values() if isinstance(each, type))
-        if issubclass(value, TimerPhase) and value not in shipped and not isabstract(value)
-    ]
+        kinds = dict.fromkeys(each for each in namespace.values() if isinstance(each, type))
+        phases = [
+            each for each in kinds if issubclass(each, TimerPhase) and each not in SHIPPED and not isabstract(each)
+        ]
+        found = _only(phases, file)
+        base = _base(found, found.__mro__, file)
+        replaces = _replaces(found, found.replaces, file)
+        if (base, replaces) != (as_written[0], as_written[1].replaces):
+            raise PolicyError(
+                f"{place_of(file, None)}: {found.__name__}: is derived from {base} and replaces {_listed(replaces)}"
+                f" when it runs, but from {as_written[0]} and {_listed(as_written[1].replaces)} as it is written"
+            )
+        formula = getattr(found, "formula", None)
+        is_old = formula is not None and formula is getattr(PHASES[base], "formula", None)
+        has_score = getattr(found, "score", None) is not getattr(PHASES[base], "score", None)
+        _check_formula(found, has_score and is_old, file)
+        _check_rules(found, base, file)
+    return found
+
+
+def _listed(replaces: frozenset[Replaces]) -> str:
+    return ", ".join(sorted(replaces)) or "nothing"
+
+
+def _only(found: Sequence[Kind], file: str) -> Kind:
+    """The one class of a file that may be its policy. Raises :class:`PolicyError`."""
     if len(found) != 1:
-        names = ", ".join(each.__name__ for each in found)
+        names = ", ".join(map(_name_of, found))
         raise PolicyError(
             f"{place_of(file, None)}: expected one class that is derived from the timer phase of a shipped policy,"
             f" such as validator.policies.fifo.FifoPhase; got {names or 'none'}"
         )
-    with one_line(file, PolicyError):
-        _check(found[0], file)
-    _check_names(found[0], source, file)
     return found[0]
 
 
-def _check_names(found: type[TimerPhase], source: str, file: str) -> None:
+def _name_of(found: WrittenClass | type) -> str:
+    return found.name if isinstance(found, WrittenClass) else found.__name__
+
+
+def _base(found: WrittenClass | type, lineage: Sequence[object], file: str) -> Policy:
+    """The shipped policy from which a class is derived. Raises :class:`PolicyError`."""
+    base = next((policy for each in lineage for policy, phase in PHASES.items() if each is phase), None)
+    if base is None:
+        names = ", ".join(phase.__name__ for phase in PHASES.values())
+        raise PolicyError(f"{place_of(file, None)}: {_name_of(found)}: expected a class derived from one of {names}")
+    return base
+
+
+def _replaces(found: WrittenClass | type, given: Any, file: str) -> frozenset[Replaces]:
+    """What a class says that it replaces. Raises :class:`PolicyError`."""
+    known = [each.value for each in Replaces]
+    if not isinstance(given, set | frozenset) or not given <= {*known}:
+        raise PolicyError(
+            f"{place_of(file, None)}: {_name_of(found)}.replaces: expected a set with some of"
+            f" {', '.join(map(repr, known))}, got {given!r:.200}"
+        )
+    return frozenset(map(Replaces, given))
+
+
+def _check_formula(found: WrittenClass | type, is_old: bool, file: str) -> None:
+    """Raise :class:`PolicyError` for a class with a score whose formula is still that of the policy below."""
+    if is_old:
+        raise PolicyError(
+            f"{place_of(file, None)}: {_name_of(found)}.formula: expected None, since the class has a score"
+        )
+
+
+def _check_names(found: WrittenClass, file: str) -> None:
     """Raise :class:`PolicyError` if a method of the class reads something of ``self`` that is not there."""
     methods = [
         method
-        for cls in ast.walk(ast.parse(source))
-        if isinstance(cls, ast.ClassDef) and cls.name == found.__name__
-        for method in cls.body
+        for method in found.node.body
         if isinstance(method, ast.FunctionDef) and method.args.args and not method.decorator_list
     ]
     used = [
@@ -127,42 +200,23 @@ def _check_names(found: type[TimerPhase], source: str, file: str) -> None:
         and isinstance(each.value, ast.Name)
         and each.value.id == method.args.args[0].arg
     ]
-    known = {*dir(found), *(each.attr for each in used if isinstance(each.ctx, ast.Store))}
+    known = {each.attr for each in used if isinstance(each.ctx, ast.Store)}
+    known = known.union(*(part.names if isinstance(part, WrittenClass) else dir(part) for part in found.lineage))
+    if not found.is_whole or "__getattr__" in known:
+        return
     for each in used:
-        if each.attr not in known and not hasattr(found, "__getattr__"):
-            raise PolicyError(f"{place_of(file, each.lineno)}: {found.__name__} has no {each.attr}")
+        if each.attr not in known:
+            raise PolicyError(f"{place_of(file, each.lineno)}: {found.name} has no {each.attr}")
 
 
-def _base(found: type[TimerPhase]) -> Policy:
-    """The shipped policy from which a class is derived. Raises :class:`StopIteration` if there is none."""
-    return next(policy for base in found.__mro__ for policy, phase in PHASES.items() if base is phase)
-
-
-def _check(found: type[TimerPhase], file: str) -> None:
-    """Raise :class:`PolicyError` if a class is derived from no shipped policy, or does not keep what it must keep."""
-    if not any(phase in found.__mro__ for phase in PHASES.values()):
-        names = ", ".join(phase.__name__ for phase in PHASES.values())
-        raise PolicyError(f"{place_of(file, None)}: {found.__name__}: expected a class derived from one of {names}")
-    known = [each.value for each in Replaces]
-    given: Any = found.replaces
-    if not isinstance(given, set | frozenset) or not given <= {*known}:
-        raise PolicyError(
-            f"{place_of(file, None)}: {found.__name__}.replaces: expected a set with some of"
-            f" {', '.join(map(repr, known))}, got {given!r:.200}"
-        )
-    base: Any = PHASES[_base(found)]
-    has_score = getattr(found, "score", None) is not getattr(base, "score", None)
-    formula = getattr(found, "formula", None)
-    if has_score and formula is not None and formula is getattr(base, "formula", None):
-        raise PolicyError(
-            f"{place_of(file, None)}: {found.__name__}.formula: expected None, since the class has a score"
-        )
-    rules, needed = found.rules, base.rules
+def _check_rules(found: type[TimerPhase], base: Policy, file: str) -> None:
+    """Raise :class:`PolicyError` if the rules of a class are not what they must be."""
+    rules, needed = found.rules, PHASES[base].rules
     if not isinstance(rules, LaneRules):
         raise PolicyError(f"{place_of(file, None)}: {found.__name__}.rules: expected LaneRules, got {rules!r:.200}")
     for name in FIXED_RULES:
         if getattr(rules, name) is not getattr(needed, name):
             raise PolicyError(
                 f"{place_of(file, None)}: {found.__name__}.rules.{name}: expected {getattr(needed, name)!s} as in"
-                f" {_base(found)}, got {getattr(rules, name)!s:.200}"
+                f" {base}, got {getattr(rules, name)!s:.200}"
             )

@@ -12,14 +12,23 @@ from typing import Annotated, Any, Final, Literal
 
 from blake3 import blake3
 from nacl.signing import SigningKey
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from cluster.common.suggestions import meant_or_known
 from cluster.scenario.sections.base import NAME_PATTERN, Name, Section
 from loadgen.workloads.actor_program import ActorProgram, is_program_path
+from loadgen.workloads.own import executes
 from validator.chain.genesis import GenesisActor, GenesisAgent, Policy, PolicyFile
 from validator.chain.transactions import address_of
-from validator.policies.own import read_policy
+from validator.policies.own import phase_of_file, read_policy
 from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
 from validator.primitives.types import (
     ADDRESS_BYTES,
@@ -144,12 +153,14 @@ class OwnPolicy(Section):
     """The file's text."""
 
     @model_validator(mode="after")
-    def _is_a_policy(self) -> OwnPolicy:
-        self.read()
+    def _is_a_policy(self, info: ValidationInfo) -> OwnPolicy:
+        _, policy_file = self.read()
+        if executes(info):
+            phase_of_file(policy_file)
         return self
 
     def read(self) -> tuple[Policy, PolicyFile]:
-        """The policy, with the shipped policy from which it is derived. Raises
+        """The policy, with the shipped policy from which it is derived; its text is not executed. Raises
         :class:`~validator.policies.own.PolicyError`."""
         return read_policy(self.name, self.source)
 
@@ -157,9 +168,9 @@ class OwnPolicy(Section):
 PolicyName = Literal["cip1", "fifo", "gba_auction", "bias_auction"]
 
 
-def _name_or_file(given: Any) -> Any:
+def _name_or_file(given: Any, info: ValidationInfo) -> Any:
     if isinstance(given, Mapping):
-        return OwnPolicy.model_validate(given)
+        return OwnPolicy.model_validate(given, context=info.context)
     if isinstance(given, str) and is_program_path(given):
         raise ValueError(f"{given!r} is a path, which only a scenario that is read from a file may have")
     return given if isinstance(given, OwnPolicy) else TypeAdapter(PolicyName).validate_python(given)

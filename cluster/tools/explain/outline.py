@@ -159,7 +159,7 @@ def _load(scenario: Scenario) -> Table:
     for group in scenario.load.users:
         last = first + group.count - 1
         numbers = str(first) if first == last else f"{first}–{last}"
-        rows.append((numbers, group.kind.name, _interval(group), _when_of(group), _options(group)))
+        rows.append((numbers, group.facts.name, _interval(group), _when_of(group), _options(group)))
         first = last + 1
     if scenario.load.locust is not None:
         rows.append(("", "Locust", "", "all", ", ".join(own.file for own in scenario.load.locust.files)))
@@ -223,7 +223,7 @@ def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _M
 
 def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for number, group in enumerate(scenario.load.users):
-        who = f"users of group {number} ({group.count} × {group.kind.name})"
+        who = f"users of group {number} ({group.count} × {group.facts.name})"
         lasts = "" if group.until_height is None else f"until height {group.until_height:,}"
         if group.from_height is None:
             yield _Moment(0, "at the start", f"{who} begin", lasts)

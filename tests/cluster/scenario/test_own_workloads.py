@@ -8,7 +8,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.scenario import change_scenario, load_scenario, minimal_fields, scenario_from
-from cluster.scenario.files import problems_in, scenario_text
+from cluster.scenario.files import execute_own_code, problems_in, scenario_text
 from cluster.scenario.overrides import parse_setting
 from cluster.simulation.driver import Simulation
 from loadgen.workloads import OwnWorkload
@@ -87,7 +87,6 @@ def test_a_file_that_is_no_workload_is_one_line(own: Path, tmp_path: Path, conte
 @pytest.mark.parametrize(
     ("group", "line"),
     [
-        ("{workload: ../pays.py, options: {timers: 3}}", "load.users[0].options.timers: unknown field"),
         ("{workload: 5}", "load.users[0].workload: expected a text, got 5"),
         ("{workload: {name: a}}", "load.users[0].workload.source: is missing"),
         ("{workload: {name: A, source: pass}}", "load.users[0].workload.name: expected a name (lower-case letters, "),
@@ -105,8 +104,16 @@ def test_an_option_that_is_misspelt_is_told_what_there_is(own: Path, tmp_path: P
     options = BEGINNING.replace("class Own", "class Mine(Options):\n    payments: int = 3\n\n\nclass Own")
     (tmp_path / "pays.py").write_text(f"{options}    options_type = Mine\n    intents = None\n", encoding="utf-8")
     own.write_text(SCENARIO.replace("{}", "{payment: 2}"), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"options\.payment: unknown field; did you mean payments\?"):
-        load_scenario(own)
+    scenario = load_scenario(own)  # which executes nothing, and so does not know the options
+    line = r"^own\.yaml: load\.users\[1\]\.options\.payment: unknown field; did you mean payments\?"
+    with pytest.raises(BadInput, match=line):
+        execute_own_code(scenario, "own.yaml")
+
+
+def test_options_are_checked_when_the_workload_is_executed(own: Path) -> None:
+    own.write_text(SCENARIO.replace("{}", "{timers: 3}"), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"^x: load\.users\[1\]\.options\.timers: unknown field$"):
+        execute_own_code(load_scenario(own), "x")
 
 
 # --- Locustfiles ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from tests.validator.policies.own_policies import DEADLINES, chain_of, derived, 
 from validator.chain.genesis import Policy, PolicyFile, Replaces
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.cip1 import Cip1Phase
-from validator.policies.own import PolicyError, phase_of, read_policy
+from validator.policies.own import PolicyError, phase_of, phase_of_file, read_policy
 from validator.policies.registry import PHASES, phases_with
 from validator.primitives.params import TieBreak
 from validator.storage.disk import DiskError
@@ -210,8 +211,11 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
     ("source", "line"),
     [
         ("x = (", "file own.py, line 1: '(' was never closed"),
-        ("import nothing_such", "file own.py, line 1: ModuleNotFoundError: No module named 'nothing_such'"),
-        ("raise SystemExit(3)", "file own.py, line 1: SystemExit: 3"),
+        (
+            "import nothing_such\n" + DEADLINES,
+            "file own.py, line 1: ModuleNotFoundError: No module named 'nothing_such'",
+        ),
+        (DEADLINES + "raise SystemExit(3)", "file own.py, line 11: SystemExit: 3"),
         (
             "x = 1",
             "file own.py: expected one class that is derived from the timer phase of a shipped policy, such as"
@@ -226,7 +230,7 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
         ),
         (
             derived(Policy.FIFO, "replaces = {'oder'}"),
-            "replaces: expected a set with some of 'order', 'prices', 'waiting', got {'oder'}",
+            "replaces: expected a set with some of 'order', 'prices', 'waiting', got frozenset({'oder'})",
         ),
         (
             derived(Policy.FIFO, "replaces = 'order'"),
@@ -258,9 +262,81 @@ RULES = "from validator.policies.fifo import FifoRules\n\n\nclass Mine(FifoRules
 )
 def test_a_text_that_is_no_policy_is_one_line(source: str, line: str) -> None:
     with pytest.raises(PolicyError) as raised:
-        read_policy("own", source)
+        phase_of_file(read_policy("own", source)[1])
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+IS_RUN = "import builtins\nbuiltins.own_policy_has_run = True\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "policy", "replaces"),
+    [
+        (DEADLINES, Policy.FIFO, {"order"}),
+        (derived(Policy.CIP1), Policy.CIP1, set()),
+        (
+            "import validator.policies.cip1 as c\n\n\nclass Own(c.Cip1Phase):\n    replaces = set()\n",
+            Policy.CIP1,
+            set(),
+        ),
+        (
+            "from abc import ABC, abstractmethod\nfrom validator.chain.genesis import Replaces\n"
+            "from validator.policies.fifo import FifoPhase as F\n\n\nclass Half(ABC):\n    @abstractmethod\n"
+            "    def most(self): ...\n\n\nclass Base(Half, F):\n    replaces = {Replaces.ORDER, 'prices'}\n\n\n"
+            "class Own(Base):\n    def most(self):\n        return self.index\n",
+            Policy.FIFO,
+            {"order", "prices"},
+        ),
+        (derived(Policy.FIFO, "replaces: set[str] = frozenset(['waiting'])"), Policy.FIFO, {"waiting"}),
+    ],
+)
+def test_a_policy_is_read_without_executing_it(source: str, policy: Policy, replaces: set[str]) -> None:
+    base, policy_file = read_policy("own", IS_RUN + source)
+    assert (base, {*policy_file.replaces}) == (policy, replaces)
+    genesis_batch(genesis_of(IS_RUN + source))
+    assert not hasattr(builtins, "own_policy_has_run")
+    try:
+        assert phase_of_file(policy_file).replaces == replaces
+        assert hasattr(builtins, "own_policy_has_run"), "the file that a run executes"
+    finally:
+        vars(builtins).pop("own_policy_has_run", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (
+            derived(Policy.FIFO, "replaces = FifoPhase.replaces | {'order'}"),
+            "file own.py, line 5: Own.replaces: expected a set written out, such as {'order'}, since it is read",
+        ),
+        ("import nothing_such\n\n\nclass Own(nothing_such.Phase): ...\n", "shipped policy, such as"),
+    ],
+)
+def test_what_cannot_be_read_without_executing_it_is_refused(source: str, line: str) -> None:
+    with pytest.raises(PolicyError) as raised:
+        read_policy("own", source)
+    assert line in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (
+            "Own.replaces = {'order'}\n",
+            "file own.py: Own: is derived from fifo and replaces order when it runs, but from fifo and nothing as it",
+        ),
+        (
+            "from validator.policies import cip1\nOwn = type('Own', (cip1.Cip1Phase,), {})\n",
+            "file own.py: Own: is derived from cip1 and replaces nothing when it runs, but from fifo and nothing as",
+        ),
+    ],
+)
+def test_a_policy_that_runs_as_another_than_it_reads_is_one_line(more: str, line: str) -> None:
+    _, policy_file = read_policy("own", derived(Policy.FIFO) + more)
+    with pytest.raises(PolicyError) as raised:
+        phase_of_file(policy_file)
+    assert line in str(raised.value)
 
 
 INVENTED = (

@@ -192,8 +192,8 @@ def _own_attack(path: str) -> tuple[str, dict[str, Any]]:
     fields = {"name": "attack", "load": {"users": [{"workload": path}]}}
     (group,) = scenario_from(fields, f"--attack {path}").load.users
     if not group.is_attack:
-        raise BadInput(f"--attack {path}: {group.kind.name} is no attack; expected a workload with is_attack = True")
-    return group.kind.name, group.model_dump(mode="json")["workload"]
+        raise BadInput(f"--attack {path}: {group.facts.name} is no attack; expected a workload with is_attack = True")
+    return group.facts.name, group.model_dump(mode="json")["workload"]
 
 
 def _with_attack(scenario: Scenario, attack: str, workload: Any) -> Scenario:

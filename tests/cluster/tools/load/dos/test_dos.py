@@ -87,7 +87,7 @@ def test_settings_of_one_attack_replace_the_common_ones() -> None:
 
 def test_a_file_of_ones_own_may_attack(tmp_path: Path) -> None:
     raid, calm = tmp_path / "raid.py", tmp_path / "calm.py"
-    raid.write_text(PAYS + "Own.is_attack = True\n")
+    raid.write_text(PAYS + "    is_attack = True\n")
     calm.write_text(PAYS)
     given = scenario()
     plan = make_plan(given, [str(raid), "same-block"], make_variants(given, [], []), (1,), is_quick=False)
@@ -99,7 +99,7 @@ def test_a_file_of_ones_own_may_attack(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"--attack .*gone\.py: no such file"):
         make_plan(given, [str(tmp_path / "gone.py")], make_variants(given, [], []), (1,), is_quick=False)
     (other := tmp_path / "other" / "raid.py").parent.mkdir()
-    other.write_text(PAYS + "Own.is_attack = 1\n")
+    other.write_text(PAYS + "    is_attack = True  # another text\n")
     with pytest.raises(BadInput, match="another attack is named raid, too"):
         make_plan(given, [str(raid), str(other)], make_variants(given, [], []), (1,), is_quick=False)
 
