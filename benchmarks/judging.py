@@ -14,13 +14,12 @@ The goals are those of 100,000 heights, 1,000 faults and 8 million timers (``--f
 
 from __future__ import annotations
 
-import resource
 import time
 from functools import partial
 from pathlib import Path
 
 from long_run import LongRun
-from reporting import Lane, Metric, Size, folder, run_benchmark
+from reporting import Lane, Metric, Size, folder, peak_memory_mb, run_benchmark
 
 from cluster.checks.run import judge_run
 from cluster.report.results import finish_run
@@ -58,7 +57,7 @@ def _judged(path: Path, heights: int) -> list[float]:
     run = LongRun(path, heights, VALIDATORS, TIMERS_PER_BLOCK, heights // HEIGHTS_PER_FAULT)
     for height in run.enter():
         if height % (heights // 10) == 0:
-            print(f"height {height:,}: {_resident_mb():,.0f} MB, {run.judging_s:,.0f} s in the books", flush=True)
+            print(f"height {height:,}: {peak_memory_mb():,.0f} MB, {run.judging_s:,.0f} s in the books", flush=True)
     begun_cpu_s = time.process_time()
     run.end()
     judged_run = judge_run(run.record)
@@ -69,11 +68,7 @@ def _judged(path: Path, heights: int) -> list[float]:
     finish_run(run.record, path, judged=judged_run)
     verdict_cpu_s = time.process_time() - begun_cpu_s
     report_mb = (path / "report.html").stat().st_size / 1e6
-    return [_resident_mb(), verdict_cpu_s, report_mb, heights / run.judging_s]
-
-
-def _resident_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024 / 1e6
+    return [peak_memory_mb(), verdict_cpu_s, report_mb, heights / run.judging_s]
 
 
 if __name__ == "__main__":

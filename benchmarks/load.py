@@ -60,7 +60,7 @@ KNEE_USERS: list[dict[str, Any]] = [{"workload": "heartbeat", "count": 40, "inte
 KNEE_P99_MS = 2_000
 MAX_REASON = 500
 """Characters of what a search that failed said last."""
-CANDIDATES = 60
+CANDIDATES, CANDIDATE_BLOCKS = 60, 200
 PROCESSORS = os.cpu_count() or 1
 
 
@@ -70,7 +70,8 @@ def main() -> None:
 
 
 def lanes(size: Size) -> list[Lane]:
-    unit = f"of 200 blocks, {PROCESSORS} processors"
+    blocks = size.of(20, CANDIDATE_BLOCKS)
+    unit = f"of {blocks} blocks, {PROCESSORS} processors"
     return [
         Lane(
             partial(_submitting, size),
@@ -101,15 +102,15 @@ def lanes(size: Size) -> list[Lane]:
             least=Size.FULL,
         ),
         Lane(
-            partial(_searching, *size.of((1, 1), (CANDIDATES, PROCESSORS))),
+            partial(_searching, *size.of((1, 1), (CANDIDATES, PROCESSORS)), blocks),
             [Metric("search_candidates_per_minute", unit, 60)],
         ),
     ]
 
 
-def _searching(candidates: int, processors: int) -> float:
+def _searching(candidates: int, processors: int, blocks: int) -> float:
     with folder() as path:
-        return search_candidates_per_minute(path / "search", candidates, processors)
+        return search_candidates_per_minute(path / "search", candidates, processors, blocks)
 
 
 # --- one endpoint -----------------------------------------------------------------------------------------------------

@@ -133,6 +133,12 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def peak_memory_mb() -> float:
+    """The most that this process had resident since it was executed."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1_024 / 1e6
+
+
 def run_benchmark(
     description: str | None,
     lanes: Callable[[Size], list[Lane]],

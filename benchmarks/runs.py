@@ -43,11 +43,12 @@ def scenario_of(
     interval_ms: float,
     users: list[dict[str, Any]],
     params: dict[str, Any] | None = None,
+    validators: int = VALIDATORS,
 ) -> Scenario:
     return Scenario.model_validate(
         {
             "name": name,
-            "validators": VALIDATORS,
+            "validators": validators,
             "consensus": {"block_interval_ms": interval_ms},
             "links": NO_LINKS,
             "chain": {"params": params or {}},

@@ -14,15 +14,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from reporting import Lane, Metric, Size, folder, run_benchmark
+from reporting import Lane, Metric, Size, folder, peak_memory_mb, run_benchmark
 
 from cluster.disks.directory import DirectoryDisk
 from validator.chain.block import (
@@ -121,27 +121,16 @@ def filled_folder(heights: int, segment_bytes: int = SEGMENT_BYTES) -> Iterator[
 
 def start(path: Path) -> Start:
     """Start an executor in a new process."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=_started, args=(path, theirs))
-    process.start()
-    try:
-        return Start(*ours.recv())
-    finally:
-        process.join()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_started, path).result()
 
 
-def _started(path: Path, pipe: Connection) -> None:
+def _started(path: Path) -> Start:
     disk, began, cpu_began = DirectoryDisk(path), time.perf_counter(), time.process_time()
     executor = Executor(disk, GENESIS)
     seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
     assert executor.recovered_height and not executor.replayed_blocks
-    pipe.send((seconds, cpu_seconds, _peak_memory_mb()))
-
-
-def _peak_memory_mb() -> float:
-    """Of this process, since it was executed."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    return Start(seconds, cpu_seconds, peak_memory_mb())
 
 
 def _use(path: Path, height: int) -> tuple[float, float]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from cluster.simulation.driver import Simulation
+from cluster.tools.load.dos.search import search_run
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from tests.benchmarks.test_simulator import load
 
@@ -32,3 +34,10 @@ def test_a_signal_in_a_simulated_run_ends_the_benchmark(name: str, monkeypatch: 
 
 def raised(simulation: Simulation) -> bool:
     raise KeyboardInterrupt
+
+
+def test_an_interrupted_search_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = SimpleNamespace(interrupted=True, evaluated=1, seconds=1.0)
+    monkeypatch.setattr(search_run, "search", lambda *given: searched)
+    with pytest.raises(KeyboardInterrupt):
+        search_run.search_candidates_per_minute(tmp_path, 1, 1, 20)

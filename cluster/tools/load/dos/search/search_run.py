@@ -32,8 +32,8 @@ from cluster.tools.sweeps.fanout import default_workers
 
 FOUND_FILE: Final = "found.yaml"
 MEASURED_SCENARIO: Final = Path("narrow-lanes")
-MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
-"""Budget and number of blocks of the search whose speed :func:`search_candidates_per_minute` measures."""
+MEASURED_BUDGET: Final = 5 * 10**13
+"""Budget of the search whose speed :func:`search_candidates_per_minute` measures."""
 COIN_DIGITS: Final = 3
 """Significant digits of amounts in texts."""
 
@@ -211,11 +211,16 @@ def command_of(problem: Problem, path: Path, changes: Sequence[Change]) -> str:
     return " ".join([*words, *options_text(changes)])
 
 
-def search_candidates_per_minute(folder: Path, candidates: int, processes: int) -> float:
-    """The rate of a search on the benchmark's scenario, including the start of Ray; ``folder`` must be new."""
-    problem = load_problem(MEASURED_SCENARIO, (), "lateness", MEASURED_BUDGET, None, MEASURED_BLOCKS)
+def search_candidates_per_minute(folder: Path, candidates: int, processes: int, blocks: int) -> float:
+    """The rate of a search on the benchmark's scenario, including the start of Ray; ``folder`` must be new.
+
+    Raises :class:`KeyboardInterrupt` if a signal ended the search.
+    """
+    problem = load_problem(MEASURED_SCENARIO, (), "lateness", MEASURED_BUDGET, None, blocks)
     with Interrupts() as interrupts:
         searched = search(problem, folder, Limits(None, candidates), processes, interrupts)
+    if searched.interrupted:
+        raise KeyboardInterrupt
     return searched.evaluated / searched.seconds * SECONDS_PER_MINUTE
 
 
