@@ -1,4 +1,5 @@
-"""The check ``criteria``: a scenario's bounds on metrics and samples (``success.metrics``, ``.samples``).
+"""The check ``criteria``: a scenario's bounds on metrics and samples (``success.metrics``, ``.samples``), and the bound
+on waits that a user's policy states.
 
 A metric out of its bounds fails the run, and so do samples if more of them are out of bounds than the scenario allows.
 A missing metric or sample makes the run inconclusive, and so does any breach in a run that was ended early.
@@ -21,26 +22,32 @@ from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.scenario.sections.success import Criterion, SampleCriterion
+from validator.policies.own import stated_wait_blocks
 
 SHOWN_DIGITS: Final = 6
+LONGEST_WAIT: Final = "lateness_max_blocks"
 
 
 def check_criteria(
     books: Books, metrics: Mapping[str, float] | None = None, actors: Sequence[ActorUse] | None = None
 ) -> Check:
-    """Every metric and enough samples are within the bounds that the scenario sets. ``metrics`` and ``actors`` are the
-    run's, if they are known."""
-    success = books.record.scenario.success
-    if not success.metrics and not success.samples and success.max_failed_fires is None:
+    """Every metric and enough samples are within the bounds that the scenario sets, and no timer waited longer than its
+    policy states. ``metrics`` and ``actors`` are the run's, if they are known."""
+    success, policy = books.record.scenario.success, books.record.genesis.policy_file
+    most_blocks = None if policy is None else stated_wait_blocks(policy)
+    if not success.metrics and not success.samples and success.max_failed_fires is None and most_blocks is None:
         return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
     if actors is None:
         actors = use_by_actor(books)
-    if metrics is None and success.metrics:
+    if metrics is None and (success.metrics or most_blocks is not None):
         metrics = run_metrics(books, actors, load_latencies(books))
     taken = samples(books, actors) if success.samples else {}
     results = [_judge_metric(name, criterion, metrics or {}, broken) for name, criterion in success.metrics.items()]
     results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]
+    if policy is not None and most_blocks is not None and LONGEST_WAIT in (metrics or {}):
+        verdict, text = _judge_metric(LONGEST_WAIT, Criterion(at_most=most_blocks), metrics or {}, broken)
+        results.append((verdict, f"{text} by {policy.file}"))
     if success.max_failed_fires is not None:
         results.append(_judge_failed_fires(books, broken))
     return Check.of_parts("criteria", results)

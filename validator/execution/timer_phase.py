@@ -67,6 +67,9 @@ class TimerPhase(ABC):
     replaces: ClassVar[Collection[str]] = frozenset()
     """What a user's policy replaces of the policy from which it is derived: values of
     :class:`~validator.chain.genesis.Replaces`."""
+    longest_wait_blocks: ClassVar[int | None] = None
+    """The longest wait of a due timer under a user's policy, as it states; ``None`` if it states none. A run fails if
+    one waits longer. Blocks do not depend on it."""
 
     world: World
     index: SchedulerIndex

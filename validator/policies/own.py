@@ -50,8 +50,7 @@ def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
         )
     file = PolicyFile(name, source).file
     with one_line(file, PolicyError):
-        written = classes_of(source, file, SHIPPED)
-        found = _only([each for each in written if TimerPhase in each.lineage and not each.is_abstract], file)
+        found = _written(source, file)
         base = _base(found, found.lineage, file)
         try:
             replaces = _replaces(found, found.value("replaces", {"Replaces": Replaces}), file)
@@ -63,8 +62,14 @@ def read_policy(name: str, source: str) -> tuple[Policy, PolicyFile]:
         score, formula = found.holder("score"), found.holder("formula")
         is_old = not isinstance(formula, WrittenClass) and getattr(formula, "formula", None) is not None
         _check_formula(found, isinstance(score, WrittenClass) and is_old, file)
+        _stated_wait(found, file)
         _check_names(found, file)
     return base, PolicyFile(name, source, replaces)
+
+
+def stated_wait_blocks(policy: PolicyFile) -> int | None:
+    """The longest wait of a due timer that a user's policy states; ``None`` if it states none."""
+    return _stated_wait(_written(policy.source, policy.file), policy.file)
 
 
 def phase_of_file(policy: PolicyFile) -> type[TimerPhase]:
@@ -151,6 +156,27 @@ def _only(found: Sequence[Kind], file: str) -> Kind:
             f" such as validator.policies.fifo.FifoPhase; got {names or 'none'}"
         )
     return found[0]
+
+
+def _written(source: str, file: str) -> WrittenClass:
+    """The class of a file's text that is its policy. Raises :class:`PolicyError`."""
+    written = classes_of(source, file, SHIPPED)
+    return _only([each for each in written if TimerPhase in each.lineage and not each.is_abstract], file)
+
+
+def _stated_wait(found: WrittenClass, file: str) -> int | None:
+    """The class's ``longest_wait_blocks``. Raises :class:`PolicyError`."""
+    line: int | None = None
+    try:
+        given = found.value("longest_wait_blocks")
+    except NotWritten as error:
+        given, line = "an expression", error.line
+    if given is None or (type(given) is int and given > 0):
+        return given
+    raise PolicyError(
+        f"{place_of(file, line)}: {found.name}.longest_wait_blocks: expected a positive integer, or None, written out;"
+        f" got {given!s:.200}"
+    )
 
 
 def _name_of(found: WrittenClass | type) -> str:

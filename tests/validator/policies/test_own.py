@@ -311,6 +311,11 @@ def test_a_policy_is_read_without_executing_it(source: str, policy: Policy, repl
             "file own.py, line 5: Own.replaces: expected a set written out, such as {'order'}, since it is read",
         ),
         ("import nothing_such\n\n\nclass Own(nothing_such.Phase): ...\n", "shipped policy, such as"),
+        (
+            derived(Policy.FIFO, "longest_wait_blocks = 60 * 2"),
+            "file own.py, line 5: Own.longest_wait_blocks: expected a positive integer, or None, written out",
+        ),
+        (derived(Policy.FIFO, "longest_wait_blocks = '64'"), "expected a positive integer, or None, written out; got"),
     ],
 )
 def test_what_cannot_be_read_without_executing_it_is_refused(source: str, line: str) -> None:

@@ -95,6 +95,14 @@ def test_timers_that_wait_count_in_lateness_and_the_oldest_is_named() -> None:
     assert "though the lane has room" in found.verdict.check("timers").detail
 
 
+@pytest.mark.parametrize(("most", "outcome"), [(8, Outcome.FAIL), (64, Outcome.PASS)])
+def test_a_policy_states_the_longest_wait(most: int, outcome: Outcome) -> None:
+    stated = NEVER_ODD.replace('{"order"}', f'{{"order", "waiting"}}\n    longest_wait_blocks = {most}')
+    check = judged(**own(stated)).verdict.check("criteria")
+    assert check.verdict is outcome
+    assert re.fullmatch(rf"lateness_max_blocks \d\d, at most {most} allowed by own\.py", check.detail)
+
+
 def test_a_policy_that_fires_nothing_has_no_fairness() -> None:
     found = judged(**own(NOTHING))
     assert found.metrics["fires"] == 0 and "fairness_jain_index" not in found.metrics
