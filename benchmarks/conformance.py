@@ -90,4 +90,4 @@ def _with_files(families: int, workers: int) -> float:
 
 
 if __name__ == "__main__":
-    run_benchmark(__doc__, lanes, minutes=2)
+    run_benchmark(__doc__, lanes, minutes=3)

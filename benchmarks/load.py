@@ -60,7 +60,7 @@ KNEE_USERS: list[dict[str, Any]] = [{"workload": "heartbeat", "count": 40, "inte
 KNEE_P99_MS = 2_000
 MAX_REASON = 500
 """Characters of what a search that failed said last."""
-CANDIDATES, CANDIDATE_BLOCKS = 60, 200
+CANDIDATES, CANDIDATE_BLOCKS = 40, 200
 PROCESSORS = os.cpu_count() or 1
 
 

@@ -4,8 +4,9 @@ A live testnet runs without a block interval and without latency, its validators
 are the limit. Timeouts and repetition are those of the defaults, and adapt. Of each: blocks a second, the MB that
 validators send each other for a block, milliseconds until a block is final, and a validator's share of its host's
 memory. The simulator runs the same; its seconds are those of the wall clock. ``size_error_N``
-is by what share a guess of ``stampede size`` right after the run misses the rate of Simplex, and ``size_in_range_N`` is
-1 if the range printed with it holds that rate. A quick run leaves the guess out: it starts four more processes.
+is by what share a guess of ``stampede size`` misses the rate of Simplex, and ``size_in_range_N`` is 1 if the range
+printed with it holds that rate. One calibration, after the first run, serves all guesses. A quick run leaves them out:
+a calibration starts four more processes.
 
 ``--full`` adds 128 validators; the others run for twice as many heights then.
 """
@@ -15,14 +16,14 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from reporting import Lane, Metric, Size, Unavailable, run_benchmark
 from runs import figures_of, live_figures, simulated
 
 from cluster.scenario import Scenario
-from cluster.tools.explain.size.calibration import calibrate
+from cluster.tools.explain.size.calibration import Calibration, calibrate
 from cluster.tools.explain.size.estimate import estimate
 
 HOSTS: Final = 4
@@ -111,12 +112,18 @@ def _live(scenario: Scenario, size: Size, rates: list[float]) -> Iterator[float]
     yield found["memory_max_mb"] * HOSTS / scenario.validators.count
 
 
+@cache
+def _calibration() -> Calibration:
+    """What was measured of idle testnets of Simplex: the same whatever number of validators is asked for."""
+    return calibrate(_scenario("simplex", 4, MIN_HEIGHTS), print)
+
+
 def _guess(scenario: Scenario, rates: list[float]) -> list[float]:
     if not rates:
         raise Unavailable("the run has no rate")
     (rate,) = rates
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = estimate(scenario, calibrate(scenario, print), None, files)
+    found = estimate(scenario, _calibration(), None, files)
     print(f"{scenario.name}: {found.rate:.3g} blocks/s guessed, {found.rate_low:.3g} to {found.rate_high:.3g}")
     return [abs(found.rate / rate - 1), float(found.rate_low <= rate <= found.rate_high)]
 

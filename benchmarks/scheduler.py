@@ -44,7 +44,7 @@ def main() -> None:
     if len(sys.argv) == 3 and sys.argv[1] == "--weigh":
         print(_weigh(int(sys.argv[2])))
         return
-    run_benchmark(__doc__, lanes, minutes=5, full="a million live timers; about 10 min")
+    run_benchmark(__doc__, lanes, minutes=3, full="a million live timers; about 10 min")
 
 
 def lanes(size: Size) -> list[Lane]:

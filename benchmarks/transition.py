@@ -53,7 +53,7 @@ HEAVY_GAS = 10_000
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=5, full="a million timers that wait or expire; about 10 min")
+    run_benchmark(__doc__, lanes, minutes=4, full="a million timers that wait or expire; about 10 min")
 
 
 def lanes(size: Size) -> list[Lane]:

@@ -91,3 +91,16 @@ def test_a_final_block_beside_the_chain_ends_a_run(votes: ModuleType) -> None:
     network.final[View(2)] = block("c")
     with pytest.raises(votes.Unsafe, match="not in the chain"):
         network.chain()
+
+
+def test_what_was_not_run_has_a_dash_in_the_table(votes: ModuleType) -> None:
+    values = {votes.named(f"{variant} 4 {key}"): 1.0 for variant in votes.VARIANTS for key in votes.Steady._fields}
+    values |= {votes.named(f"{variant} 4 good blocks"): 2.0 for variant in votes.VARIANTS}
+    columns = votes.table_of(values).columns
+    assert {tuple(column.cells) for column in columns[-5:-3]} == {("2, inf",) * 6, ("–",) * 6}
+
+
+def test_a_usual_run_has_no_dear_case_and_a_full_one_has_all(votes: ModuleType) -> None:
+    lanes = {lane.metrics[0].name: lane.least for lane in votes.lanes(votes.Size.USUAL)}
+    assert lanes["everyone_64_silent_blocks"] == votes.Size.USUAL
+    assert lanes["everyone_64_forged_blocks"] == lanes["everyone_128_good_blocks"] == votes.Size.FULL
