@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
+from cluster.audit.figures import Failure
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import Violation, hex_bytes
 from cluster.audit.ledger.ledger import Ledger
@@ -141,6 +142,9 @@ class Books:
     """Executions that differ from a final block, as diverged validators report them; sorted by height, then by name."""
     bisections: list[Page] = field(default_factory=list)
     """For each divergence, the first step of the block that differs (:mod:`cluster.audit.reexecution.bisect`)."""
+    reasons: dict[Failure, str] = field(default_factory=dict)
+    """Why runs of programs failed, and at which line, as far as it was looked for
+    (:mod:`cluster.tools.run.reasons`). Receipts have only the errors' names."""
 
     @cached_property
     def proofs(self) -> list[Proof]:

@@ -102,6 +102,16 @@ class FailedRuns(NamedTuple):
     times: int
     runs: int
     """The actor's runs of this kind, whether they failed or not."""
+    first_height: int
+    """The height of the first block with such a failed run."""
+
+    @property
+    def key(self) -> Failure:
+        return self.kind, self.actor, self.error
+
+
+Failure = tuple[RunKind, bytes, str]
+"""Runs of a kind of an actor that failed with an error."""
 
 
 class RunOutcomes:
@@ -112,33 +122,37 @@ class RunOutcomes:
         """The number of failed runs of each kind."""
         self._runs: Counter[tuple[RunKind, bytes]] = Counter()
         self._errors: dict[tuple[RunKind, bytes], Counter[str]] = {}
+        self._first: dict[Failure, int] = {}
 
     def enter(self, receipts: BlockReceipts, bodies: Sequence[tuple[bytes, TransactionBody]]) -> None:
         """Enter the runs of a block. ``bodies`` are its transactions' senders and bodies; those that call no actor do
         not count."""
+        height = receipts.height
         for (_, body), sent in zip(bodies, receipts.transactions, strict=False):
             if isinstance(body.action, Call):
-                self._enter(RunKind.TRANSACTION, body.action.to, sent.ok, sent.error)
+                self._enter(height, RunKind.TRANSACTION, body.action.to, sent.ok, sent.error)
         for fire in receipts.fires:
-            self._enter(RunKind.FIRE, fire.actor, fire.ok, fire.error)
+            self._enter(height, RunKind.FIRE, fire.actor, fire.ok, fire.error)
         for callback in receipts.callbacks:
-            self._enter(RunKind.CALLBACK, callback.actor, callback.ok, callback.error)
+            self._enter(height, RunKind.CALLBACK, callback.actor, callback.ok, callback.error)
         for message in receipts.messages:
-            self._enter(RunKind.MESSAGE, message.to, message.ok, message.error)
+            self._enter(height, RunKind.MESSAGE, message.to, message.ok, message.error)
 
-    def _enter(self, kind: RunKind, actor: bytes, ok: bool, error: str) -> None:
+    def _enter(self, height: int, kind: RunKind, actor: bytes, ok: bool, error: str) -> None:
         key = kind, actor
         self._runs[key] += 1
         if not ok:
             self.failed[kind] += 1
             errors = self._errors.setdefault(key, Counter())
-            errors[error if error in errors or len(errors) < MAX_ERRORS else OTHER_ERRORS] += 1
+            entered = error if error in errors or len(errors) < MAX_ERRORS else OTHER_ERRORS
+            errors[entered] += 1
+            self._first.setdefault((kind, actor, entered), height)
 
     @property
     def failures(self) -> list[FailedRuns]:
         """All failed runs, the most frequent first."""
         found = [
-            FailedRuns(kind, actor, error, times, self._runs[kind, actor])
+            FailedRuns(kind, actor, error, times, self._runs[kind, actor], self._first[kind, actor, error])
             for (kind, actor), errors in self._errors.items()
             for error, times in errors.items()
         ]
@@ -152,5 +166,5 @@ class RunOutcomes:
             runs = self._runs[kind, actor]
             if errors.total() == runs:
                 error = min(errors, key=lambda each: (-errors[each], each))
-                found.append(FailedRuns(kind, actor, error, runs, runs))
+                found.append(FailedRuns(kind, actor, error, runs, runs, self._first[kind, actor, error]))
         return sorted(found, key=lambda each: (-each.times, each.kind, each.actor))

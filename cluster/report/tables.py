@@ -267,13 +267,14 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
 
 def failed_run_pages(books: Books, classes: Mapping[bytes, str]) -> list[dict[str, Any]]:
     """The runs that failed, by kind, actor and error, as ``result.json`` has them: the :data:`MAX_FAILED_RUNS` most
-    frequent. ``classes`` are those of the actors."""
+    frequent. ``classes`` are those of the actors. A reason is ``None`` if there is none but the error."""
     return [
         {
             "kind": each.kind.value,
             "actor": address_text(each.actor),
             "class": classes.get(each.actor, OTHERS),
             "error": each.error,
+            "reason": books.reasons.get(each.key),
             "count": each.times,
             "runs": each.runs,
         }

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 
 class HandlerFailure(Exception):
-    """A handler's run failed and all its effects are reverted. ``name`` is the error that the receipt shows."""
+    """A handler's run failed and all its effects are reverted. ``name`` is the error that the receipt shows.
 
-    def __init__(self, name: str) -> None:
+    ``why`` is for the program's author, and may depend on the version of Python. It is in no receipt.
+    """
+
+    def __init__(self, name: str, why: str = "") -> None:
         super().__init__(name)
         self.name = name
+        self.why = why
 
 
 class Rejection(HandlerFailure):

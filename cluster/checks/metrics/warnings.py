@@ -38,7 +38,8 @@ def _always_failing(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]
     for (name, kind), found in islice(groups.items(), MAX_NAMED):
         who = name_of(found[0].actor, classes) if len(found) == 1 else f"{len(found):,} actors of {name}"
         runs = counted(sum(each.runs for each in found), kind)
-        yield f"{who} failed always: {runs}, most often with {found[0].error}"
+        reason = books.reasons.get(found[0].key)
+        yield f"{who} failed always: {runs}, most often with {found[0].error}{f' ({reason})' if reason else ''}"
     if len(groups) > MAX_NAMED:
         yield f"actors of {len(groups) - MAX_NAMED:,} more classes failed always"
 

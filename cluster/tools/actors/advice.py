@@ -1,12 +1,14 @@
-"""Advice on valid programs with probable mistakes: handlers that cannot be called, bids that leave no cycles.
+"""Advice on valid programs with probable mistakes: handlers that cannot be called, bids that leave no cycles, arguments
+that a call never takes.
 
-Only literal names and constants of the class are checked, no computed ones. On the chain such a mistake appears when a
-timer fires: the run is paid for and the timer is gone.
+Only literals and constants of the class are checked, and for ``sorted`` what a method puts into a variable. Nothing
+computed is. On the chain such a mistake appears when a timer fires: the run is paid for and the timer is gone.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,22 +16,30 @@ from cluster.common.suggestions import closest
 from validator.chain.records import DEFAULT_HANDLER
 from validator.primitives.params import DEFAULTS
 from validator.pvm.compiler.programs import load_cycles
-from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
+from validator.pvm.language.api import CONSTANTS, GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.language.source import Problem
 from validator.pvm.language.subset import Program
-from validator.pvm.language.trees import SELF
+from validator.pvm.language.trees import SELF, Function
+from validator.pvm.runtime.host import TIERS
+from validator.pvm.runtime.operations import KINDS
 
 SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
 NAMINGS: Final = {**dict.fromkeys([*SCHEDULES, "request_job"], ""), "send": "to"}
 """The host calls that name a handler, each with the name of its parameter for the handler's actor. The name is empty if
 the handler is always one of the calling actor."""
 HANDLER: Final = "handler"
+DATA: Final = ("", KINDS[str], KINDS[bytes], KINDS[int], KINDS[bool])
+"""Kinds of values that ``emit`` takes, and what is not known."""
+UNSORTED: Final = (KINDS[list], KINDS[dict], KINDS[type(None)])
+"""Kinds of values that ``sorted`` takes nowhere."""
 
 
 def advice(program: Program, source: str) -> list[Problem]:
     """Find probable mistakes in a valid program; returns them in source order."""
     tree = ast.parse(source)
     found = [problem for node in ast.walk(tree) if isinstance(node, ast.Call) for problem in _of_call(node, program)]
+    for method in program.methods.values():
+        found += _of_sorting(method.node)
     if not program.handlers:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
@@ -50,6 +60,71 @@ def _problem(node: ast.expr | ast.stmt, what: str, remedy: str) -> Problem:
 
 
 def _of_call(node: ast.Call, program: Program) -> Iterator[Problem]:
+    yield from _of_handler(node, program)
+    called = next(
+        (each for each in (*SCHEDULES, "emit") if each not in program.methods and _is_own(node.func, each)), ""
+    )
+    if called in SCHEDULES and (tier := _argument(node, called, "tier")) is not None:
+        kind, text = _kind_of(tier), _text(tier, program)
+        if kind not in ("", "None", KINDS[str]) or (text is not None and text not in TIERS):
+            meant = closest(text.lower(), TIERS) if text else None
+            remedy = f"did you mean {meant.upper()}?" if meant else f"tiers are: {', '.join(CONSTANTS)}"
+            yield _problem(tier, f"no tier {ast.unparse(tier):.40}", remedy)
+    data = _argument(node, called, "data") if called == "emit" else None
+    if data is not None and (kind := _kind_of(data)) not in DATA:
+        yield _problem(data, f"an event with {kind} as its data", "give it a text, a number or bytes")
+
+
+def _of_sorting(method: Function) -> Iterator[Problem]:
+    """Calls of ``sorted`` and ``sort`` on what is known to contain values that cannot be sorted."""
+    nodes = list(ast.walk(method))
+    held: dict[str, list[ast.expr]] = defaultdict(list)
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                held[name] += _elements(value)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value]):
+                held[name].append(value)
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id="sorted"), args=[values, *_]):
+                pass
+            case ast.Call(func=ast.Attribute(value=ast.Name() as values, attr="sort"), args=[]):
+                pass
+            case _:
+                continue
+        elements = held[values.id] if isinstance(values, ast.Name) else _elements(values)
+        kind = next((kind for each in elements if (kind := _kind_of(each)) in UNSORTED), None)
+        if kind is not None:
+            remedy = "sort numbers, texts, bytes or tuples of these"
+            yield _problem(node, f"values that cannot be sorted: {kind} among them", remedy)
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    """The expressions of the elements of a display or a comprehension; none of another expression."""
+    match node:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return elements
+        case ast.ListComp(elt=element):
+            return [element]
+    return []
+
+
+def _kind_of(node: ast.expr) -> str:
+    """What the value of a literal, a display or a comprehension is, in words; empty for another expression."""
+    match node:
+        case ast.Constant(value=value):
+            return KINDS.get(type(value), "")
+        case ast.List() | ast.ListComp():
+            return KINDS[list]
+        case ast.Dict() | ast.DictComp():
+            return KINDS[dict]
+        case ast.Tuple():
+            return KINDS[tuple]
+    return ""
+
+
+def _of_handler(node: ast.Call, program: Program) -> Iterator[Problem]:
     call = next((each for each in NAMINGS if each not in program.methods and _is_own(node.func, each)), None)
     if call is None or (NAMINGS[call] and not _is_own(_argument(node, call, NAMINGS[call]), "address")):
         return

@@ -77,6 +77,9 @@ class Receipt:
     handler: str
     error: str
     """The error: a name of SPEC §17, or ``ActorError`` with the message of an assertion; empty if it succeeded."""
+    why: str
+    """The error in words, for the program's author; empty if its name says all. No chain's receipt has them, and they
+    may depend on the version of Python."""
     line: int
     """The line of the program at which it failed; 0 if it did not, or not in the program."""
     cycles: int
@@ -320,6 +323,7 @@ def _receipt(height: int, execution: Execution) -> Receipt:
         actor=bytes(execution.actor),
         handler=execution.handler,
         error=execution.error,
+        why="" if run is None else run.why,
         line=run.places[-1].line if run is not None and run.places else 0,
         cycles=execution.cycles,
         cells=execution.cells,

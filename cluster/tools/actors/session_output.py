@@ -121,7 +121,7 @@ def _print_execution(console: Console, session: Session, execution: Execution, m
     fee = f"  fee {execution.fee:,}" if execution.fee else ""
     line = Text.assemble((margin, HEADING), title, "  ", (cost + fee, QUIET))
     if execution.error:
-        line.append(f"  ✕ {printable(execution.error)}", style=FAILED)
+        line.append(f"  ✕ {printable(error_text(execution))}", style=FAILED)
     console.print(line, soft_wrap=True)
     for text, style in _details(session, execution):
         _say(console, f"{'':<{MARGIN}}  {text}", style=style)
@@ -177,6 +177,12 @@ def _change(change: TimerChange, names: Mapping[bytes, str]) -> str:
             return f"timers may watch {printable(repr(key))}, which is checked for a change"
         case UnwatchableKey(_, key):
             return f"timers may not watch {printable(repr(key))} any more"
+
+
+def error_text(execution: Execution) -> str:
+    """The error of a failed execution, with its words."""
+    why = "" if execution.program is None else execution.program.why
+    return f"{execution.error}: {why}" if why else execution.error
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from validator.execution.handler_context import HandlerContext
 from validator.primitives.errors import HandlerFailure
+from validator.primitives.limits import MAX_ERROR_TEXT
 from validator.primitives.types import Address
 from validator.pvm.compiler.compiler import FILE_NAME
 from validator.pvm.compiler.expressions import FUNCTION
@@ -40,6 +41,8 @@ class ProgramRun(NamedTuple):
     cycles: int
     """Cycles that the run used, without those that its caller had used before."""
     error: str
+    why: str
+    """The error in words, without its name; empty if there are none. It is in no receipt."""
     places: tuple[Place, ...]
     """Traceback of the failure, the handler first. It is empty if the run did not fail, or if it failed outside the
     program's code."""
@@ -69,20 +72,20 @@ class WatchingVm:
         assert isinstance(context, HandlerContext), "the transition runs programs on its own host"
         before, source = context.meter.cycles_used, context.world.source(code)
 
-        def note(error: str, places: tuple[Place, ...], bid: BidFigures | None = None) -> None:
+        def note(error: str, why: str, places: tuple[Place, ...], bid: BidFigures | None = None) -> None:
             cycles = context.meter.cycles_used - before
             is_first = context.allowance is not None  # only transactions have one
             run = ProgramRun(
-                source, context.actor, context.sender, handler, payload, cycles, error, places, bid, is_first
+                source, context.actor, context.sender, handler, payload, cycles, error, why, places, bid, is_first
             )
             self._runs.append(run)
 
         try:
             answer = perform()
         except HandlerFailure as failure:
-            note(failure.name, places_of(failure))
+            note(failure.name, failure.why[:MAX_ERROR_TEXT], places_of(failure))
             raise
-        note("", (), answer if isinstance(answer, tuple) else None)
+        note("", "", (), answer if isinstance(answer, tuple) else None)
         return answer
 
 

@@ -39,6 +39,7 @@ from cluster.tools.console.crashes import crash_kept
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.ending import ending_of
+from cluster.tools.run.reasons import note_reasons
 from cluster.tools.run.verdict_output import print_kept, print_traces, print_verdict
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
@@ -294,13 +295,16 @@ def finish(
 ) -> Judged:
     """Judge a run and write its folder. After a signal, the run counts as interrupted.
 
-    The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`).
+    The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`), and so are those
+    in which programs failed (:mod:`cluster.tools.run.reasons`).
     If the signal comes during the writing, all files are written again, so that files and exit code agree. If the files
     cannot be written, the verdict is at best inconclusive.
     """
     if not record.interrupted and not interrupts.seen:
         execute_again(record, folder)
     books = keep_books(record)
+    if not record.interrupted and not interrupts.seen:
+        note_reasons(books)
     while True:
         record.interrupted = record.interrupted or interrupts.seen
         judged = judge_run(record, books, judge)

@@ -29,7 +29,10 @@ from validator.pvm.runtime.operations import (
     checked,
     fault,
     is_number,
+    kind_of,
     needs_number,
+    refuse,
+    shown,
     taken,
 )
 from validator.pvm.runtime.operators import Comparisons, Elements
@@ -64,24 +67,24 @@ class Builtins:
         """``bytes(value)``: zero bytes of a length, a copy of bytes, or bytes from a list of numbers."""
         if is_number(value):
             if value < 0:
-                fault("ValueError")
+                fault("ValueError", f"bytes of length {value}")
             self._work.new_text(value)
             return bytes(value)
         if value.__class__ is bytes:
             return bytes(value)
         if value.__class__ not in SEQUENCES:
-            fault("TypeError")
+            refuse(value, "a length, bytes or a list of numbers")
         self._work.elements(len(value), MADE_ELEMENT)
         for part in value:
             needs_number(part)
             if not 0 <= part < 256:
-                fault("ValueError")
+                fault("ValueError", f"a byte is from 0 to 255, not {part}")
         return bytes(value)
 
     def b_chr(self, code: Value) -> str:
         needs_number(code)
         if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
-            fault("ValueError")
+            fault("ValueError", f"no character has the code {code}")
         return chr(code)
 
     def b_dict(self, value: Value = ()) -> dict[Value, Value]:
@@ -94,7 +97,7 @@ class Builtins:
         for pair in pairs:
             self._work.charge(PAIR)
             if pair.__class__ not in SEQUENCES or len(pair) != 2:
-                fault("ValueError")
+                fault("ValueError", f"expected pairs of key and value, got {kind_of(pair)}")
             made[self._elements.key(pair[0])] = pair[1]
         return made
 
@@ -110,16 +113,16 @@ class Builtins:
         if is_number(value):
             return int(value)
         if value.__class__ is not str:
-            fault("TypeError")
+            refuse(value, "a number or a text")
         self._work.charge(NUMBER_TEXT)
         digits = value[1:] if value[:1] == "-" else value
         if not (1 <= len(digits) <= MAX_INTEGER_DIGITS and digits.isascii() and digits.isdigit()):
-            fault("ValueError")
+            fault("ValueError", f"{shown(value)} is no integer of at most {MAX_INTEGER_DIGITS} digits")
         return checked(int(value))
 
     def b_keccak256(self, data: Value) -> bytes:
         if data.__class__ is not bytes:
-            fault("TypeError")
+            refuse(data, "bytes")
         self._work.charge(KECCAK + len(data) // KECCAK_BYTES_PER_CYCLE)
         return bytes(keccak256(data))
 
@@ -144,7 +147,7 @@ class Builtins:
         if len(values) == 1:
             values = self._elements.iterable(values[0])
         if not values:
-            fault("ValueError")
+            fault("ValueError", "nothing to choose from")
         self._work.elements(len(values))
         best = values[0]
         for value in values[1:]:
@@ -155,7 +158,7 @@ class Builtins:
 
     def b_ord(self, character: Value) -> int:
         if character.__class__ not in TEXTS or len(character) != 1:
-            fault("TypeError")
+            fault("TypeError", f"expected one character, got {shown(character)}")
         return ord(character)
 
     def b_range(self, *bounds: Value) -> list[int]:
@@ -163,7 +166,7 @@ class Builtins:
         for bound in bounds:
             needs_number(bound)
         if len(bounds) == 3 and not bounds[2]:
-            fault("ValueError")
+            fault("ValueError", "a range with steps of 0")
         numbers = range(*bounds)
         count = max(0, -((numbers.start - numbers.stop) // numbers.step))
         self._work.elements(count, MADE_ELEMENT)
@@ -205,22 +208,22 @@ class Builtins:
     def s_bytes_fromhex(self, text: Value) -> bytes:
         """``bytes.fromhex(text)``, for pairs of hex digits without blanks."""
         if text.__class__ is not str:
-            fault("TypeError")
+            refuse(text, "a text")
         self._work.text_work(12 * len(text))
         try:
             made = bytes.fromhex(text)
         except ValueError:
-            fault("ValueError")
+            made = b""
         if 2 * len(made) != len(text):  # Python would skip blanks
-            fault("ValueError")
+            fault("ValueError", f"{shown(text)} is not pairs of hex digits")
         return made
 
     def s_int_from_bytes(self, data: Value) -> int:
         """``int.from_bytes(data)``: the unsigned integer of big-endian bytes."""
         if data.__class__ is not bytes:
-            fault("TypeError")
+            refuse(data, "bytes")
         if len(data) > INTEGER_BITS // 8:
-            fault("IntegerTooLarge")
+            fault("IntegerTooLarge", f"{len(data):,} bytes, at most {INTEGER_BITS // 8}")
         return int.from_bytes(data, "big")
 
 
@@ -236,7 +239,7 @@ def sort(work: Work, values: list[Value]) -> None:
     work.charge(comparisons * (width - 1))
     kinds = {_sort_kind(value) for value in values}
     if len(kinds) > 1:
-        fault("TypeError")
+        fault("TypeError", "only values of one kind can be sorted together: numbers, texts, bytes or tuples of these")
     values.sort()
 
 
@@ -251,7 +254,7 @@ def _sort_kind(value: Value) -> Value:
 
 def _scalar_kind(value: Value) -> Value:
     if value.__class__ not in TEXTS:
-        fault("TypeError")
+        refuse(value, "numbers, texts, bytes or tuples of these to sort")
     return value.__class__
 
 

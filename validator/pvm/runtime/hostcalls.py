@@ -16,7 +16,7 @@ from validator.primitives.limits import MAX_STORAGE_KEY
 from validator.primitives.types import ADDRESS_BYTES, Address
 from validator.pvm.compiler.weights import BYTES_PER_CYCLE, KECCAK_BYTES_PER_CYCLE, KEY_BYTES_PER_CYCLE, WIDE_CODING
 from validator.pvm.runtime.host import TIERS, Host, ScheduleRequest
-from validator.pvm.runtime.operations import Value, fault, is_number, text_size
+from validator.pvm.runtime.operations import Value, fault, is_number, kind_of, refuse, shown, text_size
 from validator.pvm.runtime.values import pack, unpack
 
 
@@ -76,7 +76,7 @@ class HostCalls(HostReads):
     def _watch(self, value: Value) -> Watch:
         """Check a key that a timer is to watch, given as a tuple of an actor's address and a storage key."""
         if value.__class__ is not tuple or len(value) != 2:
-            fault("TypeError")
+            fault("TypeError", f"watch: expected a pair of address and key, got {kind_of(value)}")
         return Watch(_address(value[0]), self._key(value[1]))
 
     def _name(self, value: Value) -> str:
@@ -107,7 +107,7 @@ class HostCalls(HostReads):
     def allow_watching(self, key: Value, allowed: Value = True) -> None:
         self._host.prepay(costs.ALLOW_WATCHING_CYCLES)
         if allowed.__class__ is not bool:
-            fault("TypeError")
+            refuse(allowed, "a truth value")
         self._host.allow_watching(self._key(key), bool(allowed))
 
     # --- published values ---------------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ class HostCalls(HostReads):
     ) -> bytes:
         self._host.prepay(costs.SCHEDULE_TIMER_CYCLES)
         if tier is not None and _text(tier) not in TIERS:
-            fault("ValueError")
+            fault("ValueError", f"tier: expected one of {', '.join(TIERS)}, got {shown(tier)}")
         if watch is not None and height is not None:
-            fault("ValueError")
+            fault("ValueError", "a timer has a height, or watches a key, not both")
         at, packed = _number(height) if watch is None else None, self._payload(payload)
         self._charge(
             max(0, len(packed) - costs.NAME_BYTES_INCLUDED) // KECCAK_BYTES_PER_CYCLE
@@ -203,7 +203,7 @@ class HostCalls(HostReads):
             self._charge(8 * len(data) // BYTES_PER_CYCLE)
             data = data.hex()
         elif data.__class__ is not str:
-            fault("TypeError")
+            refuse(data, "a text, a number or bytes as an event's data")
         self._charge(len(data) * (1 if data.isascii() else WIDE_CODING) // BYTES_PER_CYCLE)
         self._host.emit(self._name(name), data)
 
@@ -224,15 +224,15 @@ class HostCalls(HostReads):
 
 def _text(value: Value) -> str:
     if value.__class__ is not str:
-        fault("TypeError")
+        refuse(value, "a text")
     if len(value) > MAX_STORAGE_KEY:
-        fault("ValueTooLarge")
+        fault("ValueTooLarge", f"a name or key of {len(value):,} characters, at most {MAX_STORAGE_KEY:,}")
     return str(value)
 
 
 def _number(value: Value) -> int:
     if not is_number(value):
-        fault("TypeError")
+        refuse(value, "a number")
     return int(value)
 
 
@@ -242,17 +242,17 @@ def _optional(value: Value) -> int | None:
 
 def _natural(value: Value) -> int:
     if _number(value) < 0:
-        fault("ValueError")
+        fault("ValueError", f"{value} is negative")
     return int(value)
 
 
 def _bytes(value: Value) -> bytes:
     if value.__class__ is not bytes:
-        fault("TypeError")
+        refuse(value, "bytes")
     return bytes(value)
 
 
 def _address(value: Value) -> Address:
     if len(_bytes(value)) != ADDRESS_BYTES:
-        fault("ValueError")
+        fault("ValueError", f"an address has {ADDRESS_BYTES} bytes, not {len(value):,}")
     return Address(value)

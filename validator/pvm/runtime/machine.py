@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from validator.primitives.cache import SizedCache
 from validator.primitives.errors import OutOfCycles
+from validator.primitives.limits import INTEGER_BITS, MAX_CALL_DEPTH
 from validator.primitives.types import PRICE_LIMIT
 from validator.pvm.compiler.compiler import FILE_NAME
 from validator.pvm.compiler.programs import CompiledProgram, Methods, compiled_as
@@ -29,7 +30,7 @@ from validator.pvm.runtime.builtins import Builtins
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.hostcalls import HostCalls
 from validator.pvm.runtime.methods import SequenceMethods, TextMethods
-from validator.pvm.runtime.operations import ActorError, ActorFault, Value, Work, fault
+from validator.pvm.runtime.operations import ActorError, ActorFault, Value, Work, fault, shown
 from validator.pvm.runtime.operators import Arithmetic, Comparisons, Elements
 from validator.pvm.runtime.tasks import TaskQueue
 from validator.pvm.runtime.values import unpack
@@ -201,7 +202,7 @@ class Runtime:
         except _PROGRAMS_OWN as error:
             if _raised_by_host(error.__traceback__):
                 raise
-            raise ActorFault(_name_of(error)) from None
+            raise ActorFault(_name_of(error), str(error)) from None
         finally:
             meter.cycles_used = min(meter.cycles_limit, meter.cycles_limit - self._remaining())
             note_cycles(meter.cycles_used - before)
@@ -232,10 +233,10 @@ class Runtime:
         raise ActorError(text)
 
     def _overflow(self) -> NoReturn:
-        fault("IntegerTooLarge")
+        fault("IntegerTooLarge", f"more than {INTEGER_BITS} bits")
 
     def _too_deep(self) -> NoReturn:
-        fault("RecursionError")
+        fault("RecursionError", f"more than {MAX_CALL_DEPTH} calls inside each other")
 
     def _pay(self, cycles: int, _piece: int | None) -> bool:
         self._charge(cycles)
@@ -273,7 +274,7 @@ class LoadedProgram:
         """Run one handler to the end of its last task."""
         is_handler, is_async = self._methods.get(handler, (False, False))
         if not is_handler:
-            fault("UnknownHandler")
+            fault("UnknownHandler", f"no handler {shown(handler)}")
         runtime, function = self.runtime, self.functions[handler]
 
         def body() -> None:
@@ -299,9 +300,9 @@ def checked_bid(answer: Value) -> BidFigures:
     The query fails as ``BidInvalid`` if the answer is not a bid, or a field is out of range.
     """
     if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
-        fault("BidInvalid")
+        fault("BidInvalid", f"expected a dict with {' and '.join(BID_FIELDS)}")
     if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):
-        fault("BidInvalid")
+        fault("BidInvalid", "a figure is no integer from 0 to below 2**96")
     return answer.get(BID_FIELDS[0]), answer.get(BID_FIELDS[1])
 
 

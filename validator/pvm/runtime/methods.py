@@ -27,7 +27,10 @@ from validator.pvm.runtime.operations import (
     Work,
     fault,
     is_narrow,
+    kind_of,
     needs_number,
+    refuse,
+    shown,
     shown_key,
     shown_keys,
     shrink,
@@ -66,20 +69,20 @@ class SequenceMethods:
         """Remove and return an element: the last one of a list, the one at an index, or the one under a dict's key."""
         if values.__class__ is dict:
             if place is _NOTHING:
-                fault("TypeError")
+                fault("TypeError", "pop of a dict needs a key")
             key = self._elements.lookup_key(place)
             if key in values:
                 found = values.pop(key)
                 shrink(values)
                 return found
             if default is _NOTHING:
-                fault("KeyError")
+                fault("KeyError", shown(place))
             return default
         if default is not _NOTHING:
-            fault("TypeError")
+            refuse(values, "a dict for pop with a default")
         if place is _NOTHING:
             if not as_list(values):
-                fault("IndexError")
+                fault("IndexError", "pop of an empty list")
             return values.pop()
         self._work.elements(len(as_list(values)))
         return values.pop(self._elements.index_of(values, place))
@@ -87,7 +90,7 @@ class SequenceMethods:
     def m_remove(self, values: Value, value: Value) -> None:
         position = self._comparisons.position(as_list(values), value)
         if position < 0:
-            fault("ValueError")
+            fault("ValueError", f"{shown(value)} is not in the list")
         self._work.elements(len(values))
         del values[position]
 
@@ -112,10 +115,10 @@ class SequenceMethods:
 
     def m_index(self, values: Value, value: Value) -> int:
         if values.__class__ not in SEQUENCES:
-            fault("TypeError")
+            refuse(values, "a list or a tuple")
         position = self._comparisons.position(values, value)
         if position < 0:
-            fault("ValueError")
+            fault("ValueError", f"{shown(value)} is not in {kind_of(values)}")
         return position
 
     def m_count(self, values: Value, value: Value) -> int:
@@ -155,14 +158,14 @@ class SequenceMethods:
 def as_list(values: Value) -> list[Value]:
     """Return the value if it is a list, else end the handler as ``TypeError``."""
     if values.__class__ is not list:
-        fault("TypeError")
+        refuse(values, "a list")
     return values
 
 
 def as_dict(values: Value) -> dict[Value, Value]:
     """Return the value if it is a dict, else end the handler as ``TypeError``."""
     if values.__class__ is not dict:
-        fault("TypeError")
+        refuse(values, "a dict")
     return values
 
 
@@ -176,12 +179,12 @@ class TextMethods:
     def m_join(self, text: Value, parts: Value) -> Value:
         kind = text.__class__
         if kind not in TEXTS:
-            fault("TypeError")
+            refuse(text, "a text or bytes")
         parts = self._elements.iterable(parts)
         self._work.elements(len(parts), MADE_ELEMENT + taken(parts) - ELEMENT)
         for part in parts:
             if part.__class__ is not kind:
-                fault("TypeError")
+                fault("TypeError", f"{kind_of(text)} cannot join {kind_of(part)}")
         length = sum(map(len, parts)) + len(text) * max(0, len(parts) - 1)
         self._work.new_text(length, kind is bytes or (text.isascii() and all(map(str.isascii, parts))))
         return text.join(parts)
@@ -189,7 +192,7 @@ class TextMethods:
     def m_split(self, text: Value, separator: Value) -> list[Value]:
         check_alike(text, separator)
         if not separator:
-            fault("ValueError")
+            fault("ValueError", "an empty separator")
         self._work.search_work(text, separator, SPLIT)
         self._work.text_work(text_size(text))
         self._work.elements(text.count(separator) + 1, MADE_ELEMENT)
@@ -213,7 +216,7 @@ class TextMethods:
     def m_replace(self, text: Value, old: Value, new: Value) -> Value:
         check_alike(text, old, new)
         if not old:
-            fault("ValueError")
+            fault("ValueError", "nothing to replace")
         self._work.search_work(text, old, REPLACED)
         found = text.count(old)
         self._work.elements(found, MADE_ELEMENT)
@@ -238,35 +241,35 @@ class TextMethods:
         """Change the case of an ASCII text. Other texts end the handler, since their capitals depend on the version of
         Unicode."""
         if text.__class__ is not str:
-            fault("TypeError")
+            refuse(text, "a text")
         self._work.changed_text(len(text), 4 * len(text))
         if not text.isascii():
-            fault("ValueError")
+            fault("ValueError", "only ASCII texts have a case here")
         return change(text)
 
     def m_encode(self, text: Value) -> bytes:
         if text.__class__ is not str:
-            fault("TypeError")
+            refuse(text, "a text")
         self._work.text_work(len(text) if text.isascii() else WIDE_CODING * len(text))
         made = text.encode()
         if len(made) > MAX_TEXT:
-            fault("ValueTooLarge")
+            fault("ValueTooLarge", f"{len(made):,} bytes, at most {MAX_TEXT:,}")
         return made
 
     def m_decode(self, data: Value) -> str:
         if data.__class__ is not bytes:
-            fault("TypeError")
+            refuse(data, "bytes")
         self._work.new_text(len(data))
         if not data.isascii():
             self._work.text_work(WIDE_CODING * len(data))
         try:
             return data.decode()
         except UnicodeDecodeError:
-            fault("ValueError")
+            fault("ValueError", "the bytes are no UTF-8")
 
     def m_hex(self, data: Value) -> str:
         if data.__class__ is not bytes:
-            fault("TypeError")
+            refuse(data, "bytes")
         self._work.changed_text(2 * len(data), 8 * len(data))
         return data.hex()
 
@@ -275,7 +278,7 @@ class TextMethods:
         needs_number(number)
         needs_number(length)
         if not 0 <= length <= INTEGER_BITS // 8 or number < 0 or number.bit_length() > 8 * length:
-            fault("ValueError")
+            fault("ValueError", f"{int(number)} is no unsigned integer of {length} bytes, at most {INTEGER_BITS // 8}")
         return int(number).to_bytes(length, "big")
 
     def m_bit_length(self, number: Value) -> int:
@@ -287,7 +290,7 @@ def check_alike(text: Value, *parts: Value) -> None:
     """End the handler as ``TypeError`` unless all arguments are texts, or all are bytes."""
     kind = text.__class__
     if kind not in TEXTS:
-        fault("TypeError")
+        refuse(text, "a text or bytes")
     for part in parts:
         if part.__class__ is not kind:
-            fault("TypeError")
+            refuse(part, kind_of(text))

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from validator.primitives.errors import HandlerFailure
-from validator.primitives.limits import INTEGER_LIMIT, MAX_ELEMENTS, MAX_ERROR_TEXT, MAX_TEXT
+from validator.primitives.limits import INTEGER_BITS, INTEGER_LIMIT, MAX_ELEMENTS, MAX_ERROR_TEXT, MAX_TEXT
 from validator.pvm.compiler.weights import (
     BYTES_PER_CYCLE,
     ELEMENT,
@@ -56,6 +56,21 @@ class ActorFault(HandlerFailure):
     """A program did something that Python or the actor VM does not allow. ``name`` is the error's name in either."""
 
 
+KINDS: Final = {
+    int: "an integer",
+    bool: "a truth value",
+    type(None): "None",
+    str: "a text",
+    bytes: "bytes",
+    tuple: "a tuple",
+    list: "a list",
+    dict: "a dict",
+}
+"""Names of the classes of values in :attr:`~validator.primitives.errors.HandlerFailure.why`."""
+MAX_SHOWN: Final = 40
+"""The most characters of a text or bytes that ``why`` shows."""
+
+
 class ActorError(HandlerFailure):
     """A program failed deliberately, by ``raise ActorError(…)`` or a failed ``assert``."""
 
@@ -64,16 +79,33 @@ class ActorError(HandlerFailure):
         super().__init__("ActorError" + (f": {shown[:MAX_ERROR_TEXT]}" if shown else ""))
 
 
-def fault(name: str) -> NoReturn:
+def fault(name: str, why: str = "") -> NoReturn:
     """End the handler by an :class:`ActorFault` with this name."""
-    raise ActorFault(name)
+    raise ActorFault(name, why)
+
+
+def refuse(value: Value, expected: str) -> NoReturn:
+    """End the handler as ``TypeError``: a value is not what is expected."""
+    fault("TypeError", f"expected {expected}, got {kind_of(value)}")
+
+
+def kind_of(value: Value) -> str:
+    """What a value is, in words. The values in it are not named."""
+    return KINDS.get(value.__class__, "a task")
+
+
+def shown(value: Value) -> str:
+    """A value in words: a short scalar itself, otherwise what it is."""
+    if value.__class__ in TEXTS and len(value) > MAX_SHOWN:
+        return f"{kind_of(value)} of {len(value):,} {'characters' if value.__class__ is str else 'bytes'}"
+    return repr(value) if value.__class__ in SCALARS else kind_of(value)
 
 
 def checked(number: int) -> int:
     """Check that a number has at most 256 bits, and return it."""
     if -INTEGER_LIMIT < number < INTEGER_LIMIT:
         return number
-    fault("IntegerTooLarge")
+    fault("IntegerTooLarge", f"more than {INTEGER_BITS} bits")
 
 
 def is_number(value: Value) -> bool:
@@ -84,7 +116,7 @@ def is_number(value: Value) -> bool:
 def needs_number(value: Value) -> None:
     """End the handler unless a value is an integer or a truth value."""
     if not (value.__class__ is int or value.__class__ is bool):
-        fault("TypeError")
+        refuse(value, "a number")
 
 
 def hidden_key(number: int) -> Value:
@@ -139,7 +171,7 @@ class Work:
     def new_text(self, length: int, narrow: bool = True) -> None:
         """Charge for a new text or bytes of this length; ends the handler if it is too long."""
         if length > MAX_TEXT:
-            fault("ValueTooLarge")
+            fault("ValueTooLarge", f"{length:,} characters or bytes, at most {MAX_TEXT:,}")
         self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_PER_CYCLE)
 
     def changed_text(self, length: int, size: int) -> None:
@@ -148,7 +180,7 @@ class Work:
         ``length`` is its length, and ``size`` the number of characters that are charged.
         """
         if length > MAX_TEXT:
-            fault("ValueTooLarge")
+            fault("ValueTooLarge", f"{length:,} characters or bytes, at most {MAX_TEXT:,}")
         self.text_work(size)
 
     def search_work(self, text: Value, part: Value, times: int = 1) -> None:
@@ -161,7 +193,7 @@ class Work:
     def elements(self, count: int, each: int = ELEMENT) -> None:
         """Charge for making or visiting ``count`` elements; ends the handler if they are too many for one value."""
         if count > MAX_ELEMENTS:
-            fault("ValueTooLarge")
+            fault("ValueTooLarge", f"{count:,} elements, at most {MAX_ELEMENTS:,}")
         self.charge(OPERATION + count * each)
 
     def numbers(self, left: Value, right: Value) -> None:

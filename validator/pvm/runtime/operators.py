@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from validator.primitives.limits import DICT_KEY_LIMIT, INTEGER_BITS, MAX_COMPARED_DEPTH, MAX_KEY_TEXT
 from validator.pvm.compiler.weights import CONTAINER_COMPARED, ELEMENT, NODE_COMPARED, NUMBER_KEY, OPERATION, POWER
 from validator.pvm.runtime.operations import (
@@ -17,11 +19,16 @@ from validator.pvm.runtime.operations import (
     hidden_key,
     is_narrow,
     is_number,
+    kind_of,
     needs_number,
+    refuse,
+    shown,
     shown_keys,
     shrink,
     taken,
 )
+
+TOO_DEEP: Final = f"values nested more than {MAX_COMPARED_DEPTH} deep cannot be compared"
 
 
 class Elements:
@@ -38,12 +45,12 @@ class Elements:
         kind = value.__class__
         if kind is str or kind is bytes:
             if len(value) > MAX_KEY_TEXT:
-                fault("KeyTooLarge")
+                fault("KeyTooLarge", f"a key of {len(value):,} characters, at most {MAX_KEY_TEXT}")
             return value
         needs_number(value)
         self._work.charge(NUMBER_KEY)
         if not -DICT_KEY_LIMIT < value < DICT_KEY_LIMIT:
-            fault("KeyTooLarge")
+            fault("KeyTooLarge", f"the key {value} is too far from 0")
         return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
@@ -62,7 +69,7 @@ class Elements:
             needs_number(place)
             self._work.charge(OPERATION)
         if not -len(values) <= place < len(values):
-            fault("IndexError")
+            fault("IndexError", f"index {place} of {kind_of(values)} of length {len(values):,}")
         return int(place)
 
     def item(self, container: Value, place: Value) -> Value:
@@ -70,10 +77,10 @@ class Elements:
         if container.__class__ is dict:
             key = self.lookup_key(place)
             if key not in container:
-                fault("KeyError")
+                fault("KeyError", shown(place))
             return container[key]
         if container.__class__ not in TEXTS and container.__class__ not in SEQUENCES:
-            fault("TypeError")
+            fault("TypeError", f"{kind_of(container)} has no elements")
         return container[self.index_of(container, place)]
 
     def set_item(self, container: Value, place: Value, value: Value) -> None:
@@ -83,29 +90,29 @@ class Elements:
         elif container.__class__ is list:
             container[self.index_of(container, place)] = value
         else:
-            fault("TypeError")
+            fault("TypeError", f"elements of {kind_of(container)} cannot be set")
 
     def del_item(self, container: Value, place: Value) -> None:
         """``del container[place]``."""
         if container.__class__ is dict:
             key = self.lookup_key(place)
             if key not in container:
-                fault("KeyError")
+                fault("KeyError", shown(place))
             del container[key]
             shrink(container)
         elif container.__class__ is list:
             self._work.elements(len(container))
             del container[self.index_of(container, place)]
         else:
-            fault("TypeError")
+            fault("TypeError", f"elements of {kind_of(container)} cannot be removed")
 
     def slice(self, container: Value, lower: Value, upper: Value) -> Value:
         """``container[lower:upper]``."""
         for bound in (lower, upper):
             if bound is not None and not is_number(bound):
-                fault("TypeError")
+                refuse(bound, "a number as a bound")
         if container.__class__ not in TEXTS and container.__class__ not in SEQUENCES:
-            fault("TypeError")
+            fault("TypeError", f"{kind_of(container)} has no parts")
         size = len(range(*slice(lower, upper).indices(len(container))))
         if container.__class__ in TEXTS:
             self._work.new_text(size, is_narrow(container))
@@ -123,7 +130,7 @@ class Elements:
             self._work.elements(len(value))
             return shown_keys(value)
         if value.__class__ not in SEQUENCES and value.__class__ not in TEXTS:
-            fault("TypeError")
+            refuse(value, "a list, a dict, a text or bytes to go through")
         return value
 
     def parts(self, value: Value) -> Value:
@@ -150,7 +157,7 @@ class Comparisons:
         if len(left) != len(right):
             return False
         if not depth:
-            fault("RecursionError")
+            fault("RecursionError", TOO_DEEP)
         return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
 
     def _scalars_equal(self, left: Value, right: Value) -> bool:
@@ -189,14 +196,14 @@ class Comparisons:
             self._work.numbers(left, right)
             return int(left > right) - int(left < right)
         if kind is not right.__class__ or kind not in ORDERED:
-            fault("TypeError")
+            fault("TypeError", f"{kind_of(left)} and {kind_of(right)} have no order")
         if kind in TEXTS:
             self._work.text_work(min(len(left), len(right)))
             return int(left > right) - int(left < right)
         charge = self._work.charge
         charge(CONTAINER_COMPARED)
         if not depth:
-            fault("RecursionError")
+            fault("RecursionError", TOO_DEEP)
         for one, other in zip(left, right, strict=False):
             charge(NODE_COMPARED)
             if not self.eq(one, other, depth - 1):
@@ -226,10 +233,10 @@ class Comparisons:
             self._work.search_work(container, value)
             return value in container
         if kind is not bytes or not (value.__class__ is bytes or is_number(value)):
-            fault("TypeError")
+            fault("TypeError", f"{kind_of(value)} cannot be in {kind_of(container)}")
         self._work.search_work(container, value if value.__class__ is bytes else b"")
         if is_number(value) and not 0 <= value < 256:
-            fault("ValueError")
+            fault("ValueError", f"a byte is from 0 to 255, not {value}")
         return value in container
 
     def position(self, values: Value, wanted: Value) -> int:
@@ -290,7 +297,7 @@ class Arithmetic:
         elif left.__class__ in SEQUENCES:
             self._work.elements(len(left) * times)
         else:
-            fault("TypeError")
+            refuse(left, "a number, a text, bytes or a list")
         return left * times
 
     def mult_in_place(self, left: Value, right: Value) -> Value:
@@ -304,39 +311,39 @@ class Arithmetic:
     def floordiv(self, left: Value, right: Value) -> int:
         self._work.numbers(left, right)
         if not right:
-            fault("ZeroDivisionError")
+            fault("ZeroDivisionError", "division by 0")
         return int(left // right)
 
     def mod(self, left: Value, right: Value) -> int:
         self._work.numbers(left, right)
         if not right:
-            fault("ZeroDivisionError")
+            fault("ZeroDivisionError", "division by 0")
         return int(left % right)
 
     def pow(self, left: Value, right: Value) -> int:
         """The operation ``left ** right``. A result that is clearly too large is refused before it is computed."""
         self._work.numbers(left, right)
         if right < 0:
-            fault("ValueError")
+            fault("ValueError", f"the exponent {right} is negative")
         self._work.charge(POWER)
         if -1 <= left <= 1:
             return int(left ** (right % 2 + 2 if right else 0))
         if right * (int(left).bit_length() - 1) > INTEGER_BITS:
-            fault("IntegerTooLarge")
+            fault("IntegerTooLarge", f"more than {INTEGER_BITS} bits")
         return checked(left**right)
 
     def lshift(self, left: Value, right: Value) -> int:
         self._work.numbers(left, right)
         if right < 0:
-            fault("ValueError")
+            fault("ValueError", f"a shift by {right}")
         if left and right > INTEGER_BITS:
-            fault("IntegerTooLarge")
+            fault("IntegerTooLarge", f"more than {INTEGER_BITS} bits")
         return checked(left << right) if left else 0
 
     def rshift(self, left: Value, right: Value) -> int:
         self._work.numbers(left, right)
         if right < 0:
-            fault("ValueError")
+            fault("ValueError", f"a shift by {right}")
         return int(left >> min(right, INTEGER_BITS + 1))
 
     def bitand(self, left: Value, right: Value) -> Value:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Coroutine, Generator
 
 from validator.primitives.limits import MAX_TASKS
-from validator.pvm.runtime.operations import Value, fault
+from validator.pvm.runtime.operations import Value, fault, refuse
 
 Work = Coroutine["Task | None", None, Value]
 
@@ -52,7 +52,7 @@ class TaskQueue:
         """A new task, which gets its first turn after all that are ready."""
         if len(self._alive) >= MAX_TASKS:
             work.close()
-            fault("TooManyTasks")
+            fault("TooManyTasks", f"at most {MAX_TASKS} at a time")
         task = Task(work)
         self._alive[task] = None
         self._ready.append(task)
@@ -65,7 +65,7 @@ class TaskQueue:
     async def wait(self, task: Value) -> Value:
         """The value that a task returned, once it has ended."""
         if task.__class__ is not Task:
-            fault("TypeError")
+            refuse(task, "a task to wait for")
         if not task.has_ended:
             await _Suspension(task)
         return task.result
@@ -77,7 +77,7 @@ class TaskQueue:
             while self._ready:
                 self._turn(self._ready.popleft())
             if self._alive:
-                fault("Deadlock")
+                fault("Deadlock", "all tasks wait for each other")
         finally:
             self.close()
 

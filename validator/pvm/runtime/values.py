@@ -42,7 +42,7 @@ class _Room:
         self._charge(VALUE_NODE + size // BYTES_PER_CYCLE)
         self._room -= 1 + size
         if self._room < 0:
-            fault("ValueTooLarge")
+            fault("ValueTooLarge", f"a value of more than {MAX_VALUE_BYTES:,} bytes")
 
     def wide_work(self, size: int) -> None:
         """Charge for encoding or decoding a text that is not ASCII."""
@@ -76,7 +76,7 @@ class _Packer(_Room):
         if kind in (list, tuple, dict):
             self.take(0)
             if not depth:
-                fault("ValueInvalid")
+                fault("ValueInvalid", f"more than {MAX_VALUE_DEPTH} levels")
             if kind is dict:
                 self._dict(value, depth)
             else:
@@ -95,7 +95,7 @@ class _Packer(_Room):
             self.wide_integer()
             value = _extension(value)
         elif value is not None and kind not in (bool, int, str, bytes):
-            fault("ValueInvalid")
+            fault("ValueInvalid", "a task cannot be stored or sent")
         return _ENCODER.encode(value)
 
     def _dict(self, value: dict[Value, Value], depth: int) -> None:
@@ -133,7 +133,7 @@ def unpack(encoded: bytes, charge: Charge) -> Value:
 
 
 def _refuse() -> NoReturn:
-    fault("BadPayload")
+    fault("BadPayload", "not the canonical encoding of a value")
 
 
 class _Unpacker(_Room):

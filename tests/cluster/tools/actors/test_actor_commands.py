@@ -213,6 +213,74 @@ def test_handlers_that_nobody_can_call_are_warned_of(capsys: pytest.CaptureFixtu
     assert "handle_timer" not in actor(capsys, "check", "unheard.py")[1][0]
 
 
+UNFIT = """class Unfit(Actor):
+    LEVEL = "Fast"
+
+    def start(self, payload):
+        self.schedule(self.height + 2, None, "start", tier="FAST")
+        self.schedule(self.height + 2, None, "start", tier=self.LEVEL)
+        self.schedule(self.height + 2, None, "start", tier=2)
+        self.schedule(self.height + 2, None, "start", tier=FAST)
+        self.schedule(self.height + 2, None, "start", tier="fast")
+        self.schedule(self.height + 2, None, "start", tier=payload)
+        self.emit("data", {"a": 1})
+        self.emit("data", [each for each in payload])
+        self.emit("data", None)
+        self.emit("data", 1)
+        self.emit("data")
+
+    def order(self, payload):
+        rows = []
+        for each in payload:
+            rows.append([each, 1])
+        rows.sort()
+        pairs = [(each, 1) for each in payload]
+        pairs.sort()
+        return sorted(rows) + sorted([{"a": 1}]) + sorted(payload) + sorted({"a": [1]})
+"""
+
+
+def test_arguments_that_a_call_never_takes_are_warned_of(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "unfit.py").write_text(UNFIT, encoding="utf-8")
+    code, lines = actor(capsys, "check", "unfit.py")
+    data, sortable = "give it a text, a number or bytes", "sort numbers, texts, bytes or tuples of these"
+    assert code == ExitCode.PASS
+    assert [line.removeprefix("unfit.py:") for line in lines[:-1]] == [
+        "5:60: warning: no tier 'FAST'; did you mean FAST?",
+        "6:60: warning: no tier self.LEVEL; did you mean FAST?",
+        "7:60: warning: no tier 2; tiers are: ECONOMY, STANDARD, FAST, URGENT",
+        f"11:27: warning: an event with a dict as its data; {data}",
+        f"12:27: warning: an event with a list as its data; {data}",
+        f"13:27: warning: an event with None as its data; {data}",
+        f"21:9: warning: values that cannot be sorted: a list among them; {sortable}",
+        f"24:16: warning: values that cannot be sorted: a list among them; {sortable}",
+        f"24:31: warning: values that cannot be sorted: a dict among them; {sortable}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        (
+            'self.schedule(self.height + 2, tier="FAST")',
+            "tier: expected one of economy, standard, fast, urgent, got 'FAST'",
+        ),
+        ('self.emit("data", {"a": 1})', "expected a text, a number or bytes as an event's data, got a dict"),
+        ("return sorted([[2], [1]])", "expected numbers, texts, bytes or tuples of these to sort, got a list"),
+    ],
+)
+def test_an_error_is_shown_with_its_words_and_its_line(
+    capsys: pytest.CaptureFixture[str], folder: Path, handler: str, why: str
+) -> None:
+    source = f"class Fails(Actor):\n    def start(self, payload):\n        {handler}\n"
+    (folder / "fails.py").write_text(source, encoding="utf-8")
+    for tool in ("run", "profile"):
+        lines = actor(capsys, tool, "fails.py")[1]
+        place = next(index for index, line in enumerate(lines) if "✕" in line)
+        assert lines[place].endswith(f"Error: {why}")
+        assert lines[place + 1].strip() == f"fails.py:3 in start: {handler}"
+
+
 def test_an_actor_without_a_handler_is_warned_of(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "mute.py").write_text("class Mute(Actor):\n    def help(self, amount):\n        return amount\n")
     code, lines = actor(capsys, "check", "mute.py")

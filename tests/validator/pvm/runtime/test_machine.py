@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from validator.pvm.compiler.compiler import compile_program
 from validator.pvm.compiler.programs import CompiledProgram, load_cycles
 from validator.pvm.compiler.weights import DEPLOY_CYCLES_PER_LOAD, LOAD
 from validator.pvm.language.subset import ProgramError, parse
+from validator.pvm.runtime import machine
 from validator.pvm.runtime.builtins import Builtins
 from validator.pvm.runtime.machine import MAX_LOADED_BYTES, LoadedProgram, PythonVm, Runtime
 
@@ -432,3 +435,12 @@ def test_the_context_of_a_bid_is_the_programs_own_copy() -> None:
     context = new_context()
     PythonVm().bid(stored(context, source), offered, context)
     assert offered == {"a": 1}
+
+
+BARE = re.compile(r'\b(?:fault|ActorFault)\("\w+"\)')
+
+
+def test_each_fault_has_words_for_the_author_of_the_program() -> None:
+    assert BARE.search('fault("TypeError")')
+    runtime = Path(machine.__file__).parent
+    assert {path.name for path in runtime.glob("*.py") if BARE.search(path.read_text(encoding="utf-8"))} == set()

@@ -29,14 +29,14 @@ def of_tier(tier: str, _random: Random) -> Tier:
 class Tiers(Experiment):
     name: ClassVar[str] = "tiers"
     title: ClassVar[str] = "Tier multipliers"
-    question: ClassVar[str] = "Does the tier FAST buy time, under which congestion, and at what price?"
+    question: ClassVar[str] = "Does the tier fast buy time, under which congestion, and at what price?"
     hypothesis: ClassVar[str] = (
         "The tips 0.8, 1, 1.5 and 2.5 × the median order the tiers by wait (seed 001 §7.3, §16)."
     )
     rule: ClassVar[str] = (
-        "FAST buys time under a pattern if it waits clearly less than STANDARD, by more than a tenth of STANDARD's"
-        " wait. The seed's multipliers hold if it does so under steady load and bursts. If only steeper ones do, take"
-        " those; if neither, it depends on the pattern or tiers do not buy time."
+        "The tier fast buys time under a pattern if it waits clearly less than standard, by more than a tenth of"
+        " standard's wait. The seed's multipliers hold if it does so under steady load and bursts. If only steeper ones"
+        " do, take those; if neither, it depends on the pattern or tiers do not buy time."
     )
     factors: ClassVar[Mapping[str, Sequence[Level]]] = {"pattern": PATTERNS, "multipliers": tuple(MULTIPLIERS)}
     plots: ClassVar[Sequence[Plot]] = tuple(
@@ -68,16 +68,18 @@ class Tiers(Experiment):
         }
         congested = PATTERNS[1:]
         if all(buys[pattern, "seed"] for pattern in congested):
-            recommendation = "Keep the seed's multipliers: FAST buys time whenever the lane is congested."
+            recommendation = "Keep the seed's multipliers: the tier fast buys time whenever the lane is congested."
         elif all(buys[pattern, "steep"] for pattern in congested):
             recommendation = "Use steeper multipliers: the seed's are too close together."
         elif any(buys[pattern, "seed"] for pattern in congested):
             where = next(pattern for pattern in congested if buys[pattern, "seed"])
-            recommendation = f"It depends: FAST buys time under {where} alone. Do not sell it as a promise."
+            recommendation = f"It depends: the tier fast buys time under {where} alone. Do not sell it as a promise."
         else:
-            recommendation = "Do not sell FAST as a way to save time: it saves less than a tenth of STANDARD's wait."
+            recommendation = (
+                "Do not sell the tier fast as a way to save time: it saves less than a tenth of standard's wait."
+            )
         return Decision(
-            "The wait of FAST less that of STANDARD is "
+            "The wait of fast less that of standard is "
             + "; ".join(f"{saved[pattern, 'seed'].text} blocks ({pattern})" for pattern in PATTERNS)
             + f"; with steeper multipliers {saved['steady', 'steep'].text} under steady load.",
             recommendation,

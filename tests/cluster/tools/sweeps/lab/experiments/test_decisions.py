@@ -121,7 +121,7 @@ CASES: list[tuple[str, Figures, str, str]] = [
     ("tiers", tiers(lambda pattern, multipliers: True), "-1 ", "Keep the seed's"),
     ("tiers", tiers(lambda pattern, multipliers: multipliers == "steep"), "-1 ", "Use steeper"),
     ("tiers", tiers(lambda pattern, multipliers: pattern == "bursts" and multipliers == "seed"), "-1 ", "It depends"),
-    ("tiers", tiers(lambda pattern, multipliers: pattern == "slack"), "-1 ", "Do not sell FAST"),
+    ("tiers", tiers(lambda pattern, multipliers: pattern == "slack"), "-1 ", "Do not sell the tier fast"),
     ("lane_multiplier", subsidies(("under-use",)), "0.1 ", "A subsidy of 0.8 × helps"),
     ("lane_multiplier", subsidies(("overload",)), "under overload it raises the use by 0.1 ", "It depends"),
     ("lane_multiplier", subsidies(("under-use",), welfare=-0.1), "-0.1 ", "It depends"),
