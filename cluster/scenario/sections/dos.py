@@ -55,6 +55,8 @@ METRICS: Final[dict[str, str]] = {
     "recovery_blocks": "blocks after the attack until honest timers wait as in the baseline",
 }
 """Metrics of the scorecard with descriptions."""
+MEASURED: Final = frozenset(name for name, text in METRICS.items() if text.endswith("; measured"))
+"""Metrics that depend on the machine."""
 DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "lateness_p99_added": (1, 3, 8, 20),
     "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),

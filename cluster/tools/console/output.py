@@ -6,7 +6,8 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH: Final = 180
 """Width, in columns, of a table that is written to a file or a pipe."""
+COLUMN_GAP: Final = 2
+"""Blanks between two columns of a plain table."""
 _TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
 
 
@@ -49,6 +52,15 @@ def plain_table(headings: Iterable[str], right: Container[str] = (), folded: Con
         else:
             table.add_column(heading, justify=justify, no_wrap=True)
     return table
+
+
+def columns_that_fit(rows: Sequence[Sequence[str]], width: int) -> int:
+    """The number of columns of a :func:`plain_table` with these rows that a line of ``width`` columns has room for,
+    from the left; at least one."""
+    from rich.cells import cell_len
+
+    ends = accumulate(COLUMN_GAP + max(map(cell_len, column)) for column in zip(*rows, strict=True))
+    return max(1, sum(end - COLUMN_GAP <= width for end in ends))
 
 
 class LastingOutput:

@@ -136,7 +136,7 @@ def _window(scenario: Scenario, is_own: bool) -> Window:
 def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:
     """A variant for each policy with each combination of parameters. ``parameters`` have the form ``NAME=VALUE``; a
     repeated name has several values. Raises :class:`BadInput`."""
-    changes = {name: _policy_changes(name) for name in policies}
+    changes = {name: policy_changes(name) for name in policies}
     values: dict[str, list[Change]] = {}
     for text in parameters:
         try:
@@ -153,7 +153,7 @@ def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Seque
     return found
 
 
-def _policy_changes(name: str) -> tuple[Change, ...]:
+def policy_changes(name: str) -> tuple[Change, ...]:
     """The changes that give a scenario a policy, by its name or the path of a user's file. Raises :class:`BadInput`."""
     if is_program_path(name):
         own = scenario_from({"name": "policy", "chain": {"policy": name}}, f"--policy {name}").chain

@@ -2,12 +2,17 @@
 
 A metric without a value for a seed is missing there, and its mean is over the other seeds. The grade of an attack is
 the worst grade of its metrics, from their means and the scenario's bounds; a metric without a value has no grade.
+
+Grades say what honest users lose, and a strong attack is an F under every policy. To tell variants apart, each score is
+also held against the same attack's on the *reference*, seed by seed: the first variant of ``cip1``, otherwise the first
+variant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import Any, Final
 
@@ -16,13 +21,14 @@ import numpy as np
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome, worst
 from cluster.record.folder import SCORECARD_FORMAT
-from cluster.scenario.sections.dos import GRADES, METRICS, DosSection, Grade, grade
+from cluster.scenario.sections.dos import GRADES, MEASURED, METRICS, DosSection, Grade, grade
 from cluster.tools.compare.statistics import CONFIDENCE, mean_interval
 from cluster.tools.load.dos.case_runs import CaseResult
 from cluster.tools.load.dos.cases import BASELINE, Case, Plan
 from cluster.tools.load.dos.measures import AttackMeasures, measure_attack
 
 RESAMPLING_SEED: Final = 1
+REFERENCE: Final = "cip1"
 SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "spend_ratio")
 
 
@@ -74,6 +80,11 @@ class Score:
         """The worst of the attack's grades; ``None`` if it has none."""
         return max(self.grades.values(), key=GRADES.index, default=None)
 
+    def by_seed(self, name: str) -> dict[int, float]:
+        """A metric's values, keyed by seed; seeds without a value are left out."""
+        values = zip(self.seeds, self.metrics[name].values, strict=True)
+        return {seed: value for seed, value in values if value is not None}
+
     @property
     def is_free(self) -> bool:
         """Whether the attackers spent nothing."""
@@ -98,6 +109,15 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Against:
+    """The graded metrics in which an attack does less harm (``better``) or more (``worse``) on a variant than on the
+    reference: the 95 % interval of the difference, paired by seed, excludes 0. With one seed any difference counts."""
+
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Scorecard:
     """The scores of all attacks on all variants."""
 
@@ -113,6 +133,23 @@ class Scorecard:
     """Whether a run crashed."""
     baseline_fails: bool = False
     """Whether a check failed in a run without an attack."""
+
+    @property
+    def reference(self) -> str:
+        """The variant that all others are held against."""
+        variants = self.plan.variants
+        return next((each for each in variants if each.split()[0] == REFERENCE), variants[0])
+
+    @cached_property
+    def against(self) -> dict[tuple[str, str], Against]:
+        """The scores of each variant but the reference against the reference's, keyed by variant and attack."""
+        usual = {score.attack: score for score in self.scores.get(self.reference, ())}
+        return {
+            (variant, score.attack): _against(score, usual[score.attack], self.dos)
+            for variant, scores in self.scores.items()
+            for score in scores
+            if variant != self.reference and score.attack in usual
+        }
 
     @property
     def outcome(self) -> Outcome:
@@ -132,7 +169,8 @@ class Scorecard:
     def page(self) -> dict[str, Any]:
         """The JSON that ``--json`` writes; ``attacks`` are those of the first variant."""
         by_variant = {
-            variant: {score.attack: score.page() for score in scores} for variant, scores in self.scores.items()
+            variant: {score.attack: {**score.page(), "against": self._against_page(variant, score)} for score in scores}
+            for variant, scores in self.scores.items()
         }
         return {
             "format": SCORECARD_FORMAT,
@@ -142,6 +180,7 @@ class Scorecard:
             "seeds": list(self.plan.seeds),
             "window": list(self.plan.window),
             "variant": self.plan.variants[0],
+            "reference": self.reference,
             "attacks": by_variant.get(self.plan.variants[0], {}),
             "variants": by_variant,
             "bounds": {name: list(bounds) for name, bounds in self.dos.bounds.items()},
@@ -151,6 +190,10 @@ class Scorecard:
             "interrupted": self.interrupted,
             "outcome": self.outcome.value,
         }
+
+    def _against_page(self, variant: str, score: Score) -> dict[str, list[str]] | None:
+        found = self.against.get((variant, score.attack))
+        return None if found is None else {"better": list(found.better), "worse": list(found.worse)}
 
 
 def make_scorecard(
@@ -211,6 +254,22 @@ def _grades(dos: DosSection, metrics: Mapping[str, Estimate], recovered: bool) -
         if mean is not None:
             found[name] = GRADES[-1] if name == "recovery_blocks" and not recovered else grade(mean, bounds)
     return found
+
+
+def _against(score: Score, usual: Score, dos: DosSection) -> Against:
+    """Compare an attack's score with the reference's, in each graded metric that is not measured on a machine."""
+    better: list[str] = []
+    worse: list[str] = []
+    for name, bounds in dos.bounds.items():
+        if name in MEASURED:
+            continue
+        mine, theirs = score.by_seed(name), usual.by_seed(name)
+        changes = [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
+        ends = Estimate.of(changes).interval or tuple(changes)
+        if ends and (min(ends) > 0 or max(ends) < 0):
+            is_worse = (min(ends) > 0) is (bounds[0] < bounds[-1])
+            (worse if is_worse else better).append(name)
+    return Against(tuple(better), tuple(worse))
 
 
 def _outcome(dos: DosSection, grades: Mapping[str, Grade], results: Sequence[CaseResult], acted: bool) -> Outcome:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted, first_few
 from cluster.report.svg import number
-from cluster.scenario.sections.dos import GRADES
-from cluster.tools.console.output import plain_table, print_line
+from cluster.scenario.sections.dos import GRADES, Grade
+from cluster.tools.console.output import columns_that_fit, plain_table, print_line
 from cluster.tools.load.dos.scorecard import SPEND_RATIOS, Estimate, Score, Scorecard
 
 if TYPE_CHECKING:
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COLUMNS: Final = {
-    "lateness_p50": "late p50",
-    "lateness_p99": "p99",
-    "lateness_max": "max",
-    "waiting": "waiting",
-    "destroyed_added": "lost +",
-    "honest_fires_per_block": "fires",
+    "lateness_p99": "late p99",
     "honest_fires_ratio": "fires ×",
     "user_transactions_ratio": "txs ×",
-    "block_cycles_ratio": "cycles ×",
-    "cpu_ratio": "cpu ×",
-    "cpu_full_ratio": "of full",
-    "block_rate_ratio": "rate ×",
-    "state_bytes_added": "state +",
-    "state_bytes_per_coin": "per coin",
-    "memory_bytes_added": "memory +",
-    "memory_bytes_per_coin": "per coin",
-    "pool_transactions_added": "pool +",
+    "destroyed_added": "lost +",
     "recovery_blocks": "recovery",
     "spend": "spend",
-    "spend_per_block_of_delay": "per delay",
-    "spend_per_fire_displaced": "per fire",
     "spend_ratio": "spend ×",
+    "lateness_p50": "late p50",
+    "lateness_max": "late max",
+    "waiting": "waiting",
+    "honest_fires_per_block": "fires",
+    "cpu_full_ratio": "cpu, full ×",
+    "state_bytes_per_coin": "state / coin",
+    "block_cycles_ratio": "cycles ×",
+    "cpu_ratio": "cpu ×",
+    "block_rate_ratio": "rate ×",
+    "state_bytes_added": "state +",
+    "memory_bytes_added": "memory +",
+    "memory_bytes_per_coin": "memory / coin",
+    "pool_transactions_added": "pool +",
+    "spend_per_block_of_delay": "spend / delay",
+    "spend_per_fire_displaced": "spend / fire",
 }
-"""Column headings of the metrics that are shown, keyed by metric."""
+"""Column headings of the metrics that are shown, keyed by metric. A terminal shows the first ones that fit."""
 STYLES: Final = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "bold red", None: "dim"}
 NAMED: Final = 3
 """Maximum number of attacks that the outcome names."""
@@ -51,7 +51,12 @@ def print_scorecard(console: Console, card: Scorecard) -> None:
     """Print the tables, the problems of runs, and the outcome."""
     for variant, scores in card.scores.items():
         print_line(console, f"{card.plan.name} as {variant}, {counted(len(card.plan.seeds), 'seed')}")
-        console.print(_table(scores))
+        rows = _rows(card, variant, scores)
+        fitting = columns_that_fit(rows, console.width)
+        console.print(_table(rows, [score.grade for score in ordered(scores)], fitting))
+        if fitting < len(rows[0]):
+            what = counted(len(rows[0]) - fitting, "more column")
+            print_line(console, f"{what} on the scorecard's page, and in a wider terminal")
     for problem in (*card.baseline_problems, *_problems(card)):
         print_line(console, f"problem  {problem}")
     print_line(console, f"outcome  {summary(card)}")
@@ -107,10 +112,30 @@ def _problems(card: Scorecard) -> list[str]:
     return [problem for scores in card.scores.values() for score in scores for problem in score.problems]
 
 
-def _table(scores: tuple[Score, ...]) -> Table:
-    table = plain_table(("attack", "", *COLUMNS.values()), right=COLUMNS.values(), folded=())
+def against(card: Scorecard, variant: str, score: Score) -> str:
+    """How an attack on a variant compares with the same attack on the reference, as text such as ``2 better, 1 worse``;
+    empty for the reference."""
+    found = card.against.get((variant, score.attack))
+    if found is None:
+        return "" if variant == card.reference else NOTHING
+    parts = [f"{len(names)} {word}" for word, names in (("better", found.better), ("worse", found.worse)) if names]
+    return ", ".join(parts) or "same"
+
+
+def _rows(card: Scorecard, variant: str, scores: tuple[Score, ...]) -> list[list[str]]:
+    """The table of a variant as text: the headings, then a row for each attack."""
+    is_held = any((variant, score.attack) in card.against for score in scores)
+    rows = [["attack", "", *([f"to {card.reference.split()[0]}"] if is_held else []), *COLUMNS.values()]]
     for score in ordered(scores):
         sign = "?" if score.outcome is Outcome.INCONCLUSIVE or score.grade is None else score.grade
-        row = [score.attack, sign, *(cell(score, name) for name in COLUMNS)]
-        table.add_row(*row, style=STYLES[score.grade])
+        held = [against(card, variant, score)] if is_held else []
+        rows.append([score.attack, sign, *held, *(cell(score, name) for name in COLUMNS)])
+    return rows
+
+
+def _table(rows: list[list[str]], grades: list[Grade | None], fitting: int) -> Table:
+    headings = rows[0][:fitting]
+    table = plain_table(headings, right=set(COLUMNS.values()), folded=())
+    for row, letter in zip(rows[1:], grades, strict=True):
+        table.add_row(*row[:fitting], style=STYLES[letter])
     return table

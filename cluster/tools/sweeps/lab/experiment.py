@@ -18,7 +18,7 @@ from statistics import fmean, stdev
 from typing import Any, ClassVar, Final, NamedTuple
 
 from cluster.tools.sweeps.lab.market import Market
-from cluster.tools.sweeps.lab.measures import WARM_UP, measures
+from cluster.tools.sweeps.lab.measures import WARM_UP, measures, range_of
 from cluster.tools.sweeps.lab.optimum import best_welfare
 from cluster.tools.sweeps.lab.population import Group
 from validator.chain.genesis import Policy
@@ -91,7 +91,11 @@ class Results:
         return [found[seed][measure] for seed in sorted(found)]
 
     def mean(self, cell: Cell, measure: str) -> Estimate:
-        return _estimate(self.values(cell, measure))
+        """The mean of a measure. Its interval has no values that the measure cannot have."""
+        found = _estimate(self.values(cell, measure))
+        (low, high), (least, most) = found.interval, range_of(measure)
+        is_known = math.isfinite(low)
+        return Estimate(found.mean, (max(low, least), min(high, most)) if is_known else (low, high))
 
     def change(self, cell: Cell, base: Cell, measure: str, tests: int = 1) -> Estimate:
         """The mean difference of a cell to a base, paired by seed.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
 from statistics import fmean, pstdev, pvariance
 from typing import Final
 
@@ -16,6 +17,28 @@ from cluster.tools.sweeps.lab.market import BlockUse, Market, Trade
 
 WARM_UP: Final = 0.1
 """Share of the blocks that count for no measure."""
+SHARES: Final = frozenset({"lane_use", "welfare"})
+"""Measures between 0 and 1, in addition to those whose names end with ``_share``."""
+UTILITIES: Final = frozenset({"utility", "utility_before", "utility_shock"})
+"""Measures that are at most 1, and negative where agents pay more than their jobs are worth."""
+NEVER_NEGATIVE: Final = (
+    *("burn", "jobs", "late_", "longest_", "price", "rate_", "revenue", "wait_", "weight_", "welfare_of_best"),
+    *("utility_per_bid_variance", "utility_spread", "utility_variance"),
+)
+"""What the names of measures begin with that are 0 or more. The referee may be beaten by a little."""
+
+
+def range_of(measure: str) -> tuple[float, float]:
+    """The least and the greatest value that a measure can have. Its intervals stay within, and so do plots' axes.
+
+    A measure of another name, such as a difference, can have any value.
+    """
+    name = measure.rpartition(".")[2]
+    if name in SHARES or name.endswith("_share"):
+        return 0.0, 1.0
+    if name in UTILITIES:
+        return -inf, 1.0
+    return (0.0 if name.startswith(NEVER_NEGATIVE) else -inf), inf
 
 
 def measures(market: Market) -> dict[str, float]:

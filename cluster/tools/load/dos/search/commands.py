@@ -44,6 +44,9 @@ class Search(ChangeOptions):
         nargs=OPTIONAL,
         default=DEFAULT_SCENARIO,
     )
+    policy: str | None = option(
+        "policy, as in stampede dos: its name, or the path of a Python file (default: the scenario's own)", "NAME"
+    )
     objective: str = option("what to maximise (default %(default)s)", choices=OBJECTIVES, default="lateness")
     budget: int = option(
         "what all attackers hold together at genesis, in the smallest unit; 5e13 is a way to write it",
@@ -80,10 +83,13 @@ class Search(ChangeOptions):
     out: Path | None = option("the search's folder; an interrupted search continues in its folder", writes=FOLDER)
 
     def run(self) -> int:
+        from cluster.tools.load.dos.cases import policy_changes
         from cluster.tools.load.dos.search.search_run import command_of, load_problem, run_search
         from cluster.tools.load.dos.search.searching import Limits
 
-        problem = load_problem(self.scenario, self.changes, self.objective, self.budget, self.seed, self.blocks)
-        command = command_of(problem, self.scenario, self.changes)
+        own = () if self.policy is None else policy_changes(self.policy)
+        changes = (*own, *self.changes)
+        problem = load_problem(self.scenario, changes, self.objective, self.budget, self.seed, self.blocks)
+        command = command_of(problem, self.scenario, self.changes, self.policy)
         limits = Limits(self.minutes * SECONDS_PER_MINUTE, self.candidates)
         return run_search(problem, command, limits, self.processes, self.confirm, self.out)

@@ -204,9 +204,10 @@ def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
         )
 
 
-def command_of(problem: Problem, path: Path, changes: Sequence[Change]) -> str:
+def command_of(problem: Problem, path: Path, changes: Sequence[Change], policy: str | None = None) -> str:
     """The command that searches for the problem's attacks again."""
     words = ["stampede dos search", quoted(str(path)), f"--objective {problem.objective_name}"]
+    words += [] if policy is None else [f"--policy {quoted(policy)}"]
     words += [f"--budget {problem.budget}", f"--blocks {problem.blocks}", f"--seed {problem.seed}"]
     return " ".join([*words, *options_text(changes)])
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
@@ -21,8 +23,8 @@ from cluster.tools.cli.main import main
 from cluster.tools.load.dos.case_runs import CaseResult, full_block_s, run_case
 from cluster.tools.load.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
 from cluster.tools.load.dos.measures import Window
-from cluster.tools.load.dos.scorecard import make_scorecard
-from cluster.tools.load.dos.scorecard_output import COLUMNS, cell, ordered, summary
+from cluster.tools.load.dos.scorecard import Against, Scorecard, make_scorecard
+from cluster.tools.load.dos.scorecard_output import COLUMNS, against, cell, ordered, print_scorecard, summary
 from cluster.tools.run import scenario_run
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
@@ -361,6 +363,58 @@ def test_an_interrupted_scorecard_has_the_seeds_that_ended() -> None:
     assert part.exit_code is ExitCode.INCONCLUSIVE
     none = make_scorecard(whole.plan, DosSection(), {}, "test", interrupted=True)
     assert (none.page()["attacks"], none.exit_code) == ({}, ExitCode.INCONCLUSIVE)
+
+
+def held(*changes: dict[str, Any]) -> Scorecard:
+    """Scorecards of the same attack on fifo and cip1: a seed for each of ``changes``, which fifo's measures have."""
+    one, seeds = scenario_from(SMALL), range(len(changes))
+    plan = make_plan(one, ["same-block"], make_variants(one, ["fifo", "cip1"], []), seeds, is_quick=False)
+    found = {
+        Case(variant, BASELINE, seed): CaseResult(measures(spend=0)) for variant in plan.variants for seed in seeds
+    }
+    found |= {Case("cip1", "same-block", seed): attacked(late=30, fires=20 + seed) for seed in seeds}
+    for seed, change in enumerate(changes):
+        found[Case("fifo", "same-block", seed)] = attacked(**{"late": 30, "fires": 20 + seed, **change})
+    return make_scorecard(plan, DosSection(), found, "test")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "text"),
+    [
+        ([{}, {}], Against((), ()), "same"),
+        ([{"late": 25}, {"late": 26}], Against(("lateness_p99_added",), ()), "1 better"),
+        ([{"late": 35, "fires": 30}, {"late": 36, "fires": 31}],
+         Against(("honest_fires_ratio",), ("lateness_p99_added",)), "1 better, 1 worse"),
+        ([{"late": 25}, {"late": 35}], Against((), ()), "same"),
+        ([{"late": 25}], Against(("lateness_p99_added",), ()), "1 better"),
+        ([{"full_block_s": 1.0, "cpu_s": [9.0]}], Against((), ()), "same"),
+    ],
+)  # fmt: skip
+def test_an_f_is_held_against_the_same_attack_on_cip1(
+    changes: list[dict[str, Any]], expected: Against, text: str
+) -> None:
+    found = held(*changes)
+    assert {score.grade for scores in found.scores.values() for score in scores} == {"F"}, "grades tell nothing apart"
+    assert found.reference == "cip1"
+    assert found.against == {("fifo", "same-block"): expected}
+    assert against(found, "fifo", found.scores["fifo"][0]) == text
+    assert against(found, "cip1", found.scores["cip1"][0]) == ""
+    page = found.page()["variants"]
+    assert page["cip1"]["same-block"]["against"] is None
+    assert page["fifo"]["same-block"]["against"] == {"better": [*expected.better], "worse": [*expected.worse]}
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 320])
+def test_a_terminal_shows_whole_columns_and_says_how_many_are_missing(width: int) -> None:
+    found, output = held({"late": 25}), StringIO()
+    print_scorecard(Console(file=output, width=width), found)
+    text = output.getvalue()
+    assert "…" not in text
+    headings = next(line for line in text.splitlines() if line.startswith("attack"))
+    shown = sum(f"  {heading}" in headings for heading in COLUMNS.values())
+    missing = 0 if width == 320 else len(COLUMNS) - shown
+    assert shown > {20: -1, 60: 2, 80: 4, 120: 8, 320: len(COLUMNS) - 1}[width]
+    assert (f"{missing} more column" in text) is bool(missing)
 
 
 def test_the_worst_attack_stands_first() -> None:

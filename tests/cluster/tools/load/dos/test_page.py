@@ -54,6 +54,16 @@ def test_a_cells_colour_is_its_grade_and_its_words_are_what_is_bad() -> None:
     assert "roots &lt;fail&gt;" in failed
 
 
+def test_a_map_holds_variants_against_cip1() -> None:
+    scorecard = large_card(range(1))
+    page = render_scorecard(scorecard)
+    section = page.partition('<section class="card" aria-labelledby="map-against">')[2].partition("</section>")[0]
+    assert "Against the same attack on cip1 SCAN_LIMIT=1024" in section
+    assert len(re.findall(r'<td class="g-', section)) == 2 * len(ATTACK_NAMES)
+    assert "better: lateness_p99_added" in section and "worse: " in section
+    assert "map-against" not in render_scorecard(card(attacked(late=5)))
+
+
 def test_an_attack_that_did_not_end_has_an_empty_cell() -> None:
     whole = large_card(range(1))
     first, *others = whole.scores.items()

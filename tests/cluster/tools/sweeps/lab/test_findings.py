@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from rich.console import Console
 
+from cluster.report.svg import WIDE, _Drawing
 from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
-from cluster.tools.sweeps.lab.page import command
+from cluster.tools.sweeps.lab.measures import range_of
+from cluster.tools.sweeps.lab.page import command, facets, plot_chart
 from cluster.tools.sweeps.lab.running import LOG_FILE, Lab, plan, read_lab, run_lab, run_one
 from cluster.tools.sweeps.lab.table import Row, rounded
 
 DOCS: Final = Path(__file__).resolve().parents[5] / "docs"
 FOLDER: Final = DOCS / "findings"
+ROUNDED: Final = 1e-8
+"""The table's numbers have nine digits."""
 CHEAP: Final = ("lane_multiplier", "rivals")
 """Experiments of which one run is made again outside of soak tests."""
 
@@ -47,6 +52,26 @@ def test_the_findings_quote_what_the_rule_decides(lab: Lab, text: str, name: str
         assert " ".join(said.split()) in quoted
     assert page["answer"] == decision.answer and page["digest"] == lab.digest_of(experiment)
     assert f"`{page['digest'][:16]}`" in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_interval_and_no_axis_has_values_that_a_measure_cannot_have(lab: Lab, name: str) -> None:
+    """The interval of a variance began at -0.141, and the axes of shares ended at 1.5."""
+    experiment, results = EXPERIMENTS[name], lab.results(EXPERIMENTS[name])
+    for cell in experiment.cells():
+        for measure, value in next(iter(results.rows[cell].values())).items():
+            least, most = range_of(measure)
+            assert least <= value <= most + ROUNDED
+            assert least > -inf or most < inf or measure == "waiting_gain", f"the range of {measure} is known"
+            low, high = results.mean(cell, measure).interval
+            assert least <= low <= high <= most
+    for plot in experiment.plots:
+        (least, most), drawings = range_of(plot.measure), facets(experiment, plot)
+        for number, fixed in enumerate(drawings):
+            chart = plot_chart(experiment, results, plot, fixed, f"plot-{number}")
+            axis = _Drawing(chart, WIDE).y
+            assert axis.high <= most
+            assert axis.low >= min(least, 0)
 
 
 @pytest.mark.slow

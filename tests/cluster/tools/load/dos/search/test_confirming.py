@@ -13,8 +13,9 @@ import yaml
 from cluster.common.errors import ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.sections.chain import OwnPolicy
 from cluster.tools.cli.main import main
-from cluster.tools.load.dos.search import confirming
+from cluster.tools.load.dos.search import confirming, search_run
 from cluster.tools.load.dos.search.confirming import CONFIRM_SEEDS, confirm, confirmed, simulated_attack
 from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.log import Line
@@ -23,6 +24,7 @@ from cluster.tools.load.dos.search.search_run import FOUND_FILE, without_attacke
 from cluster.tools.load.dos.search.space import Attack
 from tests.cluster.tools.load.dos.search.planted import WEAKNESSES
 from tests.cluster.tools.load.dos.search.test_objectives import PLAIN
+from tests.validator.policies.own_policies import DEADLINES
 
 ATTACK: Attack = [{"timers": 40}]
 LINE = Line(7, Fitness(1.0, 0.6, 0.0), 0.6, 1.0, ATTACK)
@@ -115,6 +117,30 @@ def test_what_was_found_can_be_run_and_does_the_same(
         run = simulated_attack(replace(again, seed=seed), found["attack"])
         assert again.objective.figure(run.measures) == figure
     assert main(["run", str(tmp_path / "search" / FOUND_FILE), "--backend", "sim", "--out", str(tmp_path / "run")]) == 0
+
+
+def test_a_search_takes_the_policies_that_a_scorecard_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[Any, str]] = []
+
+    def note(problem: Problem, command: str, *_: object) -> int:
+        chain = problem.scenario.chain
+        asked.append(((chain.policy, chain.preset), command))
+        return 0
+
+    monkeypatch.setattr(search_run, "run_search", note)
+    own = tmp_path / "deadlines.py"
+    own.write_text(DEADLINES, encoding="utf-8")
+    for policy in ("hardened", "fifo", str(own)):
+        assert main(["dos", "search", "narrow-lanes", "--budget", "5e13", "--policy", policy]) == 0
+    chains, commands = zip(*asked, strict=True)
+    assert chains == (("cip1", "hardened"), ("fifo", None), (OwnPolicy(name="deadlines", source=DEADLINES), None))
+    assert all(
+        f" --policy {policy} " in command for policy, command in zip(("hardened", "fifo", own), commands, strict=True)
+    )
+    assert main(["dos", "search", "--budget", "5e13", "--policy", "lifo"]) == ExitCode.BAD_INPUT
+    assert "--policy: unknown policy 'lifo'" in capsys.readouterr().err
 
 
 def problem_of(scenario: Scenario) -> Problem:
