@@ -39,8 +39,8 @@ def main() -> None:
 
 def lanes(size: Size) -> list[Lane]:
     scenarios = {
-        "idle": scenario_of("idle", 1_000, interval_ms=0, users=[]),
-        "lane": full_lane(500),
+        "idle": scenario_of("idle", 500, interval_ms=0, users=[]),
+        "lane": full_lane(350),
         "flood": scenario_of("flood", 300, interval_ms=100, users=FLOOD_USERS),
     }
     if size is Size.QUICK:  # one run for all three, of one process: each takes seconds to start
