@@ -90,7 +90,7 @@ def generated() -> dict[str, str]:
         found |= {f"overlays/{overlay}/{name}": text for name, text in _overlay(base, variant(settings)).items()}
     for job, words in JOBS.items():
         found |= {f"jobs/{job}/{name}": text for name, text in files(rendered(SCENARIO, words, name=job)).items()}
-    pod = results_pod(load_scenario(SCENARIO), Deployment(NAME))
+    pod = results_pod(load_scenario(SCENARIO).kubernetes, Deployment(NAME))
     return {**found, "results.yaml": MADE_BY + yaml_text(pod)}
 
 

@@ -81,7 +81,7 @@ def deployments() -> dict[str, Deployed]:
     found |= {how: by_kubernetes(how) for how in MEANS}
     found |= {f"up for {how}": ready_for(how) for how in MEANS}
     several = Deployment("several", "testnets", ("run", PATH), "name: a\n", monitoring=True)
-    found["several on a host"] = [*manifests(regions, several), results_pod(regions, several)]
+    found["several on a host"] = [*manifests(regions, several), results_pod(regions.kubernetes, several)]
     found["up"] = manifests(smoke, Deployment("open", None, ("up", PATH, "--port", "9464"), "name: a\n"))
     found["simulated"] = manifests(smoke, Deployment("sim", "a", ("run", PATH, "--backend", "sim"), "name: a\n"))
     found["soak of regions"] = soak_manifests(regions, Deployment("night", "a", (), "name: a\n"))
@@ -610,7 +610,8 @@ def _reference_problems(deployment: Deployed) -> Iterator[str]:
             yield f"namespace {space}"
     for pod, template in pods_of(deployment):
         spec = template["spec"]
-        needs = [("ServiceAccount", spec["serviceAccountName"])]
+        account = spec["serviceAccountName"]
+        needs = [] if account == "default" else [("ServiceAccount", account)]  # each namespace has that one
         for volume in spec["volumes"]:
             if claim := volume.get("persistentVolumeClaim"):
                 needs.append(("PersistentVolumeClaim", claim["claimName"]))

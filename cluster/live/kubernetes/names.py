@@ -22,6 +22,9 @@ HOST_LABEL: Final = "stampede.io/host"
 CORDONED_BY: Final = "stampede.io/cordoned-by"
 """Annotation of a node that a fault has cordoned; the value is ``NAMESPACE/DEPLOYMENT``."""
 
+CREATED_BY: Final = "stampede.io/created-by"
+"""Annotation of a namespace that ``stampede k8s run`` or ``up`` has made; the value is :data:`STAMPEDE`."""
+
 STAMPEDE: Final = "stampede"
 """Value of the labels name, part-of and managed-by."""
 

@@ -118,14 +118,17 @@ class Logs(NamedOptions):
 
     validator: str | None = option("of the pod that carries this validator", "NAME")
     host: int | None = option("of this host's pod", "N", whole_number("host", 0, MAX_HOST))
-    follow: bool = flag("until the pod has ended")
+    follow: bool = flag("wait for the pod, and print until it has ended")
+    previous: bool = flag("of the container before its last restart")
 
     def run(self) -> int:
         from cluster.tools.k8s.client.inspecting import show_logs
 
         if self.validator is not None and self.host is not None:
             raise BadInput("--host: not together with --validator, which names a pod, too")
-        return show_logs(self.place, self.name, self.validator, self.host, self.follow)
+        if self.previous and self.follow:
+            raise BadInput("--follow: not together with --previous, whose log has ended")
+        return show_logs(self.place, self.name, self.validator, self.host, self.follow, self.previous)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ MAX_PAUSE_S: Final = 30.0
 """Maximum pause before a retry, even if the server asks for a longer one."""
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "delete": "DELETE", "patch": "PATCH"}
+MISSING_RIGHT: Final = re.compile(r"\bcannot \w+ resource\b")
+"""What the API server says of a right that a role does not give."""
 MAX_LINE_BYTES: Final = 16 * 2**20
 """Maximum length of a line in a stream. The objects that an API server sends are far smaller."""
 
@@ -213,8 +216,8 @@ class Cluster:
             except ApiException as error:
                 self.has_answered = self.has_answered or bool(error.status)
                 if error.status not in RETRIED:
-                    raise self._refusal(target, error) from None
-                status, trouble = error.status, _reason(error)
+                    raise self.refusal(target, int(error.status or 0), error.body, str(error.reason)) from None
+                status, trouble = error.status, _reason(error.body, str(error.reason))
                 pause_s = _asked_pause_s(error, pause_s)
             except ValueError as error:  # a token that no header can hold
                 raise ClusterError(f"{self._server}: {target}: cannot be asked: {_short(error)}") from None
@@ -226,13 +229,17 @@ class Cluster:
             raise ClusterError(f"no cluster answers at {self._server}: {target}: {trouble}")
         raise ClusterError(f"{self._server}: {target}: status {status} after {TRIES} tries: {trouble}", status)
 
-    def _refusal(self, target: Target, error: ApiException) -> ClusterError:
-        status, reason = int(error.status or 0), _reason(error)
+    def refusal(self, target: Target, status: int, body: bytes | str | None, default: str) -> ClusterError:
+        """The error for an answer with a status of failure. ``default`` is the reason if the body has none.
+
+        A 403 is a missing right only if its text says so: a quota, a policy and a missing account are refused so, too.
+        """
+        reason = _reason(body, default)
         if status == 0:
             return ClusterError(f"no cluster answers at {self._server}: {reason}")
         if status == HTTPStatus.UNAUTHORIZED:
             return ClusterError(f"{self._server}: no right to {target}: the credentials are refused (401)", status)
-        if status == HTTPStatus.FORBIDDEN:
+        if status == HTTPStatus.FORBIDDEN and MISSING_RIGHT.search(reason):
             return ClusterError(f"{self._server}: no right to {target} (403): {reason}", status)
         return ClusterError(f"{self._server}: {target}: status {status}: {reason}", status)
 
@@ -276,9 +283,9 @@ def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         yield rest
 
 
-def _reason(error: ApiException) -> str:
+def _reason(body: bytes | str | None, default: str) -> str:
     """The message of the error that the API server answered, with its reason unless the message contains it."""
-    text = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else str(error.body or "")
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
     try:
         page = json.loads(text)
         message, reason = str(page.get("message") or ""), str(page.get("reason") or "")
@@ -286,7 +293,7 @@ def _reason(error: ApiException) -> str:
         message, reason = text.strip(), ""
     if reason == "AlreadyExists":
         return f"{reason}: {message}"
-    return message or reason or str(error.reason)
+    return message or reason or default
 
 
 def _asked_pause_s(error: ApiException, default_s: float) -> float:

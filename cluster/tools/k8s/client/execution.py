@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from kubernetes.stream.ws_client import create_websocket, get_websocket_url
@@ -91,7 +90,7 @@ class Container:
             connection.shutdown()
 
     def _connect(self, command: Sequence[str], checkpoint: Callable[[], None]) -> WebSocket:
-        target = Target("create", POD, self.namespace, self.pod, "exec")
+        target = Target("get", POD, self.namespace, self.pod, "exec")  # the verb of a websocket's request
         api = self.cluster.api
         headers: dict[str, str] = {}
         api.update_params_for_auth(headers, [], ["BearerToken"])
@@ -100,9 +99,7 @@ class Container:
         try:
             return _bounded(lambda: create_websocket(api.configuration, url, headers), checkpoint)
         except WebSocketBadStatusException as error:
-            status = error.status_code
-            right = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-            raise ClusterError(f"{'no right to ' if right else ''}{target}: status {status}", status) from None
+            raise self.cluster.refusal(target, error.status_code, error.resp_body, error.status_message or "") from None
         except (WebSocketException, OSError) as error:
             raise ClusterError(f"{target}: {error}") from None
 

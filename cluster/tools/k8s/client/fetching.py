@@ -41,7 +41,8 @@ def fetch_folder(
     cluster.create(pod, POD, namespace)
     _wait_until_ready(cluster, namespace, reader)
     container = container_of(cluster, namespace, pod)
-    command = ["tar", "--create", "--hard-dereference", "--file=-", f"--directory={RUNS_PATH}", name]
+    # the dot follows a symbolic link to the folder
+    command = ["tar", "--create", "--hard-dereference", "--file=-", f"--directory={RUNS_PATH}", f"{name}/."]
     for attempt in range(1, TRIES + 1):
         with tempfile.TemporaryFile(dir=target.parent) as archive:
             try:

@@ -25,36 +25,40 @@ from cluster.live.kubernetes.names import (
     runs_claim,
     scenario_config_map,
 )
-from cluster.record.folder import REPORT_FILE, RESULT_FILE, run_folder
+from cluster.record.folder import LATEST, REPORT_FILE, RESULT_FILE, run_folder
 from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, connect
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
 from cluster.tools.k8s.client.kubernetes_run import Place, notice
 from cluster.tools.k8s.client.progress import has_started, is_ready
-from cluster.tools.k8s.client.watching import log_lines
+from cluster.tools.k8s.client.watching import log_lines, plain
 from cluster.tools.k8s.render import results_pod
 from cluster.tools.k8s.render.deployment import Deployment
 from cluster.tools.run.commands import parse_fault
 
+POLL_S = 1.0
 
-def show_logs(place: Place, name: str, validator: str | None, host: int | None, follows: bool) -> ExitCode:
+
+def show_logs(
+    place: Place, name: str, validator: str | None, host: int | None, follows: bool, previous: bool = False
+) -> ExitCode:
     """Print the driver's output or, if ``validator`` or ``host`` is given, the log of the pod in which it runs.
 
-    Raises :class:`BadInput` if there is no such pod, and :class:`ClusterError`.
+    With ``follows``, waits for a pod that is still to come. With ``previous``, prints the log of the container before
+    its last restart. Raises :class:`BadInput` if there is no such pod, and :class:`ClusterError`.
     """
     cluster = _cluster(place, name, time.sleep)
     if validator is not None:
         host = _host_of(_scenario(cluster, place, name), validator)
     label = f"{COMPONENT_LABEL}={SUBMITTER}" if host is None else f"{HOST_LABEL}={host}"
     what = "driver" if host is None else f"host {host}"
-    pod = _pod(cluster, place, name, label, what)
-    if not has_started(pod):
-        raise BadInput(f"{name}: the pod of its {what} has not started")
-    container = container_of(cluster, place.namespace, pod)
-    for line in log_lines(cluster, place.namespace, container.pod, container.name, threading.Event(), follows):
-        print(printable(line), flush=follows)
+    pod = _started_pod(cluster, place, name, label, what, waits=follows)
+    container, more = container_of(cluster, place.namespace, pod), {"previous": "true"} if previous else {}
+    for line in log_lines(cluster, place.namespace, container.pod, container.name, threading.Event(), follows, more):
+        print(plain(line), flush=follows)
     return ExitCode.PASS
 
 
@@ -70,11 +74,12 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
         job = cluster.get(RAY_JOB, place.namespace, name)
         if job is not None and not objects.has_ended(job):
             raise BadInput(f"{name}: that run goes on: expected one that has ended")
-        scenario = _scenario(cluster, place, name)
-        pod = results_pod(scenario, Deployment(name, place.namespace))
-        with run_folder(out, scenario.name) as folder:
+        section = _scenario(cluster, place, name).kubernetes if job is None else _section_of(job)
+        top = name if job is None or f"{RUNS_PATH}/{name}" in job["spec"]["entrypoint"] else LATEST
+        pod = results_pod(section, Deployment(name, place.namespace))
+        with run_folder(out, name) as folder:
             try:
-                fetch_folder(cluster, place.namespace, pod, name, folder, interrupts.checkpoint)
+                fetch_folder(cluster, place.namespace, pod, top, folder, interrupts.checkpoint)
             except OSError as error:
                 raise ClusterError(f"{error.filename or folder}: {error.strerror or error}") from None
             finally:
@@ -85,13 +90,18 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
 
 
 def delete(place: Place, name: str) -> ExitCode:
-    """Delete all objects of a deployment, volumes included. Raises :class:`BadInput` if there are none."""
+    """Delete all objects of a deployment, volumes included, and a namespace that a run made and no other one uses.
+
+    Raises :class:`BadInput` if there are no objects.
+    """
     cluster = _cluster(place, name, time.sleep)
     count = objects.delete_all(cluster, place.namespace, name)
     if not count:
         raise BadInput(f"{name}: namespace {place.namespace} has nothing of a deployment of this name")
     left = objects.wait_until_gone(cluster, place.namespace, name, RAY_JOB, POD, CLAIM)
     notice(objects.deletion_line(count, left))
+    if objects.is_namespace_made(cluster, place.namespace):
+        objects.delete_namespace(cluster, place.namespace)
     return ExitCode.PASS
 
 
@@ -131,6 +141,36 @@ def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Ob
     if not pods:
         raise BadInput(f"{name}: namespace {place.namespace} has no pod of its {what}")
     return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")))
+
+
+def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: str, waits: bool) -> Object:
+    """The newest pod with a label, once it has started. Raises :class:`BadInput` if it has not, or never will."""
+    while True:
+        job = cluster.get(RAY_JOB, place.namespace, name) if waits else None
+        is_to_come = job is not None and not objects.has_ended(job)
+        try:
+            pod = _pod(cluster, place, name, label, what)
+            if has_started(pod):
+                return pod
+            if not is_to_come:
+                raise BadInput(f"{name}: the pod of its {what} has not started")
+        except BadInput:
+            if not is_to_come:
+                raise
+        cluster.wait(POLL_S)
+
+
+def _section_of(job: Object) -> KubernetesSection:
+    """What a pod needs to run as the driver of a job does: its image and where it may run."""
+    spec = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    (container, *_), secrets = spec["containers"], spec.get("imagePullSecrets") or []
+    given = {
+        "image": container["image"],
+        "pull_policy": container["imagePullPolicy"],
+        "pull_secret": next((each["name"] for each in secrets), None),
+        "node_selector": spec.get("nodeSelector") or {},
+    }
+    return KubernetesSection().model_copy(update=given)  # the cluster has taken these values
 
 
 def _scenario(cluster: Cluster, place: Place, name: str) -> Scenario:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,15 +16,14 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
-from cluster.common.wording import printable
 from cluster.live.kubernetes.names import COMPONENT_LABEL, DRIVER, RUNS_PATH, SUBMITTER
 from cluster.record.folder import ENDPOINTS_FILE
 from cluster.tools.k8s.client import objects
-from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, EVENT, POD, RAY_JOB
-from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready
-from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches
+from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, pod_name
+from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches, log_lines, plain
 
 SLICE_S: Final = 0.1
 LOG_GRACE_S = 15.0
@@ -33,14 +33,14 @@ END_GRACE_S = 120.0
 """Time for the job to end after the driver's log has ended."""
 STOP_TIMEOUT_S = 90.0
 """Time for an interrupted driver to write its folder."""
+LAST_LINES: Final = 5
+"""Lines of the log of a container that is started again."""
 LOOK_S = 2.0
 """Interval between checks whether a testnet is up."""
 REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 """HTTP statuses of refusals that a retry cannot change."""
 NOT_RUN: Final = ("", "PENDING")
 """Values of ``jobStatus`` of a job whose driver has not started."""
-COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
-"""Escape sequence for colours. It is removed from the driver's log: Ray colours its output even without a terminal."""
 EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 INTERRUPT: Final = """
 import os, psutil, signal, sys
@@ -254,7 +254,7 @@ class Job:
         if isinstance(seen, ClusterError):
             raise seen
         if isinstance(seen, Line):
-            print(printable(COLOUR.sub("", seen.text).expandtabs(1)), flush=True)
+            print(plain(seen.text), flush=True)
         elif isinstance(seen, LogEnd):
             self._log_ended_s = time.monotonic()
         else:
@@ -266,11 +266,13 @@ class Job:
                 raise ClusterError(f"{self._name}: the job was deleted by another client")
             self._job = seen.objects.get(self._name)
         elif seen.kind == POD:
-            self._lines.pods(seen.objects)
+            for pod in self._lines.pods(seen.objects):
+                self._print_last_words(pod)
             self._pods = seen.objects
-            driver, submitter = self._driver(), self._pod(SUBMITTER)
-            self._has_driver_run = self._has_driver_run or (driver is not None and has_started(driver))
-            if submitter is not None and has_started(submitter) and not self._follows_log:
+            submitter = self._pod(SUBMITTER)
+            has_submitted = submitter is not None and has_started(submitter)
+            self._has_driver_run = self._has_driver_run or has_submitted
+            if submitter is not None and has_submitted and not self._follows_log:
                 self._follows_log = True
                 container = container_of(self._cluster, self._namespace, submitter)
                 self._watches.follow(container.pod, container.name)
@@ -278,6 +280,16 @@ class Job:
             self._events = seen.objects
         if self._job is not None:
             self._lines.events(self._events, self._job["metadata"]["creationTimestamp"])
+
+    def _print_last_words(self, pod: Object) -> None:
+        """Print the end of the log of a container that has ended and is started again."""
+        container = container_of(self._cluster, self._namespace, pod)
+        query: Query = {"previous": "true", "tailLines": LAST_LINES}
+        with suppress(ClusterError):  # the container may be gone by now
+            for line in log_lines(
+                self._cluster, self._namespace, container.pod, container.name, threading.Event(), False, query
+            ):
+                self._notice(f"{pod_name(pod)} said: {plain(line)}")
 
     def _endpoint_port(self, driver: Object) -> int | None:
         """The port of the testnet's endpoint; ``None`` until all validators were started."""

@@ -184,7 +184,7 @@ class _Run:
         if not self._job.has_run or self._job.exit_code == ExitCode.BAD_INPUT:
             return
         try:
-            self._job.fetch(results_pod(self._scenario, self._deployment), self._folder)
+            self._job.fetch(results_pod(self._scenario.kubernetes, self._deployment), self._folder)
         except (ClusterError, BadArchive) as error:
             self._unfetched = str(error)
         except OSError as error:
@@ -200,6 +200,8 @@ class _Run:
             notice(f"not everything could be deleted: {error}; {how_to_delete(name, namespace)}")
         if is_lost:
             notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} tries again")
+        elif self._deployment.keeps_volumes and self._job.has_run:
+            notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} fetches the run again")
 
 
 # --- up -------------------------------------------------------------------------------------------------------------

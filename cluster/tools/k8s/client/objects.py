@@ -11,6 +11,7 @@ from cluster.common.errors import BadInput
 from cluster.common.wording import counted, first_few
 from cluster.live.kubernetes.names import (
     CORDONED_BY,
+    CREATED_BY,
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     STAMPEDE,
@@ -88,7 +89,8 @@ def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return False  # another client created it; if it is missing, creation of the first object fails
-    return is_missing and cluster.create(manifest, NAMESPACE, name)
+    metadata = {**manifest["metadata"], "annotations": {CREATED_BY: STAMPEDE}}
+    return is_missing and cluster.create({**manifest, "metadata": metadata}, NAMESPACE, name)
 
 
 def create_all(
@@ -178,6 +180,17 @@ def _open_nodes(cluster: Cluster, deployment: str) -> None:
     except ClusterError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
+
+
+def is_namespace_made(cluster: Cluster, namespace: str) -> bool:
+    """Whether a client of Stampede has made a namespace; ``False`` also without the right to look."""
+    try:
+        found = cluster.get(NAMESPACE, namespace, namespace)
+    except ClusterError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return False
+    return found is not None and CREATED_BY in (found["metadata"].get("annotations") or {})
 
 
 def delete_namespace(cluster: Cluster, namespace: str) -> bool:

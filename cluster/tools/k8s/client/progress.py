@@ -12,6 +12,7 @@ NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageNa
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhealthy", "InspectFailed"})
 """Reasons of events that are not printed: they repeat a pod's status, or occur at every start."""
+RESTART: Final = "restart"
 QUOTA: Final = "exceeded quota"
 
 
@@ -39,7 +40,8 @@ def is_ready(pod: Object) -> bool:
 
 def has_started(pod: Object) -> bool:
     """Whether a pod's container runs, or has run."""
-    states = [each.get("state") or {} for each in pod.get("status", {}).get("containerStatuses") or []]
+    containers = pod.get("status", {}).get("containerStatuses") or []
+    states = [each.get(field) or {} for each in containers for field in ("state", "lastState")]
     return any("running" in state or "terminated" in state for state in states)
 
 
@@ -85,7 +87,7 @@ def _restart(status: Object) -> PodState | None:
         ended = (container.get("lastState") or {}).get("terminated") or {}
         if container.get("restartCount") and ended:
             why = f"{ended.get('reason', 'Error')}, exit code {ended.get('exitCode')}"
-            return PodState(f"restart {container['restartCount']}", f"starts again after {why}")
+            return PodState(f"{RESTART} {container['restartCount']}", f"starts again after {why}")
     return None
 
 
@@ -111,18 +113,25 @@ class PodLines:
         self.trouble = ""
         """The newest reason why a pod does not start."""
 
-    def pods(self, pods: Mapping[str, Object]) -> None:
-        """Compare the current pods with those of the last call, and print a line for each change."""
+    def pods(self, pods: Mapping[str, Object]) -> list[Object]:
+        """Compare the current pods with those of the last call, and print a line for each change.
+
+        Returns the pods whose container has ended since, and is started again.
+        """
+        restarted = []
         for name, pod in sorted(pods.items()):
             what, state = pod_name(pod), state_of(pod)
             if self._pods.get(name) == (what, state.key):
                 continue
             self._pods[name] = what, state.key
             self._notice(f"{what} {state.words}")
+            if state.key.startswith(RESTART):
+                restarted.append(pod)
             if state.key not in ("starting", "ready", "ended", "deleted"):
                 self.trouble = f"{what} {state.words}"
         for name in self._pods.keys() - pods.keys():
             self._notice(f"{self._pods.pop(name)[0]} is gone")
+        return restarted
 
     def events(self, events: Mapping[str, Object], since: str) -> None:
         """Print new warnings of this deployment since a time, which has the form of ``creationTimestamp``."""

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 import urllib3
 
+from cluster.common.wording import printable
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query, Target, lines_of
 from cluster.tools.k8s.client.kinds import POD, Kind
 
+COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+"""Escape sequence for colours. It is removed from logs: Ray colours its output even without a terminal."""
 WATCH_S: Final = 60
 """Duration of a watch: the server ends it after this time, and then it is resumed."""
 SILENCE_S = 90.0
 """A stream without data for this time counts as broken, and is requested again."""
+NOTHING_MORE: Final[Query] = MappingProxyType({})
 PAUSE_S = 0.5
 """Pause between a stream's end and the next attempt."""
 
@@ -156,10 +162,23 @@ def _events(cluster: Cluster, kind: Kind, namespace: str, query: Query, version:
 # --- logs -----------------------------------------------------------------------------------------------------------
 
 
+def plain(line: str) -> str:
+    """A line of a log as it is printed: without colours and tabs, and with other control characters escaped."""
+    return printable(COLOUR.sub("", line).expandtabs(1))
+
+
 def log_lines(
-    cluster: Cluster, namespace: str, pod: str, container: str, closing: threading.Event, follows: bool = True
+    cluster: Cluster,
+    namespace: str,
+    pod: str,
+    container: str,
+    closing: threading.Event,
+    follows: bool = True,
+    more: Query = NOTHING_MORE,
 ) -> Iterator[str]:
     """Yield each line of a container's log once, until the container has ended. Without ``follows``, end at the newest.
+
+    ``more`` are further fields of the query, such as ``previous``.
 
     After a dropped connection, the lines since the time of the last line (in whole seconds) are requested again. Each
     line has a time in nanoseconds, by which lines that were seen before are skipped; several lines may have the same
@@ -168,7 +187,7 @@ def log_lines(
     last, seen_at_last = "", 0
     while not closing.is_set():
         has_ended = not follows or _has_ended(cluster, namespace, pod, container)
-        query = {"container": container, "timestamps": "true", "follow": "false" if has_ended else "true"}
+        query = {"container": container, "timestamps": "true", "follow": "false" if has_ended else "true", **more}
         if last:
             query["sinceTime"] = f"{last[:19]}Z"
         at_last, is_whole = 0, False

@@ -25,6 +25,8 @@ from cluster.tools.k8s.render.metadata import Manifest, common_labels, labels_of
 from cluster.tools.k8s.render.pods import claimed, container, pod, resources
 
 MAX_SCENARIO_BYTES: Final = 1_000_000
+DEFAULT_ACCOUNT: Final = "default"
+"""The ServiceAccount that each namespace has."""
 RESULTS_PORT: Final = 8000
 RESULTS_LIFETIME_S: Final = 3_600
 
@@ -94,9 +96,11 @@ def hosts_that_may_go(scenario: Scenario) -> int:
     return number
 
 
-def results_pod(scenario: Scenario, deployment: Deployment) -> Manifest:
-    """A pod that serves the volume of runs over HTTP, read-only, for an hour."""
-    section = scenario.kubernetes
+def results_pod(section: KubernetesSection, deployment: Deployment) -> Manifest:
+    """A pod that serves the volume of runs over HTTP, read-only, for an hour.
+
+    It needs nothing of the deployment but the volume: its account is the namespace's own.
+    """
     volume, mount = claimed(runs_claim(deployment.name), read_only=True)
     serving = container(
         "results",
@@ -111,7 +115,7 @@ def results_pod(scenario: Scenario, deployment: Deployment) -> Manifest:
     spec = pod(
         [serving],
         section,
-        deployment.name,
+        DEFAULT_ACCOUNT,
         "64Mi",
         [volume],
         restartPolicy="Never",

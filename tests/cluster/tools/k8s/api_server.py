@@ -426,6 +426,10 @@ class _Handler(BaseHTTPRequestHandler):
         if (self.plural, name) in self.server_of.objects:
             return self._status(409, "AlreadyExists", f'{self.plural} "{name}" already exists')
         if self.plural == "pods":
+            account = thing["spec"]["serviceAccountName"]
+            if account != "default" and ("serviceaccounts", account) not in self.server_of.objects:
+                why = f'error looking up service account stampede/{account}: serviceaccount "{account}" not found'
+                return self._status(403, "Forbidden", f'pods "{name}" is forbidden: {why}')
             thing["status"] = running(thing["spec"]["containers"][0]["name"])
         self.server_of.put(self.plural, thing)
         if self.fault is not None and self.fault.answer == "lost":
@@ -553,9 +557,10 @@ class _Handler(BaseHTTPRequestHandler):
         """A command in a pod: exit code, output, errors."""
         server = self.server_of
         if command[0] == "tar":
-            files = {name: data for name, data in server.volume.items() if name.startswith(f"{command[-1]}/")}
+            top = command[-1].removesuffix("/.")
+            files = {name: data for name, data in server.volume.items() if name.startswith(f"{top}/")}
             if not files:
-                return 2, b"", f"tar: {command[-1]}: Cannot stat: No such file or directory"
+                return 2, b"", f"tar: {top}: Cannot stat: No such file or directory"
             return 0, server.archive or archive_of(files), ""
         if command[0] == "python":
             server.on_interrupt()

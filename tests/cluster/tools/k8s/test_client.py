@@ -21,10 +21,18 @@ import pytest
 
 from cluster.common.checkout import keep_out
 from cluster.common.interrupts import Interrupts
-from cluster.live.kubernetes.names import CORDONED_BY, MANAGED_BY_LABEL, RUNS_PATH, STAMPEDE, instance_labels
+from cluster.live.kubernetes.names import (
+    CORDONED_BY,
+    MANAGED_BY_LABEL,
+    RUNS_PATH,
+    STAMPEDE,
+    SUBMITTER,
+    component_labels,
+    instance_labels,
+)
 from cluster.tools.cli.main import main
 from cluster.tools.k8s.client import cluster as cluster_module
-from cluster.tools.k8s.client import execution, fetching, job, objects, watching
+from cluster.tools.k8s.client import execution, fetching, inspecting, job, objects, watching
 from tests.cluster.tools.k8s.api_server import LATE_S, ApiServer, Log, archive_of
 from tests.hangs import HANGS_AFTER_S
 
@@ -33,6 +41,8 @@ SCENARIO = "name: tiny\nvalidators: 4\nstop: {height: 5}\n"
 VERDICT = "verdict  pass"
 PAGE = json.dumps({"testnet": {"url": "http://127.0.0.1:9464", "token_file": "token"}, "validators": []}).encode()
 """Where a testnet that is up has its endpoints."""
+SUBMITTER_LABELS = component_labels("tiny", SUBMITTER) | {MANAGED_BY_LABEL: STAMPEDE}
+NO_RIGHT = 'pods is forbidden: User "me" cannot get resource "pods" in API group "" in the namespace "stampede"'
 MAX_REQUESTS = 1_000
 """More than any run needs."""
 
@@ -133,6 +143,8 @@ def test_a_run_that_fails_ends_with_its_exit_code(server: ApiServer) -> None:
 
 def test_kept_volumes_are_reported_and_deleted_later(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--out", "mine", "--keep") == 0
+    kept = "the volumes are kept: stampede k8s report tiny --namespace stampede fetches the run again\n"
+    assert kept in capsys.readouterr().out
     hosts = [f"tiny-host-{number}" for number in range(4)]
     assert server.names("persistentvolumeclaims") == [*hosts, "tiny-runs"]
     assert server.names("configmaps") == ["tiny-scenario"]
@@ -143,8 +155,9 @@ def test_kept_volumes_are_reported_and_deleted_later(server: ApiServer, capsys: 
     assert capsys.readouterr().out == "report   again/report.html\n"
     assert Path("again/result.json").read_bytes() == Path("mine/result.json").read_bytes()
     assert server.names("pods") == []
+    assert server.names("namespaces") == ["stampede"]
     assert main(["k8s", "delete", "tiny"]) == 0
-    assert server.names("persistentvolumeclaims") == server.names("configmaps") == []
+    assert server.names("persistentvolumeclaims") == server.names("configmaps") == server.names("namespaces") == []
     assert main(["k8s", "delete", "tiny"]) == 2
     assert "has nothing of a deployment" in capsys.readouterr().err
 
@@ -241,7 +254,7 @@ def test_a_cluster_elsewhere_is_asked_through_the_users_proxy(
     assert ("proxy" in capsys.readouterr().err, bool(server.requests)) == (bool(code), not code)
 
 
-@pytest.mark.parametrize(("status", "reason"), [(401, "the credentials are refused"), (403, "planted 403")])
+@pytest.mark.parametrize(("status", "reason"), [(401, "the credentials are refused"), (403, f"403): {NO_RIGHT}")])
 @pytest.mark.parametrize(
     ("verb", "resource", "right"),
     [
@@ -260,13 +273,20 @@ def test_a_missing_right_is_one_line_that_names_it(
     resource: str,
     right: str,
 ) -> None:
-    server.plant(verb, resource, status)
+    server.plant(verb, resource, status, body=NO_RIGHT)
     code = run()
     printed = capsys.readouterr()
     said = [line for line in (printed.out + printed.err).splitlines() if "no right to" in line]
     assert len(said) == 1 and f"no right to {right}" in said[0] and reason in said[0]
     assert code == (0 if resource == "pods/log" else 3)  # its folder was fetched in spite of that
     assert server.objects == {}
+
+
+def test_another_refusal_is_the_clusters_sentence(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    quota = 'pods "tiny" is forbidden: exceeded quota: small'
+    server.plant("create", "rayjobs", 403, body=quota)
+    assert run() == 3
+    assert capsys.readouterr().err.endswith(f"create rayjobs.ray.io in namespace stampede: status 403: {quota}\n")
 
 
 def test_a_cluster_without_the_operator_is_one_line(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -589,6 +609,47 @@ def test_a_job_that_nobody_takes_is_given_up(server: ApiServer, capsys: pytest.C
     assert run("--start-timeout", "1s") == 3
     assert capsys.readouterr().err == "stampede: tiny: not up after 1 s: the KubeRay operator has not taken the job\n"
     assert server.objects == {}
+
+
+def test_a_start_that_fails_once_the_head_is_up_leaves_nothing(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def course(server: ApiServer, name: str) -> None:
+        server.job_status(name, jobDeploymentStatus="Initializing")
+        server.make_pods(name)
+        server.pods_run(name, "head")
+
+    server.course = course
+    assert run("--start-timeout", "1s") == 3
+    assert capsys.readouterr().err == "stampede: tiny: not up after 1 s: the job is Initializing\n"
+    assert server.objects == {} and not any(Path("runs").iterdir())
+
+
+def crashing(server: ApiServer, name: str) -> None:
+    """The course of a host whose container ends once, and is started again."""
+    server.job_status(name, jobDeploymentStatus="Initializing")
+    server.make_pods(name)
+    ended = {"exitCode": 1, "reason": "Error"}
+    again = {"name": "ray", "image": "stampede:1", "state": {"running": {}}, "lastState": {"terminated": ended}}
+    server.logs[f"{name}-host-1"] = Log([("2026-01-01T00:00:00Z", "\x1b[31mnode timed out\tduring startup\x1b[0m")])
+    server.pods_are(name, "host-1", phase="Running", containerStatuses=[{**again, "restartCount": 1}])
+
+
+def test_what_a_container_said_before_it_was_started_again_is_shown(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def course(server: ApiServer, name: str) -> None:
+        crashing(server, name)
+        assert server.wait(lambda: ("get", "pods/log") in [each[:2] for each in server.requests])
+        passing(server, name)
+
+    server.course = course
+    assert run() == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("host 1 starts again after Error, exit code 1")
+    assert lines[first + 1] == "host 1 said: node timed out during startup"
+    query = next(query for verb, what, query in server.requests if (verb, what) == ("get", "pods/log"))
+    assert (query["previous"], query["tailLines"]) == ("true", "5")
 
 
 # --- runs without a result ------------------------------------------------------------------------------------------
@@ -967,7 +1028,7 @@ def test_a_testnet_gets_the_rights_that_later_faults_need_and_they_go_with_it(se
     assert server.names("clusterroles") == server.names("clusterrolebindings") == ["stampede-tiny-driver"]
     assert server.objects["pods", "tiny-head"]["spec"]["serviceAccountName"] == "tiny-driver"
     assert main(["k8s", "delete", "tiny"]) == 0
-    assert {kind for kind, _ in server.objects} == {"namespaces"}
+    assert server.objects == {}
 
 
 @pytest.mark.parametrize("answer", [503, "drop"])
@@ -995,7 +1056,7 @@ def test_a_node_that_a_killed_driver_left_cordoned_carries_pods_again(server: Ap
         ["of"] if right else ["of", CORDONED_BY],
         ["of", CORDONED_BY],
     ]
-    assert {kind for kind, _ in server.objects} == {"nodes", "namespaces"}
+    assert {kind for kind, _ in server.objects} == {"nodes"}
 
 
 def test_a_node_stays_cordoned_if_no_role_says_that_the_deployment_had_such_faults(server: ApiServer, up: str) -> None:
@@ -1055,9 +1116,9 @@ def test_an_object_of_another_run_is_not_ours_after_a_refusal_for_load(server: A
 
 def test_a_testnet_that_nobody_may_look_into_is_deleted(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.course = staying
-    server.plant("get", "pods/exec", 403, times=MAX_REQUESTS)
+    server.plant("get", "pods/exec", 403, times=MAX_REQUESTS, body=NO_RIGHT)
     assert main(["k8s", "up", "tiny.yaml", "--start-timeout", "60s"]) == 3
-    assert capsys.readouterr().err == ("stampede: no right to create pods/exec in namespace stampede: status 403\n")
+    assert f"no right to get pods/exec in namespace stampede (403): {NO_RIGHT}\n" in capsys.readouterr().err
     assert server.objects == {}
 
 
@@ -1103,6 +1164,72 @@ def test_logs_are_those_of_the_pod_that_is_asked_for(
     server.pods_are("tiny", "host-2", phase="Pending")
     assert main(["k8s", "logs", "tiny", "--host", "2"]) == 2
     assert "has not started" in capsys.readouterr().err
+
+
+def test_logs_of_a_container_that_crashed_are_there(
+    server: ApiServer, up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    crashed = {"name": "ray", "image": "a:1", "state": state, "lastState": {"terminated": {"exitCode": 1}}}
+    server.pods_are("tiny", "host-2", phase="Running", containerStatuses=[{**crashed, "restartCount": 2}])
+    server.logs["tiny-host-2"] = Log([("2026-01-01T00:00:00Z", "node timed out")])
+    assert main(["k8s", "logs", "tiny", "--host", "2", "--previous"]) == 0
+    assert capsys.readouterr().out == "node timed out\n"
+    assert server.requests[-1][2]["previous"] == "true"
+    assert main(["k8s", "logs", "tiny", "--host", "2", "--previous", "--follow"]) == 2
+    assert "--follow: not together with --previous" in capsys.readouterr().err
+
+
+def test_a_log_that_is_followed_may_begin_later(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspecting, "POLL_S", 0.001)
+    job = {"metadata": {"name": "tiny"}, "status": {"jobDeploymentStatus": "Initializing"}, "spec": {}}
+    server.put("rayjobs", job)
+    submitter = {
+        "metadata": {"name": "tiny-submitter", "labels": SUBMITTER_LABELS},
+        "spec": {"containers": [{"name": "s"}]},
+    }
+
+    def appear(number: int) -> None:
+        """The pod appears after some looks, and has ended when its log is read."""
+        if number == 5:
+            server.put("pods", {**submitter, "status": {"phase": "Pending"}})
+        if number == 9:
+            server.logs["tiny-submitter"] = Log([("2026-01-01T00:00:00Z", "height 1/5")], has_ended=True)
+            ended = {
+                "phase": "Succeeded",
+                "containerStatuses": [{"name": "s", "state": {"terminated": {"exitCode": 0}}}],
+            }
+            server.put("pods", {**submitter, "status": ended})
+
+    server.on_request = appear
+    assert main(["k8s", "logs", "tiny", "--follow"]) == 0
+    assert capsys.readouterr().out == "height 1/5\n"
+    server.remove("rayjobs", "tiny")
+    server.remove("pods", "tiny-submitter")
+    assert main(["k8s", "logs", "tiny", "--follow"]) == 2
+    assert "no pod of its driver" in capsys.readouterr().err
+
+
+def test_what_kubectl_applied_is_reported_by_its_job(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A drill has no ConfigMap, its image may be renamed, and its folder is the latest of the volume."""
+    container = {"name": "ray-head", "image": "registry/renamed:2", "imagePullPolicy": "Always"}
+    head = {"template": {"spec": {"containers": [container], "imagePullSecrets": [{"name": "key"}]}}}
+    spec = {"entrypoint": "stampede drill join", "rayClusterSpec": {"headGroupSpec": head}}
+    status = {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}
+    server.put("rayjobs", {"metadata": {"name": "drill-join"}, "spec": spec, "status": status})
+    server.put("persistentvolumeclaims", {"metadata": {"name": "drill-join-runs"}})
+    server.volume |= files("latest")
+    asked: list[dict] = []
+    put = server.put
+    server.put = lambda plural, thing, *more: (asked.append(thing), put(plural, thing, *more))[1]  # type: ignore[method-assign]
+    assert main(["k8s", "report", "drill-join", "--out", "mine"]) == 0
+    assert json.loads(Path("mine/result.json").read_text())["verdict"] == "pass"
+    (pod,) = [each for each in asked if each["metadata"]["name"] == "drill-join-results"]
+    (made,) = pod["spec"]["containers"]
+    assert (made["image"], made["imagePullPolicy"]) == ("registry/renamed:2", "Always")
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "key"}]
 
 
 def test_a_run_that_goes_on_is_not_reported(server: ApiServer, up: str, capsys: pytest.CaptureFixture[str]) -> None:

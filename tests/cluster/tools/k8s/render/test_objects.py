@@ -265,9 +265,10 @@ def test_a_driver_has_rights_only_for_faults_that_were_announced() -> None:
 
 
 def test_results_are_read_and_not_written() -> None:
-    spec = results_pod(plan(), Deployment("a", "b"))["spec"]
+    spec = results_pod(plan().kubernetes, Deployment("a", "b"))["spec"]
     assert spec["volumes"][1]["persistentVolumeClaim"] == {"claimName": "a-runs", "readOnly": True}
     assert spec["containers"][0]["volumeMounts"][1]["readOnly"] is True
+    assert spec["serviceAccountName"] == "default", "each namespace has it"
 
 
 # --- evictions ------------------------------------------------------------------------------------------------------
