@@ -66,7 +66,7 @@ PROCESSORS = os.cpu_count() or 1
 
 def main() -> None:
     full = "100,000 users, and the knee of four live validators, too; about 10 min"
-    run_benchmark(__doc__, lanes, minutes=4, full=full)
+    run_benchmark(__doc__, lanes, minutes=5, full=full)
 
 
 def lanes(size: Size) -> list[Lane]:

@@ -121,7 +121,7 @@ USERS = 100
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=5, full="longer attacks, each three times; about 10 min")
+    run_benchmark(__doc__, lanes, minutes=3, full="longer attacks, each three times; about 10 min")
 
 
 def lanes(size: Size) -> list[Lane]:

@@ -289,7 +289,7 @@ def lanes(size: Size) -> list[Lane]:
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=4, full="a store of 10 million keys, too; about 10 min, 3 GB on the disk")
+    run_benchmark(__doc__, lanes, minutes=3, full="a store of 10 million keys, too; about 10 min, 3 GB on the disk")
 
 
 if __name__ == "__main__":
