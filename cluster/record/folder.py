@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.common.checkout import version
 from cluster.common.errors import BadInput
@@ -98,6 +100,73 @@ def run_folder(out: Path | None, name: str, goes_on: bool = False) -> Iterator[P
         yield folder
 
 
+class Kind(NamedTuple):
+    """What a kind of command writes into its folder."""
+
+    title: str
+    marks: tuple[str, ...]
+    """Files of which a finished or interrupted command of this kind left at least one."""
+    names: tuple[str, ...]
+    """Patterns of the paths of all its files, as of :mod:`fnmatch`, with slashes, relative to the folder."""
+
+
+RUN: Final = Kind(
+    "a run",
+    (RESULT_FILE,),
+    (
+        *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
+        *("blocks.bin", "traces.bin", "genesis.json", "load-plan.json", "load-endpoints.json", "load-stats.json"),
+        *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*"),
+    ),
+)
+_SWEEP: Final = (
+    *(SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE, GRID_FILE, SCENARIO_FILE, TRACEBACK_FILE),
+    *("work.jsonl", "left-out.txt", "index.html", "start.json", "corpus/*.json"),
+    *(f"seed-*/{name}" for name in RUN.names),
+)
+SWEEP: Final = Kind("a sweep", (SWEEP_LOG_FILE, GRID_FILE), (*_SWEEP, *(f"cell-*/{name}" for name in _SWEEP)))
+SEARCH: Final = Kind(
+    "a search", ("candidates.jsonl",), ("candidates.jsonl", "found.yaml", SWEEP_SUMMARY_FILE, TRACEBACK_FILE)
+)
+SCORECARD: Final = Kind(
+    "a scorecard",
+    (SCORECARD_FILE,),
+    (SCORECARD_FILE, SCORECARD_PAGE_FILE, TRACEBACK_FILE, *(f"[0-9]*-*/{name}" for name in RUN.names)),
+)
+LAB: Final = Kind("a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE))
+_REPLACED: Final[dict[Path, Kind]] = {}
+"""Folders that the user lets this process replace, with the kind of command that wrote them."""
+
+
+def replace_at_claim(folder: Path, kind: Kind) -> None:
+    """Let this process's next claim of a folder empty it first, if all in it is what a command of its kind wrote."""
+    _REPLACED[folder] = kind
+
+
+def _make_empty(folder: Path, kind: Kind) -> None:
+    """Remove all in a folder. Raises :class:`BadInput` if something is not what a command of its kind wrote."""
+    if not any(folder.iterdir()):
+        return
+    found = list(_files(folder))
+    if not set(kind.marks) & set(found):
+        raise BadInput(f"{folder}: --force: is no folder of {kind.title}: it has no {' or '.join(kind.marks)}")
+    for path in sorted(found):
+        if not any(fnmatchcase(path, name) for name in kind.names):
+            raise BadInput(f"{folder}: --force: {printable(path)} is not of {kind.title}, and would be lost")
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The paths of all files below a folder, relative to it. Symbolic links are files, whatever they point at."""
+    for place, folders, files in os.walk(folder):
+        for name in (*files, *(name for name in folders if os.path.islink(os.path.join(place, name)))):
+            yield os.path.relpath(os.path.join(place, name), folder)
+
+
 @contextmanager
 def claimed(folder: Path, must_be_empty: bool = False, is_new: bool = False) -> Iterator[None]:
     """Claim a folder inside the block: until its end no other claim of the folder is granted, in any process.
@@ -110,6 +179,8 @@ def claimed(folder: Path, must_be_empty: bool = False, is_new: bool = False) -> 
     """
     file, was_made = _claim(folder)
     try:
+        if (kind := _REPLACED.pop(folder, None)) is not None:
+            _make_empty(folder, kind)
         if must_be_empty and any(folder.iterdir()):
             raise BadInput(f"{folder}: is not empty, expected a new or empty folder")
         yield

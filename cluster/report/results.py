@@ -18,6 +18,8 @@ judged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +32,7 @@ from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
-from cluster.common.files import write_atomically
+from cluster.common.files import all_tried, write_atomically, writing_for_user
 from cluster.common.wording import json_text, printable, quoted
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
@@ -66,21 +68,38 @@ def finish_run(
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
     command that reproduces the run. ``judged`` is the judged run, if it was judged already. ``known_as`` is the
     folder's final path, if it will be moved; the command then names this path. ``date`` is when
-    the files are written, in UTC; by default now. Raises :class:`OSError` if the folder cannot be written.
+    the files are written, in UTC; by default now. Raises :class:`BadInput` with a line for each file that cannot be
+    written, after all others were.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing_for_user(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     judged = judged if judged is not None else judge_run(record)
     books, date = judged.books, date or datetime.now(UTC)
-    write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
-    write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
-    _write_chain(folder / BLOCKS_FILE, books)
-    write_atomically(folder / SERIES_FILE, json_text(series(books), separators=(",", ":")) + "\n")
-    if books.divergences:
-        write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
-    write_atomically(folder / RESULT_FILE, json_text(result_of(judged, date), indent=2) + "\n")
     command = reproduce_command(record, known_as or folder, scenario_path)
-    write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
-    write_atomically(folder / REPORT_FILE, render_report(judged, command, date))
+    with all_tried() as trying:
+
+        @contextmanager
+        def writing(name: str) -> Iterator[Path]:
+            with trying(), writing_for_user(folder / name):
+                yield folder / name
+
+        with writing(SCENARIO_FILE) as path:
+            write_atomically(path, scenario_text(record.given or record.scenario, scenario_path))
+        with writing(GENESIS_FILE) as path:
+            write_atomically(path, to_json(record.genesis))
+        with writing(BLOCKS_FILE) as path:
+            _write_chain(path, books)
+        with writing(SERIES_FILE) as path:
+            write_atomically(path, json_text(series(books), separators=(",", ":")) + "\n")
+        if books.divergences:
+            with writing(TRACES_FILE) as path:
+                write_atomically(path, encode_traces(books.divergences))
+        with writing(RESULT_FILE) as path:
+            write_atomically(path, json_text(result_of(judged, date), indent=2) + "\n")
+        with writing(JUNIT_FILE) as path:
+            write_atomically(path, run_xml(record, judged.verdict, command))
+        with writing(REPORT_FILE) as path:
+            write_atomically(path, render_report(judged, command, date))
     return judged.verdict
 
 

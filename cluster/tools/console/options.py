@@ -7,11 +7,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
 from cluster.live.web.addresses import LOOPBACK, MAX_PORT, listening_address
+from cluster.record.folder import RUN, Kind, replace_at_claim
 from cluster.tools.console.command import ADD, NAME, Command, flag, option
 from validator.primitives.types import parse_decimal
 
@@ -161,6 +164,27 @@ def _add_changes(command: argparse.ArgumentParser, name: str) -> None:
         metavar="PATH",
         help="reset a field to its default, or remove an item from its list; repeatable",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForceOption(Command):
+    """``--force`` of a command with the option ``--out``, whose folder is of the kind :attr:`KIND`."""
+
+    KIND: ClassVar[Kind] = RUN
+    force: bool = flag("empty the folder of --out first, if all in it is what an earlier such command wrote")
+
+    def check_outputs(self) -> None:
+        super().check_outputs()
+        if not self.force:
+            return
+        out: Path | None = getattr(self, "out")  # noqa: B009 (each subclass has it)
+        if out is None:
+            raise BadInput("--force needs --out: a new folder is empty")
+        replace_at_claim(out, self.kind())
+
+    def kind(self) -> Kind:
+        """The kind of the folder."""
+        return self.KIND
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,21 @@ from typing import Any
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.tools.console.command import FOLDER, Command, flag, option
-from cluster.tools.console.options import BackendOption, ChangeOptions, StopOnFailOption, parse_seed, whole_number
+from cluster.tools.console.options import (
+    BackendOption,
+    ChangeOptions,
+    ForceOption,
+    StopOnFailOption,
+    parse_seed,
+    whole_number,
+)
 from cluster.tools.console.outputs import TracedOutputOptions
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunDrill(BackendOption, StopOnFailOption, ChangeOptions, TracedOutputOptions):
+class RunDrill(BackendOption, StopOnFailOption, ForceOption, ChangeOptions, TracedOutputOptions):
     seed: int | None = option("seed (default 1)", "N", parse_seed)
     out: Path | None = option("the run's folder (default runs/<time>-drill-<name>)", writes=FOLDER)
     drill: Drill

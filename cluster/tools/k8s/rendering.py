@@ -160,15 +160,28 @@ def _drill(name: str, settings: Sequence[str]) -> Drill:
 def write_folder(folder: Path, texts: dict[str, str]) -> None:
     """Write rendered files into a folder, which is created if missing, and remove old ones of an earlier rendering.
 
-    Raises :class:`BadInput`.
+    Raises :class:`BadInput` if a file of these names is not one of an earlier rendering; or with a line for each file
+    that cannot be written, after all others were.
     """
-    from cluster.common.files import write_for_user
+    from cluster.common.files import all_tried, write_for_user, writing_for_user
     from cluster.record.folder import claimed
-    from cluster.tools.k8s.render.text import MADE_BY
 
     with claimed(folder):
-        for name, text in texts.items():
-            write_for_user(folder / name, text)
-        for path in folder.glob("*.yaml"):
-            if path.name not in texts and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY):
-                path.unlink()
+        for name in texts:
+            if (folder / name).exists() and not _is_rendered(folder / name):
+                raise BadInput(f"{folder / name}: is no file of stampede k8s render: choose another folder, or move it")
+        with all_tried() as trying:
+            for name, text in texts.items():
+                with trying():
+                    write_for_user(folder / name, text)
+            for path in folder.glob("*.yaml"):
+                with trying(), writing_for_user(path):
+                    if path.name not in texts and _is_rendered(path):
+                        path.unlink()
+
+
+def _is_rendered(path: Path) -> bool:
+    """Whether a file is one of an earlier rendering."""
+    from cluster.tools.k8s.render.text import MADE_BY
+
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY)

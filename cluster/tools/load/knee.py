@@ -146,8 +146,8 @@ def find_knee(
     """Search for the knee, print each step, and write the steps to ``file`` if given, even if the search breaks off.
 
     Raises :class:`KeyboardInterrupt` after a signal, :class:`~cluster.common.errors.TestnetError` if a load does not
-    start or the testnet does not come to rest, and :class:`~cluster.common.errors.HarnessError` if no load sent
-    anything that became final.
+    start or the testnet does not come to rest, and :class:`~cluster.common.errors.HarnessError` if every load ended
+    early or sent nothing that became final.
     """
     out, steps = console(), list[Step]()
     notice = partial(print_line, out)
@@ -182,8 +182,9 @@ def find_knee(
             finish(str(error) or "interrupted")
             raise
         found = finish(None)
-    if all(step.outcome.why_nothing for step in steps):
-        raise HarnessError(f"no load shows anything: {steps[0].outcome.why_nothing}")
+    reasons = [step.outcome.why_ended or step.outcome.why_nothing for step in steps]
+    if all(reasons):
+        raise HarnessError(f"no load shows anything: {reasons[0]}")
     return ExitCode.PASS if found.best is not None else ExitCode.FAIL
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from cluster.common.limits import MAX_HEIGHTS
 from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
+from cluster.tools.console.options import ChangeOptions, ForceOption, parse_seed, whole_number
 from cluster.tools.console.output import console
 
 DEFAULT_RUNS: Final = 300
@@ -79,7 +79,7 @@ class Replay(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fork(ChangeOptions):
+class Fork(ForceOption, ChangeOptions):
     HELP = "run a simulated run again with other settings from a height on"
 
     folder: Path = argument("RUN", "a simulated run's folder", Path)

@@ -16,6 +16,7 @@ from cluster.tools.console.options import (
     BindOption,
     ChangeOptions,
     DurationOption,
+    ForceOption,
     SeedOption,
     StopOnFailOption,
     parse_port,
@@ -34,7 +35,7 @@ class RunFolder(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SeedOption, StopOnFailOption, BindOption, ChangeOptions, TracedOutputOptions):
+class RunOptions(SeedOption, StopOnFailOption, BindOption, ForceOption, ChangeOptions, TracedOutputOptions):
     """What ``run`` and ``up`` have in common."""
 
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", writes=FOLDER)

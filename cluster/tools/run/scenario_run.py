@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -297,8 +297,8 @@ def finish(
 
     The blocks of a user's policy are executed again before (:mod:`cluster.audit.reexecution.again`), and so are those
     in which programs failed (:mod:`cluster.tools.run.reasons`).
-    If the signal comes during the writing, all files are written again, so that files and exit code agree. If the files
-    cannot be written, the verdict is at best inconclusive.
+    If the signal comes during the writing, all files are written again, so that files and exit code agree. If a file
+    cannot be written, the verdict is at best inconclusive, and the others say so.
     """
     if not record.interrupted and not interrupts.seen:
         execute_again(record, folder)
@@ -310,9 +310,11 @@ def finish(
         judged = judge_run(record, books, judge)
         try:
             finish_run(record, folder, scenario_path, judged)
-        except OSError as error:
-            why = f"{error.filename or folder}: {error.strerror or error}"
-            return replace(judged, verdict=_unwritten(judged.verdict, why))
+        except BadInput as error:
+            judged = replace(judged, verdict=_unwritten(judged.verdict, str(error)))
+            with suppress(BadInput):
+                finish_run(record, folder, scenario_path, judged)
+            return judged
         if record.interrupted or not interrupts.seen:
             return judged
 
@@ -331,9 +333,8 @@ def _known_end(scenario: Scenario, live: LiveOptions) -> int | None:
     return None if is_timed else scenario.stop.height
 
 
-def _unwritten(verdict: Verdict, why: str) -> Verdict:
-    """The verdict of a run whose files could not be written: at best inconclusive. ``why`` is the reason."""
-    problem = f"the run's files cannot be written: {why}"
+def _unwritten(verdict: Verdict, problem: str) -> Verdict:
+    """The verdict of a run of which a file could not be written: at best inconclusive. ``problem`` is the reason."""
     checks = tuple(
         check
         if check.name != "no_problems"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import Trying, all_tried
 from cluster.common.limits import MAX_SEED
+from cluster.record.folder import SWEEP
 from cluster.tools.console.command import FOLDER, argument, flag, option
-from cluster.tools.console.options import SHOWN_CHARACTERS, ChangeOptions, parse_port, whole_number
+from cluster.tools.console.options import SHOWN_CHARACTERS, ChangeOptions, ForceOption, parse_port, whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
 from validator.primitives.types import parse_decimal
@@ -63,8 +64,10 @@ def _parse_axis(text: str) -> Axis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedOptions(OutputOptions):
+class SeedOptions(ForceOption, OutputOptions):
     """What ``sweep`` and ``fuzz`` have in common."""
+
+    KIND = SWEEP
 
     EPILOG = (
         "A failing seed leaves a run folder. A crash leaves its traceback, and is no verdict (exit code 4); the others"

@@ -43,6 +43,7 @@ THEIRS = {
 OBEYED_OF_THEM = {"NUMBA_CACHE_DIR": "/cache", "PYTHONHASHSEED": "7", "PYTHONUNBUFFERED": "1"}
 OF_THE_SYSTEM = {
     "LD_LIBRARY_PATH": "/none/such",
+    "LD_PRELOAD": "/none/such.so",
     "MKL_NUM_THREADS": "3",
     "OMP_NUM_THREADS": "3",
     "OPENBLAS_NUM_THREADS": "3",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ from cluster.common.checkout import version
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
+from cluster.report.results import finish_run
 from cluster.tools.cli import main as cli
+from tests.cluster.records import make_record
 from tests.cluster.tools.compare.folders import write_run, write_sweep
 
 ROOT = Path(__file__).parents[3]
@@ -87,6 +91,77 @@ def test_each_command_refuses_a_folder_that_another_process_writes(
         assert list(theirs.iterdir()) == []
     assert capsys.readouterr().err == f"stampede: {theirs}: {REFUSED}\n"
     assert {path.name for path in tmp_path.iterdir()} <= {"key"}, "a folder that was created and stays empty goes"
+
+
+FORCED = {
+    **dict.fromkeys(["run --out", "up --out", "drill … --out"], "result.json"),
+    **dict.fromkeys(["sweep --out", "fuzz --out"], "seeds.jsonl"),
+    **dict.fromkeys(["lab run --out", "lab run-all --out"], "runs.jsonl"),
+    "dos --out": "scorecard.json",
+    "dos search --out": "candidates.jsonl",
+}
+"""The commands with ``--force``, each with a file that tells its folders."""
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", FORCED)
+@pytest.mark.parametrize("foreign", ["notes.txt", "seed-1/notes.txt", "data", "link"])
+def test_a_forced_command_removes_nothing_of_others(
+    name: str, foreign: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "used"
+    (folder / foreign).parent.mkdir(parents=True)
+    (folder / foreign).symlink_to(tmp_path) if foreign == "link" else (folder / foreign).write_text("mine")
+    words = [*words_of(CLAIMED[name], folder), "--force"]
+    assert cli.main(words) == ExitCode.BAD_INPUT
+    assert re.search(rf"used: --force: is no folder of a \w+: it has no {FORCED[name]}", capsys.readouterr().err)
+    (folder / FORCED[name]).write_text("theirs")
+    before = contents(folder)
+    assert cli.main(words) == ExitCode.BAD_INPUT
+    assert f"used: --force: {foreign} is not of a " in (said := capsys.readouterr().err) and said.count("\n") == 1
+    assert contents(folder) == before and os.path.lexists(folder / foreign)
+
+
+@pytest.mark.parametrize("name", FORCED)
+def test_a_forced_command_needs_a_folder(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = words_of(CLAIMED[name], Path("unused"))
+    place = words.index("--out")
+    assert cli.main([*words[:place], *words[place + 2 :], "--force"]) == ExitCode.BAD_INPUT
+    assert "--force needs --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        (folders.RUN, ["result.json", "report.html", "blocks.bin", "data/validator-0/state/log", "logs/host-0.log"]),
+        (folders.SWEEP, ["seeds.jsonl", "summary.json", "seed-3/result.json", "seed-3/data/a/b", "corpus/s-1.json"]),
+        (folders.SWEEP, ["grid.json", "cell-1-n-4/seeds.jsonl", "cell-1-n-4/seed-3/traceback.txt"]),
+        (folders.SEARCH, ["candidates.jsonl", "found.yaml"]),
+        (folders.SCORECARD, ["scorecard.json", "scorecard.html", "1-none/result.json"]),
+        (folders.LAB, ["runs.jsonl", "lab.npz", "index.html"]),
+    ],
+)  # fmt: skip
+def test_a_folder_of_the_same_kind_is_emptied_once(kind: folders.Kind, files: list[str], tmp_path: Path) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old")
+    with pytest.raises(BadInput, match="is not empty"), claimed(tmp_path, must_be_empty=True):
+        pass
+    folders.replace_at_claim(tmp_path, kind)
+    with claimed(tmp_path, must_be_empty=True):
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / files[0]).write_text("new")
+    with claimed(tmp_path):
+        assert contents(tmp_path) == {files[0]: "new"}, "the next claim replaces nothing"
+
+
+def test_all_files_of_a_run_are_known(tmp_path: Path) -> None:
+    record = make_record(backend="live")
+    finish_run(record, tmp_path)
+    assert all(any(fnmatchcase(name, known) for known in folders.RUN.names) for name in folders._files(tmp_path))
 
 
 def parsers(parser: argparse.ArgumentParser, words: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
+from cluster.record.folder import SCORECARD
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, argument, flag, option
-from cluster.tools.console.options import ChangeOptions
+from cluster.tools.console.options import ChangeOptions, ForceOption
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.commands import Search
 from cluster.tools.sweeps.commands import seed_range, worker_count
@@ -30,7 +31,8 @@ TENTHS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dos(ChangeOptions):
+class Dos(ForceOption, ChangeOptions):
+    KIND = SCORECARD
     HELP = "attack a scenario, and score what each attack did and what it cost"
     DESCRIPTION = (
         "Runs each attack against the same scenario without it, with the same seeds and honest users, and grades it"

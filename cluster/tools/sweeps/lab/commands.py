@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import quoted
+from cluster.record.folder import LAB, Kind
 from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
+from cluster.tools.console.options import ForceOption
 from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.sweeps.commands import worker_count
 
@@ -39,7 +41,7 @@ class ListExperiments(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabOptions(Command):
+class LabOptions(ForceOption):
     """What ``run`` and ``run-all`` have in common."""
 
     EPILOG = "The exit code says whether all runs ended, not what they show."
@@ -47,6 +49,11 @@ class LabOptions(Command):
     quick: bool = flag("few seeds and blocks, for a first look: minutes")
     workers: int | None = option("processes (default: one per processor of each node)", "N", worker_count)
     out: Path | None = option("folder of table and pages; an interrupted lab continues in its folder", writes=FOLDER)
+
+    def kind(self) -> Kind:
+        from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
+
+        return LAB._replace(names=(*LAB.names, *(f"{name}.html" for name in EXPERIMENTS)))
 
     def run_experiments(self, experiments: Sequence[type[Experiment]], name: str) -> int:
         """Run experiments with these options; returns the exit code."""

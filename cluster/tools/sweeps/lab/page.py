@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from cluster.common.files import write_for_user
+from cluster.common.files import all_tried, write_for_user
 from cluster.common.wording import counted
 from cluster.report.charts import ChartPanel, Key, line_keys, point_keys
 from cluster.report.page import render_page
@@ -32,10 +32,16 @@ def page_file(experiment: type[Experiment]) -> str:
 
 
 def write_pages(folder: Path, lab: Lab) -> None:
-    """Write the page of each experiment and the index. Raises :class:`BadInput` if a page cannot be written."""
-    for experiment in lab.experiments:
-        write_for_user(folder / page_file(experiment), render_experiment(lab, experiment))
-    write_for_user(folder / INDEX_FILE, render_index(lab))
+    """Write the page of each experiment and the index.
+
+    Raises :class:`BadInput` with a line for each page that cannot be written, after all others were.
+    """
+    with all_tried() as trying:
+        for experiment in lab.experiments:
+            with trying():
+                write_for_user(folder / page_file(experiment), render_experiment(lab, experiment))
+        with trying():
+            write_for_user(folder / INDEX_FILE, render_index(lab))
 
 
 def command(lab: Lab, experiment: type[Experiment] | None = None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.common import files
 from cluster.common.errors import ExitCode
 from cluster.scenario import load_scenario
 from cluster.tools.cli.main import main
@@ -53,6 +56,32 @@ def test_a_folder_has_nothing_of_an_earlier_rendering(tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("persistentvolumeclaim-mine-host-*.yaml"))) == count
         (tmp_path / "values.yaml").write_text("mine: true\n")
     assert (tmp_path / "values.yaml").exists(), "the user's own file"
+
+
+def test_a_file_that_is_not_rendered_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / KUSTOMIZATION_FILE).write_text("resources: [mine.yaml]\n")
+    assert main(["k8s", "render", "smoke", "--out", str(tmp_path)]) == ExitCode.BAD_INPUT
+    assert "kustomization.yaml: is no file of stampede k8s render" in capsys.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["resources: [mine.yaml]\n"]
+
+
+def test_a_manifest_that_fails_keeps_no_other_from_being_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = files.write_atomically
+
+    def no_room(path: Path, content: str | bytes) -> None:
+        if path.name.startswith(("rayjob-", "service-")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, content)
+
+    monkeypatch.setattr(files, "write_atomically", no_room)
+    assert main(["k8s", "render", "smoke", "--out", str(tmp_path)]) == ExitCode.BAD_INPUT
+    lines = capsys.readouterr().err.splitlines()
+    listed = yaml.safe_load((tmp_path / KUSTOMIZATION_FILE).read_text())["resources"]
+    missing = [name for name in listed if not (tmp_path / name).exists()]
+    assert 1 <= len(missing) == len(lines) < len(listed)
+    assert all("cannot be written: No space left on device" in line for line in lines)
 
 
 def test_a_changed_scenario_travels_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from cluster.checks.metrics.load_latency import WorkloadLatency
-from cluster.common.errors import ExitCode, TestnetError
+from cluster.common.errors import ExitCode, HarnessError, TestnetError
 from cluster.tools.load import knee as knee_module
 from cluster.tools.load.following import ChainFollower, Look
 from cluster.tools.load.knee import CLOSE, MAX_STEPS, Broken, Limit, Step, broken_bound, find_knee, search
@@ -194,6 +195,17 @@ def test_rates_between_two_whole_milliseconds_are_not_tried(monkeypatch: pytest.
     assert knee(5, tmp_path / "knee.json") is ExitCode.PASS
     assert runs.rates == [600.0, 1_500.0, 3_000.0]
     assert page_of(tmp_path / "knee.json")["knee"]["factor"] == 2.5
+
+
+def test_loads_that_all_ended_early_are_no_knee_and_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is known of the testnet then: it did not break a bound, the load did not do its work."""
+    Runs(monkeypatch)
+    ended = replace(outcome(exit_code=1), why_ended="it ended with exit code 1: lost")
+    monkeypatch.setattr(knee_module, "run_load", lambda *_: ended)
+    with pytest.raises(HarnessError, match="no load shows anything: it ended with exit code 1: lost") as failed:
+        knee(1_000, tmp_path / "knee.json")
+    assert failed.value.exit_code is ExitCode.INCONCLUSIVE
+    assert page_of(tmp_path / "knee.json")["knee"] is None
 
 
 def test_an_interrupted_search_keeps_its_steps(

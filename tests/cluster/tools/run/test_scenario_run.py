@@ -213,9 +213,13 @@ def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
     assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
     printed = capsys.readouterr().out
     assert "✓ pass          agreement" in printed
-    problem = f"no_problems: the run's files cannot be written: out/{name}: No space left on device"
+    problem = f"no_problems: out/{name}: cannot be written: No space left on device"
     assert f"verdict  inconclusive: {problem}" in printed
-    assert "report   could not be written" in printed
+    assert ("report   could not be written" in printed) is (name == "report.html")
+    written = {path.name for path in Path("out").iterdir()}
+    assert {"blocks.bin", "result.json", "report.html", "junit.xml", "series.json"} - written == {name}
+    if name != "result.json":
+        assert result(Path("out"))["verdict"] == "inconclusive", "files and exit code agree"
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

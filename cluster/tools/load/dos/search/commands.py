@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.units import SECONDS_PER_MINUTE
+from cluster.record.folder import SEARCH
 from cluster.tools.console.command import FOLDER, OPTIONAL, argument, option
-from cluster.tools.console.options import ChangeOptions, parse_seed, whole_number
+from cluster.tools.console.options import ChangeOptions, ForceOption, parse_seed, whole_number
 from validator.primitives.types import parse_decimal
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")
@@ -29,7 +30,8 @@ def parse_budget(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(ChangeOptions):
+class Search(ForceOption, ChangeOptions):
+    KIND = SEARCH
     HELP = "search for the most harmful attack within a budget"
     DESCRIPTION = (
         "Searches for the attack that does the most harm for a budget: candidates on the transition alone, the best of"

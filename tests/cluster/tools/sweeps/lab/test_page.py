@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cluster.common.errors import BadInput
 from cluster.tools.sweeps.lab.experiment import Cell, Decision, Results
 from cluster.tools.sweeps.lab.page import facets, plot_chart, render_experiment, render_index, write_pages
 from cluster.tools.sweeps.lab.running import Lab, plan, run_lab, run_one
@@ -53,6 +54,13 @@ def test_a_page_has_all_that_an_experiment_says(lab: Lab) -> None:
     assert page.count("<svg") > 4
     assert "nan" not in page.partition("<main>")[2].partition("<script>")[0]
     assert ">12.1 <span" in page, "mean of 12 and 12 + 1/7"
+
+
+def test_a_page_that_fails_keeps_no_other_from_being_written(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "slope.html").mkdir()
+    with pytest.raises(BadInput, match=r"slope\.html: cannot be written"):
+        write_pages(tmp_path, lab)
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"other.html", "index.html"}
 
 
 def test_a_full_lab_has_no_warning_and_another_command(lab: Lab) -> None:
