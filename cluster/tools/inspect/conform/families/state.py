@@ -7,6 +7,7 @@ from typing import Final
 
 from cluster.tools.inspect.conform.cases.family import FamilyTable
 from cluster.tools.inspect.conform.cases.names import USERS
+from cluster.tools.inspect.conform.cases.running_chain import RunningChain
 from cluster.tools.inspect.conform.cases.scene import ACTORS, Scene, schedule
 
 STATE: Final = FamilyTable()
@@ -110,4 +111,27 @@ def accounts(rng: random.Random) -> Scene:
     emptied = scene.deploy(value=value)
     scene.call([["transfer", {"to": USERS[3], "amount": value}]], emptied)
     scene.block()
+    return scene
+
+
+@family("genesis-forms", "R-22")
+def genesis_forms(rng: random.Random) -> Scene:
+    """A genesis with accounts of balance 0, left-out keys, numbers as decimal texts, and keys in any order."""
+    scene = Scene(rng, balances={USERS[3]: 0}, preset=rng.choice([None, "hardened"]), runners=rng.choice([0, 2]))
+    genesis = scene.genesis
+    for account in genesis["accounts"].values():
+        account["balance"] = rng.choice([int, str])(account["balance"])
+    for actor in genesis["actors"].values():
+        for key in ("balance", "gba"):
+            if rng.random() < 0.5:
+                actor.pop(key, None)
+    params = genesis["params"]
+    genesis["params"] = {name: rng.choice([int, str])(params[name]) for name in rng.sample(list(params), len(params))}
+    if rng.random() < 0.5:
+        del genesis["system_deployers"]
+    for key in ("accounts", "actors"):
+        genesis[key] = dict(rng.sample(list(genesis[key].items()), len(genesis[key])))
+    scene.chain = RunningChain(genesis)
+    scene.empty()
+    scene.run([["set", "k", "v"]], ACTORS[1])
     return scene

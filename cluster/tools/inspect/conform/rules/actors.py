@@ -401,5 +401,9 @@ STATE_RULES: Final = rules_of(
             _change(lambda change: change.key[:1] == ACCOUNT and change.after == Account()),
         ),
         ("a failing run takes its numbers back", _takes_numbers_back),
+        (
+            "an account of the genesis is in state without a balance, too",
+            lambda seen: 0 in seen.genesis.accounts.values(),
+        ),
     ),
 )

@@ -239,6 +239,13 @@ BUGS: dict[str, Planted] = {
         "timer.trigger_height >= timer.scheduled_at + p.ring_buffer_size",
         "True",
     ),
+    "genesis-without-empty-accounts": Planted(
+        "genesis-forms",
+        "cluster.tools.actors.local_chain:BareChain.__init__",
+        "genesis_batch(genesis)",
+        "genesis_batch(__import__('dataclasses').replace(genesis, accounts={"
+        "at: held for at, held in genesis.accounts.items() if held}))",
+    ),
     "envelope-for-any-handler": Planted(
         "envelopes", "validator.pvm.dispatch:resolve_handler", ' or not is_name(inner["_handler"])', ""
     ),
