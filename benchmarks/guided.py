@@ -42,7 +42,7 @@ FIRST_SEED = 0
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=3, full="all bugs, 32 seeds each; about two hours")
+    run_benchmark(__doc__, lanes, minutes=5, full="all bugs, 32 seeds each; about two hours")
 
 
 def lanes(size: Size) -> list[Lane]:
