@@ -37,9 +37,11 @@ from cluster.live.web.addresses import LOOPBACK, Served, listening_address
 from cluster.record.folder import ENDPOINTS_FILE, run_folder
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
-from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
+from cluster.scenario import Scenario, change_scenario, scenario_from
+from cluster.scenario import load_scenario as _load_scenario
+from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import execute_own_code
-from cluster.scenario.overrides import SettingError, parse_setting
+from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
 from cluster.tools.actors.chain import Chain
 from cluster.tools.run.scenario_run import finish
@@ -112,13 +114,15 @@ def simulate(
     seed: int | None = None,
     out: Path | str | None = None,
     settings: Sequence[str] = (),
+    allow_code: bool = False,
 ) -> RunOutcome:
     """Run a scenario on the simulator; equal seeds give equal digests.
 
     The run's folder is written if ``out`` is given. ``settings`` are changes as for ``--set``, such as
-    ``"links.loss=0.1"``. Raises :class:`BadInput`.
+    ``"links.loss=0.1"``. Code whose text is inside of a scenario's file runs if ``allow_code`` says so; that of a
+    mapping or a :class:`Scenario` is the caller's. Raises :class:`BadInput`.
     """
-    chosen, seed = _scenario(scenario, seed, settings)
+    chosen, seed = _scenario(scenario, seed, settings, allow_code)
     with nullcontext() if out is None else run_folder(Path(out), chosen.name) as folder:
         return _judged(_simulate(chosen, seed, checkout_commit()), folder)
 
@@ -129,15 +133,17 @@ def run(
     out: Path | str | None = None,
     settings: Sequence[str] = (),
     bind: str = LOOPBACK,
+    allow_code: bool = False,
 ) -> RunOutcome:
     """Run a scenario on the live testnet and write its folder, by default ``runs/<time>-<scenario>``.
 
     ``bind`` is the address of this machine to listen on; several Ray nodes listen on their own addresses. Ctrl-C ends
-    the run early; it is at best inconclusive then. Raises :class:`BadInput` and :class:`HarnessError`.
+    the run early; it is at best inconclusive then. ``allow_code`` is as for :func:`simulate`. Raises
+    :class:`BadInput` and :class:`HarnessError`.
     """
     from cluster.live.driver.driver import run_live
 
-    chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
+    chosen, seed, served = *_scenario(scenario, seed, settings, allow_code), _served(bind)
     with Interrupts() as interrupts, _folder(chosen, out) as folder:
         record = run_live(RunRequest(chosen, seed, checkout_commit(), folder), interrupts=interrupts, served=served)
         return _outcome(record, finish(record, folder, interrupts), folder)
@@ -235,14 +241,16 @@ def up(
     out: Path | str | None = None,
     settings: Sequence[str] = (),
     bind: str = LOOPBACK,
+    allow_code: bool = False,
 ) -> Iterator[LiveTestnet]:
     """A live testnet during a ``with`` block, which begins after the first block of the chain.
 
     At the end of the ``with`` block the load stops, and the run drains and is judged. The scenario's stop height and
-    time are not used; the minimum numbers of ``success`` are reduced in proportion to the reached height. ``bind`` is
-    as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not start or fails.
+    time are not used; the minimum numbers of ``success`` are reduced in proportion to the reached height. ``bind`` and
+    ``allow_code`` are as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not
+    start or fails.
     """
-    chosen, chosen_seed, served = *_scenario(scenario, seed, settings), _served(bind)
+    chosen, chosen_seed, served = *_scenario(scenario, seed, settings, allow_code), _served(bind)
     has_block, stop_requested = threading.Event(), threading.Event()
     last_sample = _LastSample(chosen.validators.names)
 
@@ -308,13 +316,22 @@ def _served(bind: str) -> Served:
         raise BadInput(f"bind: {error}") from None
 
 
-def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
+def load_scenario(path: os.PathLike[str] | str, changes: Sequence[Change] = (), allow_code: bool = False) -> Scenario:
+    """Read and check a scenario file, with those that it extends, or one that ships by its name; then change it.
+
+    Its code can run with the result, so ``allow_code`` is as for :func:`simulate`. Raises :class:`BadInput`.
+    """
+    with opened(Gate(allow_code)):
+        return _load_scenario(Path(path), changes)
+
+
+def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str], allow_code: bool) -> tuple[Scenario, int]:
     """The scenario that runs, and the run's seed."""
     if seed is not None and not is_seed(seed):
         raise BadInput(f"seed: {seed!r} is not a seed: expected an integer from 0 to 2**64 - 1")
     if isinstance(settings, str):
         raise BadInput(f"settings: expected a list of settings, got {settings!r}")
-    scenario = _read(given)
+    scenario = _read(given, allow_code)
     try:
         changes = [parse_setting(text) for text in settings]
     except SettingError as error:
@@ -324,12 +341,12 @@ def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> 
     return changed, changed.seed if seed is None else seed
 
 
-def _read(given: AnyScenario) -> Scenario:
+def _read(given: AnyScenario, allow_code: bool) -> Scenario:
     match given:
         case Scenario():
             return given
         case Mapping():
             return scenario_from(given)
         case str() | os.PathLike():
-            return load_scenario(Path(given))
+            return load_scenario(given, allow_code=allow_code)
     raise BadInput(f"scenario: expected a path, a mapping of fields or a Scenario, got {type(given).__name__}")

@@ -112,21 +112,34 @@ class Runs:
     """The settings of the mark; those of a run come after them."""
     _runs: list[_Run] = field(default_factory=list, repr=False)
 
-    def simulate(self, scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> RunOutcome:
+    def simulate(
+        self,
+        scenario: AnyScenario,
+        seed: int | None = None,
+        settings: Sequence[str] = (),
+        allow_code: bool = False,
+    ) -> RunOutcome:
         """Run a scenario on the simulator (:func:`stampede.simulate`)."""
         import stampede
 
         found, all_settings = _found(self.base, scenario), self._settings(settings)
-        outcome = stampede.simulate(found, self.seed if seed is None else seed, settings=all_settings)
+        seed = self.seed if seed is None else seed
+        outcome = stampede.simulate(found, seed, settings=all_settings, allow_code=allow_code)
         return self._noted(outcome, found, all_settings)
 
-    def run(self, scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> RunOutcome:
+    def run(
+        self,
+        scenario: AnyScenario,
+        seed: int | None = None,
+        settings: Sequence[str] = (),
+        allow_code: bool = False,
+    ) -> RunOutcome:
         """Run a scenario on the live testnet (:func:`stampede.run`)."""
         import stampede
 
         found, all_settings = _found(self.base, scenario), self._settings(settings)
         seed = self.seed if seed is None else seed
-        outcome = stampede.run(found, seed, _run_folder(self.out(), "live"), all_settings)
+        outcome = stampede.run(found, seed, _run_folder(self.out(), "live"), all_settings, allow_code=allow_code)
         return self._noted(outcome, found, all_settings)
 
     def describe_runs(self) -> list[str]:
@@ -187,13 +200,20 @@ class _Testnets:
     _running: LiveTestnet | None = None
     _context: AbstractContextManager[LiveTestnet] | None = None
 
-    def up(self, scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> LiveTestnet:
-        key = repr((scenario, seed, settings))
+    def up(
+        self,
+        scenario: AnyScenario,
+        seed: int | None = None,
+        settings: Sequence[str] = (),
+        allow_code: bool = False,
+    ) -> LiveTestnet:
+        key = repr((scenario, seed, settings, allow_code))
         if self._running is None or key != self._key:
             self.end()
             from stampede import up
 
-            context = up(_found(self.base, scenario), seed, _run_folder(self.out(), "live"), settings)
+            folder = _run_folder(self.out(), "live")
+            context = up(_found(self.base, scenario), seed, folder, settings, allow_code=allow_code)
             self._running, self._context, self._key = context.__enter__(), context, key
         return self._running
 

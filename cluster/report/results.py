@@ -52,6 +52,7 @@ from cluster.record.run import FaultRecord, RunRecord, about_run
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
 from cluster.report.tables import disks, failed_run_pages
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.files import scenario_text
 
 
@@ -182,7 +183,7 @@ def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | Non
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    command = f"stampede run {quoted(str(path))}"
+    command = f"stampede run {quoted(str(path))}{option_for(record.scenario, is_copy=scenario_path is None)}"
     if record.drill is not None:
         command = record.drill.command
     return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"

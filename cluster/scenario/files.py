@@ -18,11 +18,12 @@ from cluster.common.files import ENCODING
 from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.strict_yaml import MAX_CHARACTERS, NoYaml, dump, parse
 from cluster.common.suggestions import closest
+from cluster.scenario.code.gate import code_of, is_open, note_own, pass_gate
+from cluster.scenario.code.programs import with_files_read
 from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.overrides import Change, SettingError, apply_changes, options_of
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
-from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
 from loadgen.workloads.own import EXECUTES
 
@@ -61,7 +62,8 @@ def scenario_hash(scenario: Scenario) -> str:
 def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:
     """Read and check a scenario file, or a shipped one by its name, with the files that it extends; then change it.
 
-    Raises :class:`BadInput` with the file of the error, the field's path and the reason, in one line.
+    Inside a gate (:mod:`cluster.scenario.code.gate`) its code has to pass, and is executed to check all of it. Raises
+    :class:`BadInput` with the file of the error, the field's path and the reason, in one line.
     """
     file = find_scenario(Path(path))
     layers = _read_layers(file)
@@ -70,7 +72,9 @@ def load_scenario(path: Path | str, changes: Sequence[Change] = ()) -> Scenario:
         scenario = Scenario.model_validate(fields)
     except ValidationError as error:
         raise BadInput(_located(file, layers, first_problem(error, fields, Scenario, also=[EXTENDS]))) from None
-    return change_scenario(scenario, changes, f"{path} with {options_of(changes)}")
+    changed = _changed(scenario, changes, f"{path} with {options_of(changes)}")
+    _pass_gate(changed, str(path))
+    return changed
 
 
 def problems_in(path: Path) -> list[str]:
@@ -95,14 +99,29 @@ def _located(path: Path, layers: Sequence[Layer], problem: Problem) -> str:
 
 
 def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
-    """The scenario with changes. Raises :class:`BadInput` with ``source``, path and reason in one line."""
+    """The scenario with changes of the user. Raises :class:`BadInput` with ``source``, path and reason in one line."""
+    changed = _changed(scenario, changes, source)
+    _pass_gate(changed, source)
+    return changed
+
+
+def _changed(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
     if not changes:
         return scenario
     try:
         data = apply_changes(scenario.model_dump(mode="json", exclude_unset=True), changes)
     except SettingError as error:
         raise BadInput(f"{source}: {one_line(str(error))}") from None
-    return scenario_from(data, source)
+    changed = _scenario_from(data, source)
+    before = code_of(scenario)
+    note_own(each for each in code_of(changed) if each.text not in [other.text for other in before])
+    return changed
+
+
+def _pass_gate(scenario: Scenario, source: str) -> None:
+    if is_open():
+        pass_gate(code_of(scenario), source)
+        execute_own_code(scenario, source)
 
 
 def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenario:
@@ -110,6 +129,12 @@ def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenar
 
     Raises :class:`BadInput` with ``source``, path and reason in one line.
     """
+    scenario = _scenario_from(fields, source)
+    _pass_gate(scenario, source)
+    return scenario
+
+
+def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
     given = _with_programs(_plain(fields), Path(), source)
     try:
         return Scenario.model_validate(given)

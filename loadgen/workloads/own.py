@@ -173,6 +173,7 @@ def execute(own: OwnWorkload) -> type[Workload[Any]]:
     """Execute the text of a custom workload. Returns its class, wrapped so that its exceptions become
     :class:`WorkloadError`. Raises :class:`WorkloadError` if the text is invalid."""
     as_written = facts_of(own)
+    user_file.require_runs(own.file)
     module = ModuleType(own.module)
     sys.modules[own.module] = module  # dataclasses and pydantic look there for the names in annotations
     with one_line(own.file):

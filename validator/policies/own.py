@@ -22,7 +22,7 @@ from validator.chain.records import timer_key
 from validator.execution.lane_rules import LaneRules
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.registry import PHASES
-from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of
+from validator.primitives.user_file import NAME_PATTERN, UserFileError, one_line, place_of, require_runs
 from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
 
 KEPT: Final = 16
@@ -120,6 +120,7 @@ def _executed(name: str, source: str) -> type[TimerPhase]:
     """Execute a file's text. Returns its class. Raises :class:`PolicyError`."""
     as_written = read_policy(name, source)
     file = as_written[1].file
+    require_runs(file)
     namespace: dict[str, Any] = {"__name__": __name__}
     with one_line(file, PolicyError):
         exec(compile(source, file, "exec", dont_inherit=True), namespace)

@@ -18,6 +18,25 @@ class UserFileError(ValueError):
     known, the line in it."""
 
 
+_RUNS: Final = [True]
+"""Whether this process may execute files of users."""
+
+
+@contextmanager
+def nothing_runs() -> Iterator[None]:
+    """Context manager in which the process executes no user's file: a command that only reads them would have a bug."""
+    _RUNS.append(False)
+    try:
+        yield
+    finally:
+        _RUNS.pop()
+
+
+def require_runs(file: str) -> None:
+    """Called before a user's file is executed."""
+    assert all(_RUNS), f"{file} is executed by a command that only reads it"
+
+
 def place_of(file: str, line: int | None) -> str:
     """The text by which errors name a file, or a line in it. Unlike a field's path it contains a space."""
     return f"file {file}" if line is None else f"file {file}, line {line}"

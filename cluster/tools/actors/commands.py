@@ -58,6 +58,7 @@ _amount: Final = whole_number("amount", 0, MAX_BALANCE)
 @dataclass(frozen=True, kw_only=True)
 class Check(Command):
     HELP = "report every error in a program, with its line and a correction"
+    RUNS_CODE = False
 
     files: Sequence[Path] = argument("FILE", "a program", Path, nargs=SEVERAL)
 
@@ -81,6 +82,8 @@ class Check(Command):
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions(Command):
     """What ``run`` and ``profile`` have in common."""
+
+    RUNS_CODE = False
 
     file: Path = argument("FILE", "the program", Path)
     blocks: int = option(
@@ -151,6 +154,7 @@ class Profile(SessionOptions):
 @dataclass(frozen=True, kw_only=True)
 class Stub(Command):
     HELP = "write the type stub (.pyi) from which editors complete what programs may use"
+    RUNS_CODE = False
 
     out: Path | None = option("such as __builtins__.pyi in the editor's root folder (default: print it)", writes=FILE)
 

@@ -213,6 +213,7 @@ SHELLS: Final[Mapping[str, Writer]] = {"bash": bash_script, "zsh": zsh_script, "
 
 @dataclass(frozen=True, kw_only=True)
 class Completion(Command):
+    RUNS_CODE = False
     shell: str = argument("SHELL", f"one of {', '.join(SHELLS)}", choices=tuple(SHELLS))
     parser: argparse.ArgumentParser
     """The parser of the whole command line."""

@@ -148,7 +148,8 @@ def _perform(arguments: Sequence[str] | None) -> int:
         options = _parser().parse_args(arguments)
         command: Command = options.make(options)
         command.check_outputs()
-        code = command.run()
+        with command.permitted():
+            code = command.run()
     except HarnessError as error:
         for line in error.args:
             _complain(str(line))

@@ -16,6 +16,7 @@ from cluster.tools.console.output import console
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
     HELP = "compare two runs, or two groups of runs, and show which differences are significant"
+    RUNS_CODE = False
     DESCRIPTION = (
         "stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each is the folder of a run, a sweep or"
         " a scorecard of stampede dos, or a folder of such folders."

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 from cluster.common.files import check_folder, check_target
 from cluster.record.folder import RUNS_FOLDER
+from validator.primitives.user_file import nothing_runs
 
 ADD: Final = "add"
 """Key in a field's metadata. Its value is the function that adds the field to a parser."""
@@ -40,10 +41,17 @@ class Command:
     DESCRIPTION: ClassVar[str] = ""
     """Text at the beginning of the command's help page. If it is empty, :attr:`HELP` is used."""
     EPILOG: ClassVar[str] = ""
+    RUNS_CODE: ClassVar[bool]
+    """Whether it may execute code of a scenario or a run: policies, workloads, Locustfiles, executors. Each command
+    says so. One that does not only reads them, even where it runs chains."""
 
     def run(self) -> int:
         """Execute the command; returns the exit code. Raises :class:`~cluster.common.errors.HarnessError`."""
         raise NotImplementedError
+
+    def permitted(self) -> AbstractContextManager[object]:
+        """The context in which the command runs: it lets code of a scenario or a run be executed, or not."""
+        return nullcontext() if self.RUNS_CODE else nothing_runs()
 
     def check_outputs(self) -> None:
         """Check, before the work, that all files and folders can be written that the command was told to write.
@@ -121,6 +129,7 @@ def add_commands(subparsers: argparse._SubParsersAction[Any], commands: Commands
             parser = subparsers.add_parser(name, help=each.help, description=each.help)
             parser.fill = each.fill
         else:
+            assert isinstance(each.RUNS_CODE, bool), f"{name} says whether it executes code of a scenario or a run"
             text = each.DESCRIPTION or each.HELP
             parser = subparsers.add_parser(name, help=each.HELP, description=text, epilog=each.EPILOG or None)
             if "\n" in each.EPILOG:

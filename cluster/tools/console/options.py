@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -13,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_DURATION_S, MAX_SEED
+from cluster.common.wording import printable
 from cluster.live.web.addresses import LOOPBACK, MAX_PORT, listening_address
 from cluster.record.folder import RUN, Kind, replace_at_claim
 from cluster.tools.console.command import ADD, NAME, Command, flag, option
@@ -77,6 +80,26 @@ class BackendOption(Command):
     backend: Backend = option(
         "real processes on Ray, or the simulator (default %(default)s)", choices=("live", "sim"), default="live"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeOptions(Command):
+    """``--allow-code`` and ``--no-code`` of commands that execute code of a scenario or a run."""
+
+    RUNS_CODE = True
+    allow_code: bool = flag("execute code whose text is inside the YAML file or the run's folder, too; read it before")
+    no_code: bool = flag("refuse a scenario or a run with code, even in files next to it")
+
+    def permitted(self) -> AbstractContextManager[object]:
+        from cluster.scenario.code.gate import Gate, opened
+
+        if self.allow_code and self.no_code:
+            raise BadInput("--allow-code: not with --no-code")
+        return opened(Gate(self.allow_code, self.no_code, _tell))
+
+
+def _tell(line: str) -> None:
+    print(f"stampede: {printable(line)}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)

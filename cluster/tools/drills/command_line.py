@@ -14,6 +14,7 @@ from cluster.tools.console.command import FOLDER, Command, flag, option
 from cluster.tools.console.options import (
     BackendOption,
     ChangeOptions,
+    CodeOptions,
     ForceOption,
     StopOnFailOption,
     parse_seed,
@@ -25,7 +26,7 @@ from cluster.tools.drills.registry import DRILLS
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunDrill(BackendOption, StopOnFailOption, ForceOption, ChangeOptions, TracedOutputOptions):
+class RunDrill(BackendOption, StopOnFailOption, ForceOption, ChangeOptions, CodeOptions, TracedOutputOptions):
     seed: int | None = option("seed (default 1)", "N", parse_seed)
     out: Path | None = option("the run's folder (default runs/<time>-drill-<name>)", writes=FOLDER)
     drill: Drill
@@ -39,6 +40,7 @@ class RunDrill(BackendOption, StopOnFailOption, ForceOption, ChangeOptions, Trac
 
 @dataclass(frozen=True, kw_only=True)
 class ListDrills(Command):
+    RUNS_CODE = False
     list: bool = flag("list the drills and their options")
 
     def run(self) -> int:

@@ -20,6 +20,7 @@ from cluster.live.host.host import LOGS_FOLDER
 from cluster.misbehaviour.child_process import one_line
 from cluster.misbehaviour.executor_process import arguments_of
 from cluster.scenario import Scenario
+from cluster.scenario.code.gate import ALLOW
 from cluster.scenario.files import scenario_text
 
 START_TIMEOUT_S: Final = 60.0
@@ -41,7 +42,7 @@ def peer_alongside(scenario: Scenario, folder: Path, secret: bytes, mutant: str 
         file.write_text(scenario_text(scenario, None), encoding="utf-8")
         key.touch(mode=0o600)
         key.write_text(secret.hex(), encoding="ascii")
-        places = ["--key", str(key), "--data", str(own / "data"), "--until-eof"]
+        places = ["--key", str(key), "--data", str(own / "data"), "--until-eof", ALLOW]
         command = [*arguments_of("stampede peer"), str(file), str(folder), *places]
         with running([*command, *([] if mutant is None else ["--mutant", mutant])], log):
             yield

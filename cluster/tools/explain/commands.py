@@ -35,6 +35,7 @@ def _output(text: str) -> Path:
 @dataclass(frozen=True, kw_only=True)
 class Validate(Command):
     HELP = "check scenario files, and show which backends can run them"
+    RUNS_CODE = False
 
     scenarios: Sequence[Path] = argument("FILE", "scenario file (YAML)", Path, nargs=SEVERAL)
 
@@ -72,6 +73,7 @@ def _validated(path: Path) -> tuple[str, list[str], list[str]]:
 @dataclass(frozen=True, kw_only=True)
 class Explain(ChangeOptions):
     HELP = "show what a scenario will do and when, its network and warnings"
+    RUNS_CODE = False
 
     scenario: Path = argument("FILE", "scenario file (YAML)", Path)
     out: Path | None = option(
@@ -106,6 +108,7 @@ class Explain(ChangeOptions):
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Command):
     HELP = "list the scenarios that ship, which stampede run finds by their names"
+    RUNS_CODE = False
 
     def run(self) -> int:
         from rich.text import Text
@@ -131,6 +134,7 @@ class Scenarios(Command):
 @dataclass(frozen=True, kw_only=True)
 class Schema(Command):
     HELP = "print the JSON schema of scenario files, for editors"
+    RUNS_CODE = False
 
     def run(self) -> int:
         from cluster.scenario.schema import schema_text
@@ -142,6 +146,7 @@ class Schema(Command):
 @dataclass(frozen=True, kw_only=True)
 class Grafana(Command):
     HELP = "print a dashboard for Grafana, or with --rules the rules for Prometheus"
+    RUNS_CODE = False
     DESCRIPTION = (
         "Print a dashboard for Grafana, which shows the testnets that a Prometheus scrapes by their own endpoints;"
         " or with --rules a rule file for that Prometheus: recorded series and alerts."

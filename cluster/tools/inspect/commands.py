@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import json_text, printable
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, whole_number
+from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
 from cluster.tools.console.output import console
 
 MAX_HASH_SEED: Final = 2**32 - 1
@@ -28,6 +29,7 @@ SHOWN: Final = 30
 @dataclass(frozen=True, kw_only=True)
 class Runs(Command):
     HELP = "list the runs in runs/ and update their index page"
+    RUNS_CODE = False
 
     folder: Path | None = argument("DIR", "another folder of runs (default: runs)", Path, nargs=OPTIONAL)
     all: bool = flag(f"list all runs (default: the {SHOWN} newest)")
@@ -61,7 +63,7 @@ class Runs(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyRun(Command):
+class VerifyRun(CodeOptions):
     HELP = "execute a run's blocks again from genesis, compare state roots"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
@@ -83,7 +85,7 @@ class VerifyRun(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bisect(Command):
+class Bisect(CodeOptions):
     HELP = "find the step and the state keys at which a diverged validator's execution differs"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
@@ -119,6 +121,7 @@ class Bisect(Command):
 @dataclass(frozen=True, kw_only=True)
 class Nodes(ChangeOptions):
     HELP = "list the nodes of the Ray cluster at RAY_ADDRESS, and what each carries"
+    RUNS_CODE = False
 
     scenario: Path | None = argument("FILE", "scenario to place on them (YAML)", Path, nargs=OPTIONAL)
     json: bool = flag("print JSON")
@@ -139,7 +142,7 @@ class Nodes(ChangeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class T8n(Command):
+class T8n(CodeOptions):
     HELP = "apply the pure state transition to blocks (for conformance tests)"
 
     genesis: Path | None = option("the genesis", "G.json", Path)
@@ -151,6 +154,11 @@ class T8n(Command):
     )
 
     steps: bool = flag('with files: also write the steps of each block (with --serve, a request has "steps": true)')
+
+    def permitted(self) -> AbstractContextManager[object]:
+        """With ``--serve`` code comes from the program that has started the command, which is trusted."""
+        is_served = self.serve and not self.no_code
+        return replace(self, allow_code=True, serve=False).permitted() if is_served else super().permitted()
 
     def run(self) -> int:
         from cluster.tools.inspect.t8n import run_t8n, serve_t8n
@@ -170,6 +178,7 @@ class T8n(Command):
 @dataclass(frozen=True, kw_only=True)
 class ServeExecutor(Command):
     HELP = "the reference executor for validators.nodes[].executor, on standard input and output"
+    RUNS_CODE = True  # that of the validator that has started it
 
     mutant: str | None = option("a planted bug of the transition that it has", "NAME")
     tree: bool = flag("keep a state tree, too, and answer its roots")
@@ -182,7 +191,7 @@ class ServeExecutor(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peer(Command):
+class Peer(CodeOptions):
     HELP = "the reference node for validators.nodes[].external, which takes part in a live testnet"
 
     scenario: Path = argument("SCENARIO", "the scenario that the testnet runs (YAML)", Path)

@@ -189,6 +189,8 @@ def _shortened(value: bytes | None) -> str:
 class DataFolder(Command):
     """What all that read a data folder have in common."""
 
+    RUNS_CODE = False
+
     folder: Path = argument("DIR", "a validator's data folder", Path)
 
 
@@ -218,6 +220,7 @@ class Prove(DataFolder):
 @dataclass(frozen=True, kw_only=True)
 class Verify(Command):
     HELP = "check a proof against the state root of a header"
+    RUNS_CODE = False
 
     root: Hash = argument("ROOT", "the header's state_root in hex", _root)
     key: bytes = argument("KEY", "the key in hex", _key)

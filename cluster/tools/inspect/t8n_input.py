@@ -20,6 +20,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.common.strict_json import Wrong
 from cluster.record.genesis_file import CHAIN_FIELDS, chain_fields
+from cluster.scenario.code.gate import code_of_genesis, pass_gate
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import (
     U64_LIMIT,
@@ -81,8 +82,10 @@ class InputBlock:
 
 
 def read_genesis(path: Path) -> Genesis:
-    """Read a genesis from a file. Raises :class:`BadInput`."""
-    return _read(path, genesis_of)
+    """Read a genesis from a file; its code has to pass the gate. Raises :class:`BadInput`."""
+    genesis = _read(path, genesis_of)
+    pass_gate(code_of_genesis(genesis), str(path))
+    return genesis
 
 
 def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
@@ -93,7 +96,7 @@ def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
 def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
     """Read genesis, blocks, and whether steps are wanted, from one line of JSON.
 
-    Raises :class:`~cluster.common.strict_json.Wrong`.
+    Code of the genesis has to pass the gate. Raises :class:`~cluster.common.strict_json.Wrong`, and :class:`BadInput`.
     """
     try:
         text = line.decode(ENCODING)
@@ -108,6 +111,7 @@ def read_request(line: bytes) -> tuple[Genesis, list[InputBlock], bool]:
         except Wrong as error:
             raise Wrong(f"{name}: {error}") from None
     genesis, blocks = found
+    pass_gate(code_of_genesis(genesis), "standard input")
     wants_steps = fields.get("steps", False)
     if not isinstance(wants_steps, bool):
         raise Wrong(f"steps: expected true or false, got {wants_steps!r:.80}")

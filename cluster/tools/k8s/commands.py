@@ -10,6 +10,7 @@ from cluster.common.errors import BadInput
 from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
+    CodeOptions,
     DurationOption,
     SeedOption,
     StopOnFailOption,
@@ -46,11 +47,13 @@ class PlaceOptions(Command):
 class NamedOptions(PlaceOptions):
     """A run or testnet in the cluster."""
 
+    RUNS_CODE = False
+
     name: str = argument("NAME", "name of the run or testnet in the cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScenarioOptions(SeedOption, PlaceOptions, StopOnFailOption, ChangeOptions):
+class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, ChangeOptions):
     """What ``run`` and ``up`` have in common."""
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)

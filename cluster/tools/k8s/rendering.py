@@ -33,6 +33,7 @@ def _folder(text: str) -> Path | None:
 @dataclass(frozen=True, kw_only=True)
 class Render(ChangeOptions):
     HELP = "write the manifests of a scenario"
+    RUNS_CODE = False
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
     name: str | None = option("name of the deployment (default: the scenario's or drill's)", "NAME")

@@ -11,7 +11,7 @@ from typing import Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import MAX_PORT
 from cluster.tools.console.command import FILE, OPTIONAL, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, parse_duration, parse_seed, whole_number
+from cluster.tools.console.options import ChangeOptions, CodeOptions, parse_duration, parse_seed, whole_number
 from validator.primitives.types import parse_decimal
 
 MAX_WORKERS: Final = 64
@@ -45,7 +45,7 @@ def _address(default_port: int) -> Callable[[str], str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load(ChangeOptions):
+class Load(ChangeOptions, CodeOptions):
     HELP = "put a scenario's load, or one workload, on a testnet that runs"
 
     scenario: Path | None = argument(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.limits import MAX_HEIGHTS
-from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, ForceOption, parse_seed, whole_number
+from cluster.tools.console.command import FILE, FOLDER, argument, flag, option
+from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
 from cluster.tools.console.output import console
 
 DEFAULT_RUNS: Final = 300
@@ -37,7 +37,7 @@ def _kinds(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shrink(Command):
+class Shrink(CodeOptions):
     HELP = "find the smallest scenario that fails in the same way as a run"
 
     given: Path = argument("RUN|SCENARIO", "a simulated run's folder, or a scenario file", Path)
@@ -59,7 +59,7 @@ class Shrink(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(Command):
+class Replay(CodeOptions):
     HELP = "run a simulated run again and print every event"
 
     folder: Path = argument("RUN", "a simulated run's folder", Path)
@@ -79,7 +79,7 @@ class Replay(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fork(ForceOption, ChangeOptions):
+class Fork(ForceOption, ChangeOptions, CodeOptions):
     HELP = "run a simulated run again with other settings from a height on"
 
     folder: Path = argument("RUN", "a simulated run's folder", Path)

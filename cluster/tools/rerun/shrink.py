@@ -28,6 +28,7 @@ from cluster.common.strict_yaml import dump, parse
 from cluster.common.suggestions import unknown
 from cluster.common.wording import counted, quoted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
 from cluster.tools.console.output import print_line
@@ -251,7 +252,8 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
 
 
 def _command(subject: Subject) -> str:
-    return f"stampede run {quoted(str(subject.target))} --backend sim --seed {subject.seed}"
+    allowing = option_for(subject.scenario, is_copy=True)
+    return f"stampede run {quoted(str(subject.target))} --backend sim --seed {subject.seed}{allowing}"
 
 
 def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:

@@ -15,6 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunObserver, RunRecord
+from cluster.scenario.code.gate import code_of, pass_gate
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.run.scenario_run import PlannedRun, run_in
 
@@ -40,6 +41,7 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
             left.record.seen_violations.setdefault(check, words)
         clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
         found = replace(left, clock=clock)
+        pass_gate(code_of(found.scenario), str(folder))
 
         def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
             from cluster.live.driver.driver import attached_testnet

@@ -15,6 +15,7 @@ from cluster.tools.console.options import (
     BackendOption,
     BindOption,
     ChangeOptions,
+    CodeOptions,
     DurationOption,
     ForceOption,
     SeedOption,
@@ -35,7 +36,9 @@ class RunFolder(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SeedOption, StopOnFailOption, BindOption, ForceOption, ChangeOptions, TracedOutputOptions):
+class RunOptions(
+    SeedOption, StopOnFailOption, BindOption, ForceOption, ChangeOptions, CodeOptions, TracedOutputOptions
+):
     """What ``run`` and ``up`` have in common."""
 
     out: Path | None = option("the run's folder (default runs/<time>-<scenario>)", writes=FOLDER)
@@ -90,7 +93,7 @@ class Run(BackendOption, DurationOption, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attach(RunFolder, TracedOutputOptions):
+class Attach(RunFolder, CodeOptions, TracedOutputOptions):
     HELP = "take over a live run whose driver has died, up to its verdict"
 
     def run(self) -> int:
@@ -127,6 +130,7 @@ class Up(RunOptions):
 @dataclass(frozen=True, kw_only=True)
 class Inject(RunFolder):
     HELP = "add a fault to a running live testnet, now or later"
+    RUNS_CODE = False
 
     fault: str = argument(
         "FAULT",
@@ -145,6 +149,7 @@ class Inject(RunFolder):
 @dataclass(frozen=True, kw_only=True)
 class Stop(RunFolder):
     HELP = "end a running live testnet as if it had reached its stop height"
+    RUNS_CODE = False
 
     def run(self) -> int:
         from cluster.live.control_client import ControlClient

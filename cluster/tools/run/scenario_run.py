@@ -33,7 +33,7 @@ from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run, leave_unjudged, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.scenario.files import execute_own_code, find_scenario
+from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, parse_setting
 from cluster.tools.console.crashes import crash_kept
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
@@ -151,7 +151,6 @@ def changed_scenario(
     problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
     if problem:
         raise BadInput(f"{path}: {problem}")
-    execute_own_code(scenario, str(path))
     return scenario, changes
 
 

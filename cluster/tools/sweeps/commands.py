@@ -14,7 +14,14 @@ from cluster.common.files import Trying, all_tried
 from cluster.common.limits import MAX_SEED
 from cluster.record.folder import SWEEP
 from cluster.tools.console.command import FOLDER, argument, flag, option
-from cluster.tools.console.options import SHOWN_CHARACTERS, ChangeOptions, ForceOption, parse_port, whole_number
+from cluster.tools.console.options import (
+    SHOWN_CHARACTERS,
+    ChangeOptions,
+    CodeOptions,
+    ForceOption,
+    parse_port,
+    whole_number,
+)
 from cluster.tools.console.output import console, print_line
 from cluster.tools.console.outputs import OutputOptions
 from validator.primitives.types import parse_decimal
@@ -170,7 +177,7 @@ def _refresh_index(folder: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(SeedOptions, ChangeOptions):
+class Sweep(SeedOptions, ChangeOptions, CodeOptions):
     HELP = "run one scenario with many seeds in the simulator"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
@@ -224,6 +231,7 @@ class Sweep(SeedOptions, ChangeOptions):
 @dataclass(frozen=True, kw_only=True)
 class Fuzz(SeedOptions):
     HELP = "run a random scenario per seed in the simulator"
+    RUNS_CODE = False
 
     protocol: str = option("consensus (default %(default)s)", choices=("simplex", "hotstuff"), default="simplex")
     seeds: range = option("seeds A to B - 1; needed, except with --replay", "A:B", seed_range, default=range(0))

@@ -9,6 +9,7 @@ from typing import Final
 
 from cluster.common.wording import quoted
 from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.files import scenario_hash
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.sweeps.drawing.genotype import Genotype
@@ -28,7 +29,7 @@ class ScenarioTask:
     scenario_json: str
     """The scenario as JSON, with the changes applied."""
     changes: tuple[str, ...] = ()
-    """The changes as shell words, for :meth:`command`."""
+    """The changes and other options as shell words, for :meth:`command`."""
     shortcuts: bool = True
     """Whether the simulator takes its shortcuts, in most seeds (:func:`takes_shortcuts`)."""
 
@@ -36,7 +37,8 @@ class ScenarioTask:
     def load(path: Path, changes: Sequence[Change] = (), shortcuts: bool = True) -> ScenarioTask:
         """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = load_scenario(path, changes)
-        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shortcuts)
+        words = option_for(scenario, is_copy=False).split()
+        return ScenarioTask(str(path), scenario.model_dump_json(), (*options_text(changes), *words), shortcuts)
 
     @property
     def title(self) -> str:

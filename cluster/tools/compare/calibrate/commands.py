@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.tools.console.command import FILE, FOLDER, argument, option
-from cluster.tools.console.options import ChangeOptions, whole_number
+from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
 from cluster.tools.console.output import console, print_line
 
 MAX_RUNS: Final = 100
@@ -19,7 +19,7 @@ DEFAULT_PERCENT: Final = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate(ChangeOptions):
+class Calibrate(ChangeOptions, CodeOptions):
     HELP = "fit the simulator's times to live runs of a scenario, and show how far the simulator is from live runs"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)

@@ -28,6 +28,7 @@ from cluster.common.errors import HarnessError
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.host.host import DATA_FOLDER
 from cluster.scenario import Scenario
+from cluster.scenario.code.gate import code_of
 from cluster.simulation.driver import simulate
 from consensus.keys import Ed25519Scheme
 
@@ -127,6 +128,8 @@ def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
 
     Raises :class:`~cluster.common.errors.HarnessError` if a testnet does not run.
     """
+    for code in code_of(scenario):
+        tell(f"{code.name} ({code.place}) is not executed: what ships is measured instead")
     tell("measuring the load in the simulator")
     load = _measure_load(scenario)
     verification_s = _measure_verification()
@@ -351,6 +354,20 @@ def _measure_load(scenario: Scenario) -> Load:
     )
 
 
+def _without_code(given: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """A scenario's fields without its code: with the policy from which its own is derived, and with heartbeats in place
+    of custom workloads. Locustfiles and executors take no part in a simulation without them."""
+    policy, own = scenario.chain.policies()
+    chain = given.get("chain", {})
+    load = given.get("load", {})
+    users = [
+        each if isinstance(each["workload"], str) else each | {"workload": "heartbeat", "options": {}}
+        for each in load.get("users", [])
+    ]
+    load = {name: value for name, value in load.items() if name != "locust"} | {"users": users}
+    return given | {"chain": chain if own is None else chain | {"policy": policy.value}, "load": load}
+
+
 @dataclass(frozen=True, slots=True)
 class _Simulated:
     blocks: int
@@ -370,6 +387,7 @@ def _simulate(scenario: Scenario, has_users: bool, height: int) -> _Simulated:
     given |= {"validators": {"count": SMALL}, "stop": {"height": height}, "consensus": scenario.consensus.model_dump()}
     if not has_users:
         given.pop("load", None)
+    given = _without_code(given, scenario)
     began_s = time.process_time()
     record = simulate(Scenario.model_validate(given), SEED, "calibration")
     core_seconds = time.process_time() - began_s

@@ -20,6 +20,7 @@ MAX_CORES: Final = 100_000
 @dataclass(frozen=True, kw_only=True)
 class Size(ChangeOptions):
     HELP = "guess the cores, memory, disk and bandwidth that a scenario wants, and whether it fits here"
+    RUNS_CODE = False
 
     scenario: Path = argument("FILE", "scenario file (YAML)", Path)
     cores: int | None = option(

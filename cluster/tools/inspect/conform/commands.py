@@ -38,6 +38,7 @@ def _seeds(default: range | None = DEFAULT_SEEDS) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Families(Command):
     HELP = "list the families of cases and their rules"
+    RUNS_CODE = False
     DESCRIPTION = "List the families of cases in the order in which an implementer makes them pass, with their rules."
 
     def run(self) -> int:
@@ -54,6 +55,7 @@ class Families(Command):
 @dataclass(frozen=True, kw_only=True)
 class Export(Command):
     HELP = "write cases with their expected outputs as files"
+    RUNS_CODE = False
     DESCRIPTION = (
         "Write a corpus: a folder for each family, a file for each case with its expected output, and a manifest. "
         "`stampede conform --corpus DIR` reads it."
@@ -76,6 +78,7 @@ class Export(Command):
 @dataclass(frozen=True, kw_only=True)
 class Conform(Command):
     HELP = "test another implementation of the protocol with conformance cases"
+    RUNS_CODE = False
     DESCRIPTION = (
         "Put conformance cases to a program, and compare each field of its output with this implementation's. "
         "`stampede conform families` lists the families of cases."

@@ -35,6 +35,7 @@ SCHEDULE_FILE: Final = Path("explore-schedule.json")
 @dataclass(frozen=True, kw_only=True)
 class Explore(Command):
     HELP = "try every order of events of a small consensus"
+    RUNS_CODE = False
     DESCRIPTION = (
         "Visits all states that a few validators reach in a few views, whatever arrives, expires or crashes when."
         " 0: all states were visited, 1: a rule is broken, 3: the search was bounded and found nothing."

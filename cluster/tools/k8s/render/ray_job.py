@@ -42,6 +42,7 @@ from cluster.live.nodes.placement import hosts_to_place
 from cluster.live.nodes.ray_nodes import REGION_LABELS, RESOURCE_PREFIX
 from cluster.live.web.addresses import PORTS_VARIABLE
 from cluster.scenario import Scenario
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
 from cluster.tools.k8s.render.access import driver_account_of, needs_api
 from cluster.tools.k8s.render.deployment import Deployment
@@ -79,7 +80,7 @@ def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
     """The manifest of a deployment's RayJob."""
     spec: Manifest = {
         "submissionMode": "K8sJobMode",
-        "entrypoint": shlex.join(("stampede", *deployment.command)),
+        "entrypoint": shlex.join(("stampede", *deployment.command)) + option_for(scenario, is_copy=True),
         # A failed run is a finding, so it is not repeated.
         "backoffLimit": 0,
         "submitterConfig": {"backoffLimit": 0},

@@ -14,6 +14,7 @@ from cluster.live.kubernetes.names import (
     scenario_config_map,
 )
 from cluster.scenario import Scenario
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import Cpu, Memory
 from cluster.tools.k8s.render.deployment import Deployment
 from cluster.tools.k8s.render.metadata import Manifest, labels_of, make
@@ -52,7 +53,11 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
             {"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
-        command=["sh", "-ec", _script(section.driver.cpu, section.driver.memory, deployment.name)],
+        command=[
+            "sh",
+            "-ec",
+            _script(section.driver.cpu, section.driver.memory, deployment.name, option_for(scenario, is_copy=True)),
+        ],
     )
     spec = pod(
         [night],
@@ -85,11 +90,11 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     )
 
 
-def _script(cpu: Cpu, memory: Memory, name: str) -> str:
+def _script(cpu: Cpu, memory: Memory, name: str, allowing: str) -> str:
     """The shell script of the pod. It sets the number of workers to the pod's processors: the machine has more."""
     workers = whole_processors(cpu)
     words = ("--workers", str(workers), "--memory", str(memory_per_seed_mib(memory, workers, DRIVER_MIB)))
-    command = shlex.join(("stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words))
+    command = shlex.join(("stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words)) + allowing
     return (
         f"first=$(( $(date +%s) / 86400 * {SEEDS_A_NIGHT} ))\n"
         f'exec {command} --seeds "$first:$(( first + {SEEDS_A_NIGHT} ))" --out "runs/{name}-$first"\n'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.record.folder import SCORECARD
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, argument, flag, option
-from cluster.tools.console.options import ChangeOptions, ForceOption
+from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.dos.search.commands import Search
 from cluster.tools.sweeps.commands import seed_range, worker_count
@@ -31,7 +31,7 @@ TENTHS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dos(ForceOption, ChangeOptions):
+class Dos(ForceOption, ChangeOptions, CodeOptions):
     KIND = SCORECARD
     HELP = "attack a scenario, and score what each attack did and what it cost"
     DESCRIPTION = (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class ListExperiments(Command):
     HELP = "list the experiments"
+    RUNS_CODE = False
 
     json: bool = flag("as JSON, with question, factors, metrics, seeds and decision rule")
 
@@ -43,6 +44,8 @@ class ListExperiments(Command):
 @dataclass(frozen=True, kw_only=True)
 class LabOptions(ForceOption):
     """What ``run`` and ``run-all`` have in common."""
+
+    RUNS_CODE = False
 
     EPILOG = "The exit code says whether all runs ended, not what they show."
 
@@ -108,6 +111,7 @@ class RunAll(LabOptions):
 @dataclass(frozen=True, kw_only=True)
 class Report(Command):
     HELP = "write the pages of a lab again, from its table"
+    RUNS_CODE = False
 
     folder: Path = argument("DIR", "folder of the lab (--out)", Path)
 

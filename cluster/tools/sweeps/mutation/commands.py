@@ -31,6 +31,7 @@ PLAIN_WIDTH: Final = 200
 @dataclass(frozen=True, kw_only=True)
 class Mutants(Command):
     HELP = "plant known bugs and print which check catches each"
+    RUNS_CODE = False
     DESCRIPTION = (
         "Runs the harness against planted bugs. 0: all are caught, 1: one survives. With --machine: 0: all were tried,"
         " 1: a smaller share than --least was seen, 3: it was interrupted."

@@ -26,6 +26,7 @@ from cluster.tools.console.command import (
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded(Command):
+    RUNS_CODE = False
     seed: int = option("seed (default %(default)s)", "N", int, default=1)
     folder: Path = argument("DIR", "folder", Path)
 

@@ -105,6 +105,7 @@ def test_a_full_disk_is_an_error_of_the_version(
 class Verdict(Command):
     """A command whose output has a verdict, and which then does more work."""
 
+    RUNS_CODE = False
     done: list[str]
     file: str = "stdout"
 

@@ -104,6 +104,7 @@ def test_the_table_has_the_outputs_of_all_commands() -> None:
 
 def test_an_output_that_is_not_declared_is_found() -> None:
     class Forgetful(Command):
+        RUNS_CODE = False
         html: Path | None = option("page", "FILE", Path)
         out: Path | None = option("folder", writes=FOLDER)
         scenario: Path = argument("FILE", "scenario", Path)

@@ -10,7 +10,7 @@ from typing import Final
 from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.record.folder import SEARCH
 from cluster.tools.console.command import FOLDER, OPTIONAL, argument, option
-from cluster.tools.console.options import ChangeOptions, ForceOption, parse_seed, whole_number
+from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
 from validator.primitives.types import parse_decimal
 
 DEFAULT_SCENARIO: Final = Path("narrow-lanes")
@@ -30,7 +30,7 @@ def parse_budget(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(ForceOption, ChangeOptions):
+class Search(ForceOption, ChangeOptions, CodeOptions):
     KIND = SEARCH
     HELP = "search for the most harmful attack within a budget"
     DESCRIPTION = (

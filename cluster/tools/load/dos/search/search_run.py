@@ -18,6 +18,7 @@ from cluster.common.units import SECONDS_PER_MINUTE
 from cluster.common.wording import counted, quoted
 from cluster.record.folder import SWEEP_SUMMARY_FILE
 from cluster.scenario import Scenario, load_scenario, minimal_fields
+from cluster.scenario.code.gate import option_for
 from cluster.scenario.overrides import Change, options_text
 from cluster.tools.console.crashes import command_folder
 from cluster.tools.console.output import console, print_line
@@ -94,6 +95,7 @@ def _search_in(folder: Path, problem: Problem, command: str, limits: Limits, pro
     with all_tried() as trying:
         if is_confirmed:
             again = f"stampede run {quoted(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
+            again += option_for(problem.scenario, is_copy=True)
             notes = [f"Found by: {command}", f"Again: {again}"]
             with trying():
                 write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
@@ -209,7 +211,7 @@ def command_of(problem: Problem, path: Path, changes: Sequence[Change], policy: 
     words = ["stampede dos search", quoted(str(path)), f"--objective {problem.objective_name}"]
     words += [] if policy is None else [f"--policy {quoted(policy)}"]
     words += [f"--budget {problem.budget}", f"--blocks {problem.blocks}", f"--seed {problem.seed}"]
-    return " ".join([*words, *options_text(changes)])
+    return " ".join([*words, *options_text(changes)]) + option_for(problem.scenario, is_copy=False)
 
 
 def search_candidates_per_minute(folder: Path, candidates: int, processes: int, blocks: int) -> float:

@@ -20,6 +20,7 @@ from cluster.common.files import ENCODING
 from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.suggestions import closest
 from cluster.common.wording import readable
+from cluster.scenario.code.gate import note_path
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from loadgen.workloads.actor_program import PROGRAM_SUFFIX, is_program_path
@@ -104,7 +105,10 @@ def _command(given: str, folder: Path, field: str) -> str:
     path = str((folder / word).resolve())
     if readable(path) != path:
         raise BadInput(f"{field}: {readable(path)}: expected a program whose path is UTF-8, as the scenario's text is")
-    return f"{path}{space}{rest}"
+    command = f"{path}{space}{rest}"
+    if Path(path).is_relative_to(folder.resolve()):  # ../../bin/sh is no program of the scenario
+        note_path(command, Path(path), folder)
+    return command
 
 
 def _named_file(given: str, folder: Path, field: str) -> str | dict[str, str]:
@@ -143,6 +147,7 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
         raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
     if not text.strip():
         raise BadInput(f"{field}: {path}: expected a program in Python, got an empty file")
+    note_path(text, path, folder)
     return {"name": path.stem, "source": text}
 
 
