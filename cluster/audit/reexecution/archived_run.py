@@ -19,6 +19,7 @@ from cluster.record.archive import (
 )
 from cluster.record.folder import read_result
 from cluster.record.genesis_file import read_genesis
+from cluster.scenario.code.gate import code_of_genesis, pass_gate
 from validator.chain.genesis import Genesis
 
 
@@ -34,7 +35,7 @@ class ArchivedRun:
 
 
 def read_run(folder: Path) -> ArchivedRun:
-    """A run's genesis, blocks and result. Raises :class:`BadInput`."""
+    """A run's genesis, blocks and result. The genesis's code has to pass the gate. Raises :class:`BadInput`."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     result = read_result(folder)
@@ -44,4 +45,6 @@ def read_run(folder: Path) -> ArchivedRun:
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
     executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
-    return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
+    genesis = read_genesis(folder / GENESIS_FILE)
+    pass_gate(code_of_genesis(genesis), str(folder / GENESIS_FILE))
+    return ArchivedRun(genesis, blocks, result, executions)

@@ -31,6 +31,7 @@ from cluster.record.folder import ENDPOINTS_FILE
 from cluster.record.genesis_file import from_json
 from cluster.record.status import Tally
 from cluster.scenario import Scenario
+from cluster.scenario.code.gate import code_of_genesis, pass_gate
 from cluster.scenario.genesis import validators_of
 from cluster.scenario.node_setup import node_config, parts_of
 from cluster.scenario.sections.validators import ExternalSection, split_address
@@ -143,11 +144,15 @@ def peers_of(entry: dict[str, Any]) -> PeerAddress:
 
 
 async def read_genesis(run: Path, own: int) -> Genesis:
-    """The genesis, as soon as a validator of the run serves it. Raises :class:`BadInput` if it is none."""
+    """The genesis, as soon as a validator of the run serves it. Its code has to pass the gate. Raises :class:`BadInput`
+    if it is none."""
     while True:
         for entry in read_endpoints(run, own):
             with suppress(ClientError), ValidatorClient(entry["url"], TIMEOUT_S) as client:
-                return from_json(await asyncio.to_thread(client.genesis), f"{entry['url']}/genesis")
+                source = f"{entry['url']}/genesis"
+                genesis = from_json(await asyncio.to_thread(client.genesis), source)
+                pass_gate(code_of_genesis(genesis), source)
+                return genesis
         await asyncio.sleep(LOOK_EVERY_S)
 
 

@@ -54,12 +54,12 @@ def test_bisect_executes_the_blocks_itself(tmp_path: Path, capsys: pytest.Captur
     finish_run(record, tmp_path / "run")
     assert "reexecuted" not in json.loads((tmp_path / "run/result.json").read_text())
     capsys.readouterr()
-    assert main(["bisect", str(tmp_path / "run")]) == ExitCode.FAIL
+    assert main(["bisect", str(tmp_path / "run"), "--allow-code"]) == ExitCode.FAIL
     first, second, third = capsys.readouterr().out.splitlines()[:3]
     assert first == "no validator diverged, but"
     assert re.fullmatch(r"two executions of block \d+ differ: fire .*; the policy of hashed\.py ran there .*", second)
     assert re.match(r"  step     another process: the fire of timer .*; the final block: the fire of timer ", third)
-    assert main(["bisect", str(tmp_path / "run"), "--json"]) == ExitCode.FAIL
+    assert main(["bisect", str(tmp_path / "run"), "--json", "--allow-code"]) == ExitCode.FAIL
     (page,) = json.loads(capsys.readouterr().out)
     assert (page["validator"], page["step"]["kind"]) == ("", "fire")
 
@@ -88,7 +88,7 @@ def test_a_policy_that_draws_lots_is_named_before_the_stall_that_it_causes(
     assert verdict.reason.endswith("; the policy of lottery.py ran there (line 2: random draws numbers)")
     finish_run(record, tmp_path / "run")
     capsys.readouterr()
-    assert main(["bisect", str(tmp_path / "run")]) == ExitCode.FAIL
+    assert main(["bisect", str(tmp_path / "run"), "--allow-code"]) == ExitCode.FAIL
     assert capsys.readouterr().out.startswith("no validator diverged, but\ntwo executions of block ")
 
 
