@@ -132,7 +132,9 @@ def test_a_load_that_ends_early_is_inconclusive(tmp_path: Path, capsys: pytest.C
         words = ["load", str(tmp_path / "mine.yaml"), "--for", "60s", "--target", server.url]
         assert main([*words, "--json", str(tmp_path / "load.json")]) == ExitCode.INCONCLUSIVE
     reason = "it ended with exit code 1: Locust process 0 ended without its statistics"
-    assert capsys.readouterr().err == f"stampede: the load did not do its work: {reason}\n"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("stampede: executes quitter.py (load.locust), ")
+    assert second == f"stampede: the load did not do its work: {reason}"
     assert json.loads((tmp_path / "load.json").read_text())["transactions_sent"] == 0
 
 
