@@ -40,13 +40,14 @@ def check_criteria(
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
     if actors is None:
         actors = use_by_actor(books)
-    if metrics is None and (success.metrics or most_blocks is not None):
-        metrics = run_metrics(books, actors, load_latencies(books))
+    if metrics is None:
+        needs = success.metrics or most_blocks is not None
+        metrics = run_metrics(books, actors, load_latencies(books)) if needs else {}
     taken = samples(books, actors) if success.samples else {}
-    results = [_judge_metric(name, criterion, metrics or {}, broken) for name, criterion in success.metrics.items()]
+    results = [_judge_metric(name, criterion, metrics, broken) for name, criterion in success.metrics.items()]
     results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]
-    if policy is not None and most_blocks is not None and LONGEST_WAIT in (metrics or {}):
-        verdict, text = _judge_metric(LONGEST_WAIT, Criterion(at_most=most_blocks), metrics or {}, broken)
+    if policy is not None and most_blocks is not None and LONGEST_WAIT in metrics:
+        verdict, text = _judge_metric(LONGEST_WAIT, Criterion(at_most=most_blocks), metrics, broken)
         results.append((verdict, f"{text} by {policy.file}"))
     if success.max_failed_fires is not None:
         results.append(_judge_failed_fires(books, broken))

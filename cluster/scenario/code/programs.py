@@ -138,13 +138,7 @@ def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _python(given: str, folder: Path, field: str) -> dict[str, str]:
     """Name and text of a Python file that is not an actor's program."""
     path = folder / given
-    content = _content(path, field, MAX_BYTES)
-    if len(content) > MAX_BYTES:
-        raise BadInput(f"{field}: {path}: expected a file of at most {MAX_BYTES:,} bytes")
-    try:
-        text = content.decode(ENCODING)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
+    text = _text(path, field, "file")
     if not text.strip():
         raise BadInput(f"{field}: {path}: expected a program in Python, got an empty file")
     note_path(text, path, folder)
@@ -154,14 +148,10 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
 def _profile(given: str, folder: Path, field: str) -> dict[str, Any]:
     """The fields of the profile in the file at a path."""
     path = folder / given
-    content = _content(path, field, MAX_BYTES)
-    if len(content) > MAX_BYTES:
-        raise BadInput(f"{field}: {path}: expected a profile of at most {MAX_BYTES:,} bytes")
+    text = _text(path, field, "profile")
     try:
-        fields = parse(content.decode(ENCODING))
+        fields = parse(text)
         ProfileSection.model_validate(fields)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
     except NoYaml as error:
         raise BadInput(f"{field}: {path}: no YAML: {error}") from None
     except ValidationError as error:
@@ -188,6 +178,17 @@ def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
                 f"{field}: {path}: line {number}: expected a place and a rate, such as 1500,0.5; got {text[:40]!r}"
             ) from None
     return points
+
+
+def _text(path: Path, field: str, what: str) -> str:
+    """The text of a file of at most :data:`MAX_BYTES`; ``what`` it is, for errors."""
+    content = _content(path, field, MAX_BYTES)
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"{field}: {path}: expected a {what} of at most {MAX_BYTES:,} bytes")
+    try:
+        return content.decode(ENCODING)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
 
 
 def _content(path: Path, field: str, limit: int) -> bytes:

@@ -33,7 +33,7 @@ from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, conn
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
 from cluster.tools.k8s.client.kubernetes_run import Place, notice
-from cluster.tools.k8s.client.progress import has_started, is_ready
+from cluster.tools.k8s.client.progress import has_started, is_ready, newest
 from cluster.tools.k8s.client.watching import log_lines, plain
 from cluster.tools.k8s.render import results_pod
 from cluster.tools.k8s.render.deployment import Deployment
@@ -136,28 +136,28 @@ def _cluster(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
 
 def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Object:
     """The newest pod of a deployment with a label. Raises :class:`BadInput` if there is none, naming ``what``."""
-    query = {"labelSelector": f"{objects.selector(name)['labelSelector']},{label}"}
-    pods = cluster.list(POD, place.namespace, query).get("items") or []
-    if not pods:
+    pod = _newest_pod(cluster, place, name, label)
+    if pod is None:
         raise BadInput(f"{name}: namespace {place.namespace} has no pod of its {what}")
-    return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")))
+    return pod
+
+
+def _newest_pod(cluster: Cluster, place: Place, name: str, label: str) -> Object | None:
+    query = {"labelSelector": f"{objects.selector(name)['labelSelector']},{label}"}
+    return newest(cluster.list(POD, place.namespace, query).get("items") or [])
 
 
 def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: str, waits: bool) -> Object:
     """The newest pod with a label, once it has started. Raises :class:`BadInput` if it has not, or never will."""
-    while True:
-        job = cluster.get(RAY_JOB, place.namespace, name) if waits else None
-        is_to_come = job is not None and not objects.has_ended(job)
-        try:
-            pod = _pod(cluster, place, name, label, what)
-            if has_started(pod):
-                return pod
-            if not is_to_come:
-                raise BadInput(f"{name}: the pod of its {what} has not started")
-        except BadInput:
-            if not is_to_come:
-                raise
+    while waits and (job := cluster.get(RAY_JOB, place.namespace, name)) is not None and not objects.has_ended(job):
+        pod = _newest_pod(cluster, place, name, label)
+        if pod is not None and has_started(pod):
+            return pod
         cluster.wait(POLL_S)
+    pod = _pod(cluster, place, name, label, what)
+    if not has_started(pod):
+        raise BadInput(f"{name}: the pod of its {what} has not started")
+    return pod
 
 
 def _section_of(job: Object) -> KubernetesSection:

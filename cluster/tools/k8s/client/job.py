@@ -22,7 +22,7 @@ from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, EVENT, POD, RAY_JOB
-from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, pod_name
+from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, newest, pod_name
 from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches, log_lines, plain
 
 SLICE_S: Final = 0.1
@@ -227,10 +227,8 @@ class Job:
 
     def _pod(self, component: str) -> Object | None:
         """The newest pod of a component of the deployment, such as the driver; ``None`` if there is none."""
-        pods = [
-            each for each in (self._pods or {}).values() if each["metadata"]["labels"].get(COMPONENT_LABEL) == component
-        ]
-        return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")), default=None)
+        pods = (self._pods or {}).values()
+        return newest(each for each in pods if each["metadata"]["labels"].get(COMPONENT_LABEL) == component)
 
     def _has_ended(self) -> bool:
         return self._job is not None and objects.has_ended(self._job)

@@ -198,10 +198,9 @@ class _Run:
             self._job.delete(self._deployment.keeps_volumes or is_lost)
         except ClusterError as error:
             notice(f"not everything could be deleted: {error}; {how_to_delete(name, namespace)}")
-        if is_lost:
-            notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} tries again")
-        elif self._deployment.keeps_volumes and self._job.has_run:
-            notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} fetches the run again")
+        if is_lost or (self._deployment.keeps_volumes and self._job.has_run):
+            what = "tries again" if is_lost else "fetches the run again"
+            notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} {what}")
 
 
 # --- up -------------------------------------------------------------------------------------------------------------

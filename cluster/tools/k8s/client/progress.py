@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from cluster.live.kubernetes.names import COMPONENT_LABEL, HOST_LABEL
@@ -31,6 +31,11 @@ def pod_name(pod: Object) -> str:
     if HOST_LABEL in labels:
         return f"host {labels[HOST_LABEL]}"
     return labels.get(COMPONENT_LABEL) or pod["metadata"]["name"]
+
+
+def newest(pods: Iterable[Object]) -> Object | None:
+    """The pod that was created last; ``None`` if there is none."""
+    return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")), default=None)
 
 
 def is_ready(pod: Object) -> bool:
