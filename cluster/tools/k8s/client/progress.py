@@ -13,6 +13,7 @@ STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhealthy", "InspectFailed"})
 """Reasons of events that are not printed: they repeat a pod's status, or occur at every start."""
 RESTART: Final = "restart"
+UNPULLED: Final = "no image"
 QUOTA: Final = "exceeded quota"
 
 
@@ -61,9 +62,8 @@ def state_of(pod: Object) -> PodState:
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason", "")
         if reason in NO_IMAGE:
-            return PodState(
-                "no image", f"cannot start: its image {container['image']} cannot be pulled{_colon(waiting)}"
-            )
+            image = container["image"]
+            return PodState(f"{UNPULLED} {image}", f"cannot start: the image {image} cannot be pulled{_colon(waiting)}")
         if reason and reason not in STARTING:
             return PodState(reason, f"does not start: {reason}{_colon(waiting)}")
     scheduled = _condition(pod, "PodScheduled")
@@ -121,14 +121,19 @@ class PodLines:
     def pods(self, pods: Mapping[str, Object]) -> list[Object]:
         """Compare the current pods with those of the last call, and print a line for each change.
 
-        Returns the pods whose container has ended since, and is started again.
+        An image that cannot be pulled gets one line for all its pods. :attr:`trouble` names all of them. Returns the
+        pods whose container has ended since, and is started again.
         """
         restarted = []
         for name, pod in sorted(pods.items()):
             what, state = pod_name(pod), state_of(pod)
             if self._pods.get(name) == (what, state.key):
                 continue
+            alike = [role for role, key in self._pods.values() if key == state.key]
             self._pods[name] = what, state.key
+            if alike and state.key.startswith(UNPULLED):
+                self.trouble = f"{', '.join([*alike, what])} {state.words}"
+                continue
             self._notice(f"{what} {state.words}")
             if state.key.startswith(RESTART):
                 restarted.append(pod)

@@ -572,9 +572,9 @@ def test_an_image_that_cannot_be_pulled_is_said_once_and_given_up(
     server.course = course
     assert run("--start-timeout", "1s") == 3
     printed = capsys.readouterr()
-    assert printed.out.count("driver cannot start: its image stampede:1 cannot be pulled: not found\n") == 1
+    assert printed.out.count("driver cannot start: the image stampede:1 cannot be pulled: not found\n") == 1
     assert printed.err == (
-        "stampede: tiny: not up after 1 s: driver cannot start: its image stampede:1 cannot be pulled: not found\n"
+        "stampede: tiny: not up after 1 s: driver cannot start: the image stampede:1 cannot be pulled: not found\n"
     )
     assert server.objects == {} and not any(Path("runs").iterdir())
 
