@@ -18,6 +18,7 @@ judged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -34,6 +35,7 @@ from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import all_tried, write_atomically, writing_for_user
 from cluster.common.wording import json_text, printable, quoted
+from cluster.live.kubernetes.names import NAMESPACE_VARIABLE
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import (
@@ -178,15 +180,23 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
 
 
 def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> str:
-    """The command that runs the scenario again: scenario, seed, commit."""
+    """The command that runs the scenario again: scenario, seed, commit.
+
+    A path in a pod says nothing to the user, so there the command names the scenario of the fetched folder.
+    """
+    command, place, namespace = "stampede run", "", os.environ.get(NAMESPACE_VARIABLE)
     path = scenario_path if scenario_path is not None else folder / SCENARIO_FILE
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+    if namespace is not None:
+        path, place = Path(SCENARIO_FILE), "in the fetched folder, "
+        command = command if record.backend == "sim" else f"stampede k8s run --namespace {namespace}"
+    elif path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
     backend = " --backend sim" if record.backend == "sim" else ""
-    command = f"stampede run {quoted(str(path))}{option_for(record.scenario, is_copy=scenario_path is None)}"
+    is_copy = scenario_path is None or namespace is not None
+    command = f"{command} {quoted(str(path))}{option_for(record.scenario, is_copy=is_copy)}"
     if record.drill is not None:
-        command = record.drill.command
-    return f"{command}{backend} --seed {record.seed}  # at commit {record.commit}"
+        command, place = record.drill.command, ""
+    return f"{command}{backend} --seed {record.seed}  # {place}at commit {record.commit}"
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

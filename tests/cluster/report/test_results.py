@@ -21,6 +21,7 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
+from cluster.live.kubernetes.names import NAMESPACE_VARIABLE
 from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.folder import new_run_folder, point_latest
@@ -179,6 +180,11 @@ def test_the_command_that_reproduces_a_run(tmp_path: Path, monkeypatch: pytest.M
     assert given == "stampede run scenarios/smoke.yaml --backend sim --seed 1  # at commit 0123456789ab"
     live = reproduce_command(replace(record, backend="live", seed=9), tmp_path / "a run")
     assert live == "stampede run 'a run/scenario.yaml' --seed 9  # at commit 0123456789ab"
+    monkeypatch.setenv(NAMESPACE_VARIABLE, "tests")
+    in_a_pod = reproduce_command(replace(record, backend="live"), tmp_path, Path("/etc/stampede/scenario.yaml"))
+    assert in_a_pod == (
+        "stampede k8s run --namespace tests scenario.yaml --seed 1  # in the fetched folder, at commit 0123456789ab"
+    )
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------
