@@ -712,7 +712,21 @@ def _load_problems(deployment: Deployed) -> Iterator[str]:
             yield "the service of the load selects no pod"
 
 
-AGREEMENTS = (_reference_problems, _selector_problems, _host_problems, _load_problems)
+def _start_problems(deployment: Deployed) -> Iterator[str]:
+    """Nothing of Ray gives up on a node that starts before its container's probe does."""
+    for job in (each for each in deployment if each["kind"] == "RayJob"):
+        cluster = job["spec"]["rayClusterSpec"]
+        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+            if not {"dashboard-agent-grpc-port", "runtime-env-agent-port"} <= group["rayStartParams"].keys():
+                yield "ray start waits 30 s until the agents have chosen their ports"
+            container = group["template"]["spec"]["containers"][0]
+            told, probe = {each["name"]: each.get("value") for each in container["env"]}, container["livenessProbe"]
+            limit_s = probe["initialDelaySeconds"] + probe["periodSeconds"] * probe["failureThreshold"]
+            if told.get("RAY_agent_register_timeout_ms") != str(limit_s * 1000):
+                yield "a raylet gives up on its agents at another time than the probe"
+
+
+AGREEMENTS = (_reference_problems, _selector_problems, _host_problems, _load_problems, _start_problems)
 
 
 @pytest.mark.parametrize("name", deployments())
@@ -735,6 +749,9 @@ def test_manifests_agree_with_each_other(name: str) -> None:
         ("RayJob", f"{WORKERS}.maxReplicas", 2),
         ("RayJob", f"{WORKERS}.rayStartParams.resources", "'{\"stampede_host_0\": 1}'"),
         ("RayJob", f"{WORKERS}.rayStartParams.labels", "a=b"),
+        ("RayJob", f"{WORKERS}.rayStartParams.runtime-env-agent-port", missing),
+        ("RayJob", f"{HEAD}.rayStartParams.dashboard-agent-grpc-port", missing),
+        ("RayJob", f"{CONTAINER}.livenessProbe.failureThreshold", 24),
         ("RayJob", f"{WORKERS}.template.metadata.labels", {"stampede.io/host": "1"}),
         ("RayJob", f"{WORKERS}.template.spec.volumes.1.persistentVolumeClaim.claimName", "stampede-smoke-host-1"),
         ("PodDisruptionBudget", "spec.selector.matchLabels", {"app": "ray"}),

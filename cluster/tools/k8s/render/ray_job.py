@@ -74,6 +74,12 @@ WORKER_TMP, WORKER_SCRATCH = "1Gi", "2Gi"
 SUBMITTER_TMP, SUBMITTER_SCRATCH = "128Mi", "256Mi"
 AGENT_PORT: Final = 52_365
 """Port of Ray's agent on each node. The agent's health page needs no token."""
+AGENT_PORTS: Final = {"dashboard-agent-grpc-port": "8301", "runtime-env-agent-port": "8302"}
+"""Ports of a node's agents that KubeRay leaves open. A raylet registers only once it knows them, and ``ray start``
+gives up on one that has not after 30 s. On a slow node the agents need longer to choose ports themselves."""
+ALIVE_AFTER_S, ALIVE_FAILURES, PERIOD_S = 30, 120, 5
+START_LIMIT_S: Final = ALIVE_AFTER_S + ALIVE_FAILURES * PERIOD_S
+"""A container whose agent does not answer after this time is started again. A raylet waits as long for its agents."""
 
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
@@ -242,9 +248,10 @@ def _ray_container(
     ports: Sequence[tuple[str, int]] = (),
 ) -> Manifest:
     listening = {"ports": [{"name": each, "containerPort": port} for each, port in ports]} if ports else {}
-    liveness, readiness = _health(30, 120), _health(5, 10)
+    liveness, readiness = _health(ALIVE_AFTER_S, ALIVE_FAILURES), _health(5, 10)
     probes = {"livenessProbe": liveness, "readinessProbe": readiness}
-    return container(name, scenario.kubernetes, asked, mounts, env, **listening, **probes)
+    patience = variable("RAY_agent_register_timeout_ms", str(START_LIMIT_S * 1000))
+    return container(name, scenario.kubernetes, asked, mounts, [patience, *env], **listening, **probes)
 
 
 def _health(after_s: int, failures: int) -> Manifest:
@@ -253,7 +260,7 @@ def _health(after_s: int, failures: int) -> Manifest:
     return {
         "httpGet": {"path": "/api/healthz", "port": AGENT_PORT},
         "initialDelaySeconds": after_s,
-        "periodSeconds": 5,
+        "periodSeconds": PERIOD_S,
         "timeoutSeconds": 5,
         "failureThreshold": failures,
     }
@@ -262,7 +269,7 @@ def _health(after_s: int, failures: int) -> Manifest:
 def _ray_parameters(cpu: Cpu, memory: Memory) -> dict[str, str]:
     """Parameters of ``ray start``, for a pod's resources."""
     store = min(MAX_OBJECT_STORE, int(amount_of(memory) / OBJECT_STORE_SHARE))
-    return {"num-cpus": str(whole_processors(cpu)), "object-store-memory": str(store)}
+    return {"num-cpus": str(whole_processors(cpu)), "object-store-memory": str(store), **AGENT_PORTS}
 
 
 def _group(
