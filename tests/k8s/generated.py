@@ -14,6 +14,7 @@ from typing import Any, Final
 from cluster.common.checkout import ROOT
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import parse_setting
+from cluster.tools.k8s.client.rights import client_role
 from cluster.tools.k8s.render import Deployment, results_pod
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import namespace
@@ -34,8 +35,10 @@ NAME: Final = "stampede-smoke"
 NAMESPACE: Final = "stampede"
 ADDED_FILE: Final = "added.yaml"
 """The objects that an overlay adds to the base."""
+ROLE_MADE_BY: Final = "# Made by `stampede k8s role`: docs/kubernetes.md says what it is for.\n"
 FOLDERS: Final = ("namespace", "base", "monitoring", "overlays", "jobs")
 """Below ``k8s/``; what they hold is made here alone."""
+SINGLE_FILES: Final = ("results.yaml", "client-role.yaml")
 
 OVERLAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "laptop": (
@@ -91,7 +94,8 @@ def generated() -> dict[str, str]:
     for job, words in JOBS.items():
         found |= {f"jobs/{job}/{name}": text for name, text in files(rendered(SCENARIO, words, name=job)).items()}
     pod = results_pod(load_scenario(SCENARIO).kubernetes, Deployment(NAME))
-    return {**found, "results.yaml": MADE_BY + yaml_text(pod)}
+    role = ROLE_MADE_BY + stream(client_role(None, base))
+    return {**found, "results.yaml": MADE_BY + yaml_text(pod), "client-role.yaml": role}
 
 
 def _overlay(base: list[Manifest], wanted: list[Manifest]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import yaml
 
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, yaml_text
-from tests.k8s.generated import FOLDER, FOLDERS, JOBS, NAMESPACE, OVERLAYS, difference, generated, variant
+from tests.k8s.generated import FOLDER, FOLDERS, JOBS, NAMESPACE, OVERLAYS, SINGLE_FILES, difference, generated, variant
 from tests.tools import KUBECTL, needs
 
 COMMAND = "python -m tests.k8s.generated"
@@ -23,7 +23,10 @@ COMMAND = "python -m tests.k8s.generated"
 def committed() -> dict[str, str]:
     """Texts by path below ``k8s/``."""
     files = [path for folder in FOLDERS for path in (FOLDER / folder).rglob("*") if path.is_file()]
-    return {path.relative_to(FOLDER).as_posix(): path.read_text() for path in [*files, FOLDER / "results.yaml"]}
+    return {
+        path.relative_to(FOLDER).as_posix(): path.read_text()
+        for path in [*files, *(FOLDER / name for name in SINGLE_FILES)]
+    }
 
 
 def test_the_files_are_what_the_renderer_makes() -> None:
@@ -117,7 +120,7 @@ def test_a_dry_run_of_base_and_jobs_needs_no_namespace() -> None:
 def test_every_file_is_named_by_the_kustomization_beside_it() -> None:
     for path in committed():
         place = PurePosixPath(path)
-        if place.name not in (KUSTOMIZATION_FILE, "results.yaml"):
+        if place.name not in (KUSTOMIZATION_FILE, *SINGLE_FILES):
             page = yaml.safe_load((FOLDER / place.parent / KUSTOMIZATION_FILE).read_text())
             named = [*page["resources"], *(patch["path"] for patch in page.get("patches", []))]
             assert place.name in named, path

@@ -18,7 +18,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
-from cluster.tools.k8s.rendering import Render
+from cluster.tools.k8s.rendering import Render, Role
 
 if TYPE_CHECKING:
     from cluster.tools.k8s.client.kubernetes_run import Asked, Place
@@ -176,5 +176,6 @@ TOOLS: Final = {
     "report": Report,
     "delete": Delete,
     "inject": Inject,
+    "role": Role,
 }
 COMMANDS: Final = {"k8s": Group("run scenarios on Kubernetes, with the KubeRay operator", TOOLS, "COMMAND")}

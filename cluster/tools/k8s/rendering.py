@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.kubernetes.names import SCENARIO_FILE, SCENARIO_FOLDER
-from cluster.tools.console.command import FOLDER, SEVERAL, argument, flag, option
+from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 
 if TYPE_CHECKING:
@@ -63,6 +63,30 @@ class Render(ChangeOptions):
         else:
             write_folder(self.out, files(found))
             print(f"{self.out}: {len(found)} objects; kubectl apply --kustomize {self.out}")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role(ChangeOptions):
+    HELP = "write the role of a user of these commands, with the least rights"
+    RUNS_CODE = False
+
+    scenario: Path = argument(
+        "SCENARIO",
+        "scenario to be run (default %(default)s): faults by Kubernetes and pods for the load need more rights",
+        Path,
+        nargs=OPTIONAL,
+        default="smoke",
+    )
+    namespace: str | None = option("namespace (default: the one of the command that applies the role)", "NS")
+    monitoring: bool = flag("with the rights for --monitoring")
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.rights import client_role
+        from cluster.tools.k8s.render.text import stream
+
+        objects = rendered(self.scenario, changes=self.changes, namespace=self.namespace, monitoring=self.monitoring)
+        sys.stdout.write(stream(client_role(self.namespace, objects)))
         return ExitCode.PASS
 
 

@@ -25,7 +25,8 @@ from kubernetes.client.exceptions import ApiException
 
 from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import BadInput, HarnessError
-from cluster.tools.k8s.client.kinds import Kind
+from cluster.tools.k8s.client.kinds import REVIEW, Kind
+from cluster.tools.k8s.client.rights import Right
 from loadgen.client import reason_of
 
 CONFIG_VARIABLE: Final = "KUBECONFIG"
@@ -142,6 +143,15 @@ class Cluster:
         """Merge fields into a cluster-scoped object; ``None`` removes a field."""
         self._json(Target("patch", kind, None, name), body=content)
 
+    def refuses(self, right: Right, namespace: str) -> bool:
+        """Whether the cluster says that its user lacks a right."""
+        resource, _, part = right.resource.partition("/")
+        asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": part}
+        asked |= {"namespace": namespace} if right.is_namespaced else {}
+        review = {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": {"resourceAttributes": asked}}
+        answer = self._json(Target("create", REVIEW), body=review)
+        return (answer.get("status") or {}).get("allowed") is False
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -166,13 +176,14 @@ class Cluster:
         try:
             page = json.loads(answer.data)
         except ValueError:
-            raise ClusterError(f"{self._server}: {target}: the answer is no JSON") from None
+            raise ClusterError(f"{self.server}: {target}: the answer is no JSON") from None
         if not isinstance(page, dict):
-            raise ClusterError(f"{self._server}: {target}: the answer is no object")
+            raise ClusterError(f"{self.server}: {target}: the answer is no object")
         return page
 
     @property
-    def _server(self) -> str:
+    def server(self) -> str:
+        """The address of the API server."""
         return str(self.api.configuration.host)
 
     def _request(
@@ -220,14 +231,14 @@ class Cluster:
                 status, trouble = error.status, _reason(error.body, str(error.reason))
                 pause_s = _asked_pause_s(error, pause_s)
             except ValueError as error:  # a token that no header can hold
-                raise ClusterError(f"{self._server}: {target}: cannot be asked: {_short(error)}") from None
+                raise ClusterError(f"{self.server}: {target}: cannot be asked: {_short(error)}") from None
             except urllib3.exceptions.HTTPError as error:
                 status, trouble = 0, _short(error)
                 if not self.has_answered:
                     break
         if status == 0:
-            raise ClusterError(f"no cluster answers at {self._server}: {target}: {trouble}")
-        raise ClusterError(f"{self._server}: {target}: status {status} after {TRIES} tries: {trouble}", status)
+            raise ClusterError(f"no cluster answers at {self.server}: {target}: {trouble}")
+        raise ClusterError(f"{self.server}: {target}: status {status} after {TRIES} tries: {trouble}", status)
 
     def refusal(self, target: Target, status: int, body: bytes | str | None, default: str) -> ClusterError:
         """The error for an answer with a status of failure. ``default`` is the reason if the body has none.
@@ -236,12 +247,12 @@ class Cluster:
         """
         reason = _reason(body, default)
         if status == 0:
-            return ClusterError(f"no cluster answers at {self._server}: {reason}")
+            return ClusterError(f"no cluster answers at {self.server}: {reason}")
         if status == HTTPStatus.UNAUTHORIZED:
-            return ClusterError(f"{self._server}: no right to {target}: the credentials are refused (401)", status)
+            return ClusterError(f"{self.server}: no right to {target}: the credentials are refused (401)", status)
         if status == HTTPStatus.FORBIDDEN and MISSING_RIGHT.search(reason):
-            return ClusterError(f"{self._server}: no right to {target} (403): {reason}", status)
-        return ClusterError(f"{self._server}: {target}: status {status}: {reason}", status)
+            return ClusterError(f"{self.server}: no right to {target} (403): {reason}", status)
+        return ClusterError(f"{self.server}: {target}: status {status}: {reason}", status)
 
 
 def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:

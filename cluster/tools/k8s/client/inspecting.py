@@ -69,6 +69,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
     """
     with Interrupts() as interrupts:
         cluster = _cluster(place, name, interrupts.wait)
+        objects.check_rights(cluster, place.namespace, "report")
         if cluster.get(CLAIM, place.namespace, runs_claim(name)) is None:
             raise BadInput(f"{name}: namespace {place.namespace} has no volumes of a run of this name")
         job = cluster.get(RAY_JOB, place.namespace, name)
@@ -95,6 +96,7 @@ def delete(place: Place, name: str) -> ExitCode:
     Raises :class:`BadInput` if there are no objects.
     """
     cluster = _cluster(place, name, time.sleep)
+    objects.check_rights(cluster, place.namespace, "delete")
     count = objects.delete_all(cluster, place.namespace, name)
     if not count:
         raise BadInput(f"{name}: namespace {place.namespace} has nothing of a deployment of this name")

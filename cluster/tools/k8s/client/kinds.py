@@ -19,10 +19,14 @@ class Kind:
     """Whether a cluster may lack this kind, because a deployment works without it."""
 
     @property
+    def group(self) -> str:
+        """The group of the API; empty for that of Kubernetes' first kinds."""
+        return self.api.rpartition("/")[0]
+
+    @property
     def resource(self) -> str:
-        """The name that ``kubectl`` and roles use, such as ``rayjobs.ray.io``."""
-        group = self.api.rpartition("/")[0]
-        return f"{self.plural}.{group}" if group else self.plural
+        """The name that ``kubectl`` uses, such as ``rayjobs.ray.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 NAMESPACE: Final = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
@@ -31,6 +35,9 @@ POD: Final = Kind("v1", "Pod", "pods")
 EVENT: Final = Kind("v1", "Event", "events")
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+REVIEW: Final = Kind(
+    "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", is_namespaced=False
+)
 RAY_JOB: Final = Kind("ray.io/v1", "RayJob", "rayjobs")
 
 _RBAC: Final = "rbac.authorization.k8s.io/v1"

@@ -30,7 +30,7 @@ from cluster.tools.console.crashes import command_folder
 from cluster.tools.k8s.client.archive import BadArchive
 from cluster.tools.k8s.client.cluster import ClusterError, Object, connect
 from cluster.tools.k8s.client.job import Endpoint, Job
-from cluster.tools.k8s.client.objects import how_to_delete, make_room
+from cluster.tools.k8s.client.objects import check_rights, how_to_delete, make_room
 from cluster.tools.k8s.render import manifests, results_pod
 from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, name_for
 from cluster.tools.run.scenario_run import changed_scenario
@@ -78,7 +78,7 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
     deployment = _deployment(asked, scenario, text, ("run",), keep)
     objects = manifests(scenario, deployment)
     with command_folder(out, scenario.name) as folder, Interrupts() as interrupts:
-        run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts), folder)
+        run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts, objects), folder)
         run.perform(objects)
         return run.conclude()
 
@@ -216,7 +216,7 @@ def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
     deployment = _deployment(asked, scenario, text, ("up", "--port", str(port)), keeps_volumes=False)
     objects = manifests(scenario, deployment)
     with Interrupts() as interrupts:
-        job = _job(asked, deployment, interrupts)
+        job = _job(asked, deployment, interrupts, objects)
         try:
             job.create(objects)
             endpoint = job.follow_until_up(asked.start_timeout_s)
@@ -272,11 +272,12 @@ def _deployment(
     )
 
 
-def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
-    """Connect to the cluster, delete an earlier run of the same name that has ended, and return the new job.
+def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts, objects: Sequence[Object]) -> Job:
+    """Connect to the cluster, and return the new job. An earlier run of the same name that has ended is deleted.
 
-    Raises :class:`BadInput` and :class:`ClusterError`.
+    Raises :class:`BadInput`, and :class:`ClusterError` for rights that are missing, among others.
     """
     cluster, namespace = connect(asked.place.context, interrupts.wait), asked.place.namespace
+    check_rights(cluster, namespace, "up" if deployment.is_endless else "run", objects)
     make_room(cluster, namespace, deployment.name, notice)
     return Job(cluster, namespace, deployment.name, interrupts, notice)

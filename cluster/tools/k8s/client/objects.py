@@ -21,6 +21,7 @@ from cluster.live.kubernetes.names import (
 )
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
 from cluster.tools.k8s.client.kinds import CLAIM, CLUSTER_ROLE, DELETED, NAMESPACE, NODE, POD, RAY_JOB, Kind, kind_of
+from cluster.tools.k8s.client.rights import missing_namespace, rights_of
 
 ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
 """Values of ``jobDeploymentStatus`` of a RayJob that has ended or will never start."""
@@ -50,6 +51,28 @@ def has_ended(job: Object) -> bool:
 def how_to_delete(name: str, namespace: str) -> str:
     """The command that deletes a deployment."""
     return f"stampede k8s delete {name} --namespace {namespace}"
+
+
+def check_rights(cluster: Cluster, namespace: str, command: str, manifests: Sequence[Object] = ()) -> None:
+    """Ask the cluster for all rights that a command needs. Raises :class:`ClusterError` with those that are missing.
+
+    A cluster that does not answer the question refuses nothing.
+    """
+    asked = rights_of(command, manifests)
+    if any(kind_of(each) == NAMESPACE for each in manifests) and _is_namespace_missing(cluster, namespace):
+        asked += missing_namespace()
+    try:
+        missing = [str(right) for right in asked if cluster.refuses(right, namespace)]
+    except ClusterError as error:
+        if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+            raise
+        return
+    if missing:
+        raise ClusterError(
+            f"{cluster.server}: no right in namespace {namespace} to {', '.join(missing)}: stampede k8s role prints a"
+            f" role with all that is needed",
+            HTTPStatus.FORBIDDEN,
+        )
 
 
 def make_room(cluster: Cluster, namespace: str, name: str, notice: Callable[[str], None]) -> None:
@@ -83,14 +106,20 @@ def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
     if manifest is None:
         return False
     name = manifest["metadata"]["name"]
+    metadata = {**manifest["metadata"], "annotations": {CREATED_BY: STAMPEDE}}
+    is_missing = _is_namespace_missing(cluster, name)
+    return is_missing and cluster.create({**manifest, "metadata": metadata}, NAMESPACE, name)
+
+
+def _is_namespace_missing(cluster: Cluster, name: str) -> bool:
+    """Whether there is no such namespace. Without the right to look it counts as there: if it is missing, the creation
+    of the first object fails."""
     try:
-        is_missing = cluster.get(NAMESPACE, name, name) is None
+        return cluster.get(NAMESPACE, name, name) is None
     except ClusterError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return False  # another client created it; if it is missing, creation of the first object fails
-    metadata = {**manifest["metadata"], "annotations": {CREATED_BY: STAMPEDE}}
-    return is_missing and cluster.create({**manifest, "metadata": metadata}, NAMESPACE, name)
+        return False
 
 
 def create_all(

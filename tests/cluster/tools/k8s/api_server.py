@@ -16,7 +16,7 @@ import re
 import struct
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,6 +93,8 @@ class ApiServer:
         """Whether a driver is there to be interrupted."""
         self.inject_answer = (0, "added: kill at height 5", "")
         self.faults: list[Fault] = []
+        self.allowed: Collection[tuple[str, str]] | None = None
+        """What the user may do, as verb and resource; ``None`` if everything."""
         self.on_request: Callable[[int], None] = lambda number: None
         """Called with the number of each request, from 1."""
         self.looks = 0
@@ -347,11 +349,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.fault = self.server_of.fault_for(verb, resource)
         if self.fault is not None and self._misbehave(self.fault, resource):
             return None
+        if self.plural == "selfsubjectaccessreviews":
+            return self._review(json.loads(body)["spec"]["resourceAttributes"])
+        if not self._is_allowed(verb, resource):
+            return self._status(403, "Forbidden", f'User "me" cannot {verb} resource "{resource}"')
         if part == "exec":
             return self._execute(parse_qs(url.query)["command"])
         if part == "log":
             return self._log()
         return getattr(self, f"_{verb}")(json.loads(body) if body else {})
+
+    def _is_allowed(self, verb: str, resource: str) -> bool:
+        return self.server_of.allowed is None or (verb, resource) in self.server_of.allowed
+
+    def _review(self, asked: dict[str, str]) -> None:
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        self._answer({"status": {"allowed": self._is_allowed(asked["verb"], resource)}}, 201)
 
     def _misbehave(self, fault: Fault, resource: str) -> bool:
         if isinstance(fault.answer, int):

@@ -37,6 +37,9 @@ FROM_KUBERNETES = (
 """Parts of lines that the cluster says."""
 PLACE = re.compile(r"[A-Z]{2,}|…|\d+|: |^driver |inconclusive|rayjobs\.ray\.io")
 """What a line has another text for, and where its parts are joined."""
+OFFLINE = ("render", "role")
+"""Commands that talk to no cluster."""
+VERB = re.compile(r"\b(?:create|delete|get|list|watch)\b")
 
 
 def table(section: str, column: str) -> list[list[str]]:
@@ -68,7 +71,7 @@ def options() -> dict[str, set[str]]:
         name: {text for action in parser._actions for text in action.option_strings if text.startswith("--")}
         - {"--help"}
         for name, parser in commands.items()
-        if name != "render"
+        if name not in OFFLINE
     }
 
 
@@ -89,7 +92,18 @@ def test_the_page_has_every_option() -> None:
 
 def test_the_page_has_every_command() -> None:
     named = [quoted(row[0])[0].split()[2] for row in table("Commands", "command")]
-    assert set(named) == {"render", *options()}
+    assert set(named) == {*OFFLINE, *options()}
+
+
+def test_the_page_has_every_right_of_the_role() -> None:
+    rules = yaml.safe_load((ROOT / "k8s" / "client-role.yaml").read_text())["rules"]
+    given = {
+        ".".join(filter(None, (name, rule["apiGroups"][0]))): rule["verbs"]
+        for rule in rules
+        for name in rule["resources"]
+    }
+    rows = table("What is rendered", "resource")
+    assert {name: sorted(VERB.findall(verbs)) for names, verbs, _ in rows for name in quoted(names)} == given
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
