@@ -15,9 +15,9 @@ from cluster.common.checkout import ROOT
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import parse_setting
 from cluster.tools.k8s.client.rights import client_role
-from cluster.tools.k8s.render import Deployment, results_pod
+from cluster.tools.k8s.render import Deployment
 from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.render.objects import namespace
+from cluster.tools.k8s.render.objects import namespace, results_pod
 from cluster.tools.k8s.render.text import (
     KUSTOMIZATION_FILE,
     MADE_BY,

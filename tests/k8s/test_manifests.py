@@ -27,7 +27,8 @@ import yaml
 
 from cluster.scenario import Scenario, load_scenario
 from cluster.tools.cli import main as cli
-from cluster.tools.k8s.render import Deployment, manifests, results_pod, soak_manifests
+from cluster.tools.k8s.render import Deployment, manifests, soak_manifests
+from cluster.tools.k8s.render.objects import results_pod
 from tests.k8s.generated import OVERLAYS, variant
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,8 @@ from cluster.tools.console.options import (
 from cluster.tools.k8s.rendering import Render, Role
 
 if TYPE_CHECKING:
-    from cluster.tools.k8s.client.kubernetes_run import Asked, Place
+    from cluster.tools.k8s.client.cluster import Place
+    from cluster.tools.k8s.client.kubernetes_run import Asked
 
 DEFAULT_NAMESPACE: Final = "stampede"
 DEFAULT_PORT: Final = 9464
@@ -38,7 +39,7 @@ class PlaceOptions(Command):
     @property
     def place(self) -> Place:
         """The namespace and the context."""
-        from cluster.tools.k8s.client.kubernetes_run import Place
+        from cluster.tools.k8s.client.cluster import Place
 
         return Place(self.namespace, self.context)
 

@@ -19,14 +19,12 @@ from typing import Any, Final
 
 import urllib3
 import yaml
-from kubernetes import config
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.client.exceptions import ApiException
 
 from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import BadInput, HarnessError
 from cluster.tools.k8s.client.kinds import REVIEW, Kind
 from cluster.tools.k8s.client.rights import Right
+from cluster.tools.k8s.library import ApiClient, ApiException, Configuration, config
 from loadgen.client import reason_of
 
 CONFIG_VARIABLE: Final = "KUBECONFIG"
@@ -57,6 +55,15 @@ class ClusterError(HarnessError):
         super().__init__(message)
         self.status = status
         """HTTP status of the answer; 0 if there was no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The cluster (as a ``kubectl`` context) and the namespace of a deployment."""
+
+    namespace: str
+    context: str | None = None
+    """Context in the ``kubectl`` configuration; ``None`` means its current context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kubernetes.stream.ws_client import create_websocket, get_websocket_url
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
 
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Target
 from cluster.tools.k8s.client.kinds import POD
+from cluster.tools.k8s.library import create_websocket, get_websocket_url
 
 STDOUT, STDERR, STATUS = 1, 2, 3
 """Channel numbers of the protocol. ``STATUS`` is its error channel, which carries the result of the command."""

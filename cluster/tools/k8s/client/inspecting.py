@@ -1,4 +1,7 @@
-"""``stampede k8s logs``, ``report``, ``delete`` and ``inject``: for a deployment that is already in a cluster."""
+"""``stampede k8s logs``, ``report``, ``delete`` and ``inject``: for a deployment that is already in a cluster.
+
+Scenarios take seconds to load: only what needs one imports them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
@@ -26,18 +28,17 @@ from cluster.live.kubernetes.names import (
     scenario_config_map,
 )
 from cluster.record.folder import LATEST, REPORT_FILE, RESULT_FILE, run_folder
-from cluster.scenario import Scenario
-from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.tools.k8s.client import objects
-from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, connect
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Place, connect
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
-from cluster.tools.k8s.client.kubernetes_run import Place, notice
-from cluster.tools.k8s.client.progress import has_started, is_ready, newest
+from cluster.tools.k8s.client.progress import has_started, is_ready, newest, notice
 from cluster.tools.k8s.client.watching import log_lines, plain
-from cluster.tools.k8s.render import results_pod
 from cluster.tools.k8s.render.deployment import Deployment
-from cluster.tools.run.commands import parse_fault
+
+if TYPE_CHECKING:
+    from cluster.scenario import Scenario
+    from cluster.scenario.sections.kubernetes import KubernetesSection
 
 POLL_S = 1.0
 
@@ -67,6 +68,8 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
 
     Raises :class:`BadInput` if the run has not ended, or if there are no volumes, and :class:`ClusterError`.
     """
+    from cluster.tools.k8s.render.objects import results_pod
+
     with Interrupts() as interrupts:
         cluster = _cluster(place, name, interrupts.wait)
         objects.check_rights(cluster, place.namespace, "report")
@@ -112,6 +115,8 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 
     Raises :class:`BadInput` for a wrong fault or if there is no such testnet, and :class:`ClusterError`.
     """
+    from cluster.tools.run.commands import parse_fault
+
     parse_fault(fault)
     cluster = _cluster(place, name, time.sleep)
     pod = _pod(cluster, place, name, f"{COMPONENT_LABEL}={DRIVER}", "driver")
@@ -164,6 +169,8 @@ def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: st
 
 def _section_of(job: Object) -> KubernetesSection:
     """What a pod needs to run as the driver of a job does: its image and where it may run."""
+    from cluster.scenario.sections.kubernetes import KubernetesSection
+
     spec = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     (container, *_), secrets = spec["containers"], spec.get("imagePullSecrets") or []
     given = {
@@ -177,6 +184,10 @@ def _section_of(job: Object) -> KubernetesSection:
 
 def _scenario(cluster: Cluster, place: Place, name: str) -> Scenario:
     """The scenario of a deployment, read from the cluster. Raises :class:`BadInput` if there is none."""
+    from pydantic import ValidationError
+
+    from cluster.scenario import Scenario
+
     found = cluster.get(CONFIG_MAP, place.namespace, scenario_config_map(name))
     if found is None:
         raise BadInput(f"{name}: namespace {place.namespace} has no scenario of a deployment of this name")

@@ -11,7 +11,6 @@ from cluster.common.checkout import UNKNOWN_COMMIT
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
-from cluster.common.wording import printable
 from cluster.live.kubernetes.names import RUNS_PATH, SCENARIO_FILE, SCENARIO_FOLDER
 from cluster.record.folder import (
     REPORT_FILE,
@@ -28,21 +27,14 @@ from cluster.scenario.files import find_scenario, scenario_hash, scenario_text
 from cluster.scenario.overrides import Change
 from cluster.tools.console.crashes import command_folder
 from cluster.tools.k8s.client.archive import BadArchive
-from cluster.tools.k8s.client.cluster import ClusterError, Object, connect
+from cluster.tools.k8s.client.cluster import ClusterError, Object, Place, connect
 from cluster.tools.k8s.client.job import Endpoint, Job
 from cluster.tools.k8s.client.objects import check_rights, how_to_delete, make_room
-from cluster.tools.k8s.render import manifests, results_pod
+from cluster.tools.k8s.client.progress import notice
+from cluster.tools.k8s.render import manifests
 from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, name_for
+from cluster.tools.k8s.render.objects import results_pod
 from cluster.tools.run.scenario_run import changed_scenario
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The cluster (as a ``kubectl`` context) and the namespace of a deployment."""
-
-    namespace: str
-    context: str | None = None
-    """Context in the ``kubectl`` configuration; ``None`` means its current context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +230,6 @@ def _say_how_to_reach(namespace: str, name: str, endpoint: Endpoint) -> None:
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
-
-
-def notice(text: str) -> None:
-    """Print a line of progress."""
-    print(printable(text), flush=True)
 
 
 def _read(asked: Asked, faucet: bool = False) -> tuple[Scenario, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from cluster.common.wording import printable
 from cluster.live.kubernetes.names import COMPONENT_LABEL, HOST_LABEL
 from cluster.tools.k8s.client.cluster import Object
 
@@ -15,6 +16,11 @@ SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhea
 RESTART: Final = "restart"
 UNPULLED: Final = "no image"
 QUOTA: Final = "exceeded quota"
+
+
+def notice(text: str) -> None:
+    """Print a line of progress."""
+    print(printable(text), flush=True)
 
 
 class PodState(NamedTuple):

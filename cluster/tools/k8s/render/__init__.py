@@ -1,23 +1,28 @@
-"""Renders a scenario as manifests for Kubernetes with the KubeRay operator. Nothing here talks to a cluster."""
+"""Renders a scenario as manifests for Kubernetes with the KubeRay operator. Nothing here talks to a cluster.
+
+Scenarios take seconds to load: commands that need only a deployment's name do not import them.
+"""
 
 from __future__ import annotations
 
-from cluster.scenario import Scenario
-from cluster.tools.k8s.render.access import accounts
-from cluster.tools.k8s.render.deployment import Deployment
-from cluster.tools.k8s.render.load import load_workers
-from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.render.monitoring import monitors
-from cluster.tools.k8s.render.network import policies
-from cluster.tools.k8s.render.objects import claims, disruption_budget, namespace, results_pod, scenario_file
-from cluster.tools.k8s.render.ray_job import ray_job
-from cluster.tools.k8s.render.soak import soak
+from typing import TYPE_CHECKING
 
-__all__ = ["Deployment", "manifests", "results_pod", "soak_manifests"]
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.metadata import Manifest
+
+if TYPE_CHECKING:
+    from cluster.scenario import Scenario
+
+__all__ = ["Deployment", "manifests", "soak_manifests"]
 
 
 def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
     """The manifests of all objects of a deployment, in the order of creation. Raises :class:`BadInput`."""
+    from cluster.tools.k8s.render.load import load_workers
+    from cluster.tools.k8s.render.monitoring import monitors
+    from cluster.tools.k8s.render.objects import disruption_budget
+    from cluster.tools.k8s.render.ray_job import ray_job
+
     found = [
         *_before_the_job(scenario, deployment),
         *disruption_budget(scenario, deployment),
@@ -31,10 +36,16 @@ def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
 
 def soak_manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
     """The manifests of a nightly soak in the simulator; the deployment's command is ignored."""
+    from cluster.tools.k8s.render.soak import soak
+
     return [*_before_the_job(scenario, deployment), *soak(scenario, deployment)]
 
 
 def _before_the_job(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
+    from cluster.tools.k8s.render.access import accounts
+    from cluster.tools.k8s.render.network import policies
+    from cluster.tools.k8s.render.objects import claims, namespace, scenario_file
+
     return [
         *([] if deployment.namespace is None else [namespace(deployment.namespace)]),
         *accounts(scenario, deployment),

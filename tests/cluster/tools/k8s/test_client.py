@@ -1021,6 +1021,19 @@ def test_a_testnet_stays_until_it_is_deleted(server: ApiServer, up: str) -> None
     assert server.names("rayjobs") == server.names("pods") == server.names("persistentvolumeclaims") == []
 
 
+SLOW = ("ray", "numba", "pydantic", "cluster.scenario", "kubernetes.client.api", "kubernetes.client.models.v1_pod")
+"""Modules that take a command seconds to load, and that a deletion does without."""
+
+
+def test_a_deletion_loads_what_it_needs(server: ApiServer) -> None:
+    load = "import sys; from cluster.tools.cli.main import main; assert main(['k8s', 'delete', 'tiny']) == 2; "
+    shows = f"print([each for each in {SLOW} if each in sys.modules])"
+    asks_for_the_rest = "; from kubernetes import client; assert client.CoreV1Api and client.V1Pod"
+    command = [sys.executable, "-c", load + shows + asks_for_the_rest]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_a_testnet_gets_the_rights_that_later_faults_need_and_they_go_with_it(server: ApiServer, up: str) -> None:
     assert server.names("roles") == [] and server.names("serviceaccounts") == ["tiny"]
     assert main(["k8s", "delete", "tiny"]) == 0

@@ -12,10 +12,10 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
-from cluster.tools.k8s.render import Deployment, manifests, results_pod
+from cluster.tools.k8s.render import Deployment, manifests
 from cluster.tools.k8s.render.deployment import MAX_NAME, WORKS, name_for
 from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go
+from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go, results_pod
 
 RUN = ("run", "/etc/stampede/scenario.yaml")
 UP = ("up", "/etc/stampede/scenario.yaml", "--port", "9464")
