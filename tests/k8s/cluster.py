@@ -149,6 +149,15 @@ class Cluster:
         self.kubectl("wait", "--namespace", namespace, *ended)
         return self.kubectl("logs", "--namespace", namespace, f"job/{name}")
 
+    def as_user(self, account: str, namespace: str, folder: Path) -> Cluster:
+        """The cluster as a ServiceAccount sees it. ``folder`` takes its configuration."""
+        page = json.loads(self.kubectl("config", "view", "--raw", "--minify", "--output", "json"))
+        token = self.kubectl("create", "token", account, "--namespace", namespace, "--duration=2h").strip()
+        page["users"] = [{"name": page["contexts"][0]["context"]["user"], "user": {"token": token}}]
+        file = folder / f"{account}.json"
+        file.write_text(json.dumps(page), encoding="utf-8")
+        return Cluster(str(file), self.image, self._reached_by)
+
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": self.kubeconfig}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.common.errors import ExitCode
 from k8s.image import sbom
@@ -216,6 +217,31 @@ def test_two_runs_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
         running(cluster, "stampede-right", tmp_path / "right") as right,
     ):
         assert [left.end(), right.end()] == [ExitCode.PASS] * 2, left.output + right.output
+
+
+def test_a_user_with_the_role_alone_passes_and_is_told_a_verb_that_is_missing(cluster: Cluster, tmp_path: Path) -> None:
+    namespace, role = "stampede-role", yaml.safe_load((K8S / "client-role.yaml").read_text())
+    place = ("--namespace", namespace)
+    cluster.kubectl("create", "namespace", namespace)
+    try:
+        cluster.kubectl("create", "serviceaccount", "user", *place)
+        bound = (f"--role={role['metadata']['name']}", f"--serviceaccount={namespace}:user")
+        cluster.kubectl("apply", *place, "--filename", "-", stdin=json.dumps(role))
+        cluster.kubectl("create", "rolebinding", "user", *place, *bound)
+        user = cluster.as_user("user", namespace, tmp_path)
+        with running(user, namespace, tmp_path / "run") as run:
+            assert run.end() == ExitCode.PASS, run.output
+        assert run.result()["verdict"] == "pass"
+        assert ours(cluster, namespace, LEFT) == []
+        (jobs,) = (rule for rule in role["rules"] if rule["resources"] == ["rayjobs"])
+        jobs["verbs"].remove("watch")
+        cluster.kubectl("apply", *place, "--filename", "-", stdin=json.dumps(role))
+        with running(user, namespace, tmp_path / "refused") as run:
+            assert run.end() == ExitCode.INCONCLUSIVE
+        assert f"no right in namespace {namespace} to watch rayjobs.ray.io: " in run.output
+        assert ours(cluster, namespace, LEFT) == []
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
 
 
 # --- a testnet that stays -------------------------------------------------------------------------------------------
