@@ -20,7 +20,18 @@ from cluster.live.kubernetes.names import (
     scenario_config_map,
 )
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
-from cluster.tools.k8s.client.kinds import CLAIM, CLUSTER_ROLE, DELETED, NAMESPACE, NODE, POD, RAY_JOB, Kind, kind_of
+from cluster.tools.k8s.client.kinds import (
+    CLAIM,
+    CLUSTER_ROLE,
+    DELETED,
+    EVENT,
+    NAMESPACE,
+    NODE,
+    POD,
+    RAY_JOB,
+    Kind,
+    kind_of,
+)
 from cluster.tools.k8s.client.rights import missing_namespace, rights_of
 
 ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
@@ -56,9 +67,10 @@ def how_to_delete(name: str, namespace: str) -> str:
 def check_rights(cluster: Cluster, namespace: str, command: str, manifests: Sequence[Object] = ()) -> None:
     """Ask the cluster for all rights that a command needs. Raises :class:`ClusterError` with those that are missing.
 
-    A cluster that does not answer the question refuses nothing.
+    A cluster that does not answer the question refuses nothing. Without the right to see events a command does its
+    work, and shows no warnings.
     """
-    asked = rights_of(command, manifests)
+    asked = [right for right in rights_of(command, manifests) if right.resource != EVENT.plural]
     if any(kind_of(each) == NAMESPACE for each in manifests) and _is_namespace_missing(cluster, namespace):
         asked += missing_namespace()
     try:
