@@ -36,6 +36,9 @@ def _put_in_place(name: str) -> None:
     package = module_from_spec(spec)
     package.__class__ = _Package
     sys.modules[name] = package
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, package)
 
 
 if PACKAGES[0] not in sys.modules:

@@ -1028,7 +1028,7 @@ SLOW = ("ray", "numba", "pydantic", "cluster.scenario", "kubernetes.client.api",
 def test_a_deletion_loads_what_it_needs(server: ApiServer) -> None:
     load = "import sys; from cluster.tools.cli.main import main; assert main(['k8s', 'delete', 'tiny']) == 2; "
     shows = f"print([each for each in {SLOW} if each in sys.modules])"
-    asks_for_the_rest = "; from kubernetes import client; assert client.CoreV1Api and client.V1Pod"
+    asks_for_the_rest = "; from kubernetes import client; assert client.CoreV1Api and client.models.V1Pod"
     command = [sys.executable, "-c", load + shows + asks_for_the_rest]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "[]\n"
