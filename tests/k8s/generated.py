@@ -18,7 +18,8 @@ from cluster.tools.k8s.client.rights import client_role
 from cluster.tools.k8s.render import Deployment
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import namespace, results_pod
-from cluster.tools.k8s.render.text import (
+from cluster.tools.k8s.rendering import rendered
+from cluster.tools.k8s.text import (
     KUSTOMIZATION_FILE,
     MADE_BY,
     file_name,
@@ -27,7 +28,6 @@ from cluster.tools.k8s.render.text import (
     stream,
     yaml_text,
 )
-from cluster.tools.k8s.rendering import rendered
 
 FOLDER: Final = ROOT / "k8s"
 SCENARIO: Final = Path("smoke")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, yaml_text
+from cluster.tools.k8s.text import KUSTOMIZATION_FILE, yaml_text
 from tests.k8s.generated import FOLDER, FOLDERS, JOBS, NAMESPACE, OVERLAYS, SINGLE_FILES, difference, generated, variant
 from tests.tools import KUBECTL, needs
 

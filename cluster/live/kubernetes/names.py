@@ -44,6 +44,10 @@ RAY_GROUP_LABEL: Final = "ray.io/group"
 RAY_JOB_LABEL: Final = "ray.io/originated-from-cr-name"
 """Label that KubeRay sets on the RayCluster of a RayJob; the value is the RayJob's name."""
 
+RUN_FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B, dos [ATTACK …]"
+FORMS: Final = f"{RUN_FORMS} or soak"
+"""What a driver can be told to do by ``--command``, as text for the user. A soak has no driver to follow."""
+
 # --- environment of the driver's pod --------------------------------------------------------------------------------
 
 NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
+from cluster.live.kubernetes.names import RUN_FORMS
+from cluster.tools.console.command import FOLDER, SEVERAL, Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
     CodeOptions,
@@ -68,14 +70,15 @@ class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, C
         default="15m",
     )
 
-    def asked(self, duration_s: int | None = None) -> Asked:
-        """The run that these options describe; ``duration_s`` is how long its load lasts, if that is limited."""
+    def asked(self, duration_s: int | None = None, words: Sequence[str] = ("run",)) -> Asked:
+        """What these options describe; ``duration_s`` is how long the load of a run lasts, if that is limited."""
         from cluster.tools.k8s.client.kubernetes_run import Asked
 
         return Asked(
             self.scenario,
             self.place,
             self.name,
+            words,
             self.seed,
             self.changes,
             duration_s,
@@ -91,11 +94,14 @@ class Run(DurationOption, ScenarioOptions):
 
     out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", writes=FOLDER)
     keep: bool = flag("keep the run's volumes in the cluster")
+    words: Sequence[str] = option(
+        f"what the driver does: {RUN_FORMS} (default run)", "WORD", name="--command", nargs=SEVERAL, default=("run",)
+    )
 
     def run(self) -> int:
         from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes
 
-        return run_on_kubernetes(self.asked(self.duration_s), self.out, self.keep)
+        return run_on_kubernetes(self.asked(self.duration_s, self.words), self.out, self.keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +120,27 @@ class Up(ScenarioOptions):
         from cluster.tools.k8s.client.kubernetes_run import up_on_kubernetes
 
         return up_on_kubernetes(self.asked(), self.port, self.faucet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(PlaceOptions):
+    HELP = "list the runs and testnets in a namespace"
+    RUNS_CODE = False
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.listing import show_list
+
+        return show_list(self.place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(NamedOptions):
+    HELP = "show how far a run or testnet is, its volumes and pods"
+
+    def run(self) -> int:
+        from cluster.tools.k8s.client.listing import show_status
+
+        return show_status(self.place, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +200,8 @@ TOOLS: Final = {
     "render": Render,
     "run": Run,
     "up": Up,
+    "list": List,
+    "status": Status,
     "logs": Logs,
     "report": Report,
     "delete": Delete,

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.live.kubernetes.names import SCENARIO_FILE, SCENARIO_FOLDER
+from cluster.live.kubernetes.names import FORMS
 from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
-    from cluster.tools.drills.base import Drill
     from cluster.tools.k8s.render.deployment import Deployment
     from cluster.tools.k8s.render.metadata import Manifest
 
 STANDARD_OUTPUT: Final = "-"
-RAY_MIB: Final = 512
-"""Part of the memory of a pod for seeds that is left to Ray, in MiB."""
-FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
 
 
 def _folder(text: str) -> Path | None:
@@ -46,7 +42,7 @@ class Render(ChangeOptions):
         writes=FOLDER,
     )
     words: Sequence[str] = option(
-        f"what the driver does: {FORMS} (default run); a drill has the scenario's section kubernetes alone",
+        f"what the driver does: {FORMS} (default run); a drill takes only the section kubernetes of the scenario",
         "WORD",
         name="--command",
         nargs=SEVERAL,
@@ -55,7 +51,7 @@ class Render(ChangeOptions):
     monitoring: bool = flag("add the Prometheus operator's objects")
 
     def run(self) -> int:
-        from cluster.tools.k8s.render.text import files, stream
+        from cluster.tools.k8s.text import files, stream
 
         found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitoring)
         if self.out is None:
@@ -83,7 +79,7 @@ class Role(ChangeOptions):
 
     def run(self) -> int:
         from cluster.tools.k8s.client.rights import client_role
-        from cluster.tools.k8s.render.text import stream
+        from cluster.tools.k8s.text import stream
 
         objects = rendered(self.scenario, changes=self.changes, namespace=self.namespace, monitoring=self.monitoring)
         sys.stdout.write(stream(client_role(self.namespace, objects)))
@@ -100,86 +96,14 @@ def rendered(
 ) -> list[Manifest]:
     """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
     from cluster.scenario import load_scenario
-    from cluster.scenario.files import find_scenario, scenario_text
     from cluster.tools.k8s.render import manifests, soak_manifests
     from cluster.tools.k8s.render.deployment import Deployment
+    from cluster.tools.k8s.render.planning import plan_of
 
-    scenario = load_scenario(path, changes)
-    plan = _plan(words, scenario)
-    text = scenario_text(scenario, find_scenario(path)) if plan.reads_file else None
-    deployment = Deployment(plan.name if name is None else name, namespace, plan.command, text, monitoring)
+    plan = plan_of(words, partial(load_scenario, path), changes)
+    deployment = Deployment(plan.name if name is None else name, namespace, plan.command, plan.text(path), monitoring)
     make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
     return make(plan.scenario, deployment)
-
-
-class _Plan(NamedTuple):
-    """The scenario, name and driver command to render, as the words of ``--command`` determine them."""
-
-    scenario: Scenario
-    name: str
-    """The default name of the deployment."""
-    command: tuple[str, ...]
-    """Command of the driver; empty for a soak, which has no driver."""
-    reads_file: bool = True
-
-
-def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
-    """Parse the words of ``--command`` into what to render. Raises :class:`BadInput`."""
-    from cluster.tools.k8s.render.deployment import name_for
-
-    file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
-    match words:
-        case ["run"]:
-            _refuse(scenario.kubernetes_problem, scenario.name)
-            return _Plan(scenario, name_for(scenario.name), ("run", file))
-        case ["drill", name, *settings]:
-            drill = _drill(name, settings)
-            drilled = drill.scenario().model_copy(update={"kubernetes": scenario.kubernetes})
-            return _Plan(drilled, name_for(name, "drill"), tuple(shlex.split(drill.command())[1:]), reads_file=False)
-        case ["sweep", seeds]:
-            _refuse(scenario.simulator_problem, scenario.name)
-            command = ("sweep", file, "--seeds", _checked_seeds(seeds), "--memory", str(_seed_memory_mib(scenario)))
-            return _Plan(scenario, name_for(scenario.name, "sweep"), command)
-        case ["soak"]:
-            _refuse(scenario.simulator_problem, scenario.name)
-            return _Plan(scenario, name_for(scenario.name, "soak"), ())
-    raise BadInput(f"--command {' '.join(words)}: expected {FORMS}")
-
-
-def _refuse(problem: str | None, name: str) -> None:
-    if problem is not None:
-        raise BadInput(f"{name}: {problem}")
-
-
-def _seed_memory_mib(scenario: Scenario) -> int:
-    """Memory of a seed in MiB, such that a pod runs one seed per processor."""
-    from cluster.tools.k8s.render.pods import memory_per_seed_mib, whole_processors
-
-    seeds = scenario.kubernetes.seeds
-    return memory_per_seed_mib(seeds.memory, whole_processors(seeds.cpu), RAY_MIB)
-
-
-def _checked_seeds(text: str) -> str:
-    from argparse import ArgumentTypeError
-
-    from cluster.tools.sweeps.commands import seed_range
-
-    try:
-        seed_range(text)
-    except ArgumentTypeError as error:
-        raise BadInput(f"--command sweep: {error}") from None
-    return text
-
-
-def _drill(name: str, settings: Sequence[str]) -> Drill:
-    from cluster.tools.drills.command_line import drill_with
-
-    try:
-        drill = drill_with(name, settings)
-    except BadInput as error:
-        raise BadInput(f"--command drill: {error}") from None
-    _refuse(drill.problem("live") or drill.scenario().kubernetes_problem, f"drill {name}")
-    return drill
 
 
 def write_folder(folder: Path, texts: dict[str, str]) -> None:
@@ -207,6 +131,6 @@ def write_folder(folder: Path, texts: dict[str, str]) -> None:
 
 def _is_rendered(path: Path) -> bool:
     """Whether a file is one of an earlier rendering."""
-    from cluster.tools.k8s.render.text import MADE_BY
+    from cluster.tools.k8s.text import MADE_BY
 
     return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY)

@@ -1,21 +1,31 @@
-"""Fetches a run's folder from a cluster: a pod mounts the volume of runs read-only and sends it as an archive."""
+"""Fetches a run's folder from a cluster: a pod mounts the volume of runs read-only and sends it as an archive.
+
+The archive is checked as a whole before anything of it is written.
+"""
 
 from __future__ import annotations
 
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
+from cluster.common.errors import HarnessError
 from cluster.live.kubernetes.names import RUNS_PATH
-from cluster.tools.k8s.client.archive import MAX_BYTES, BadArchive, extract
+from cluster.record.folder import REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE, SWEEP_SUMMARY_FILE
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
 from cluster.tools.k8s.client.execution import Container
 from cluster.tools.k8s.client.kinds import POD
-from cluster.tools.k8s.client.progress import is_ready, state_of
+from cluster.tools.k8s.client.progress import is_ready, notice, state_of
 
+REPORTS: Final = (REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE, SWEEP_SUMMARY_FILE)
+"""Files that say how a driver's work ended, the best to read first."""
+MAX_BYTES: Final = 64 * 2**30
+"""Maximum size of an archive, and maximum total size of the files in it."""
+MAX_MEMBERS: Final = 1_000_000
 START_TIMEOUT_S = 180.0
 """Time limit for the reading pod to start. It is long, since a volume may have to be detached from a node first."""
 POLL_S = 0.5
@@ -59,6 +69,12 @@ def fetch_folder(
             return
 
 
+def print_report(folder: Path) -> None:
+    """Print the path of the report in a folder that was fetched or, without one, of its result."""
+    found = [folder / each for each in REPORTS if (folder / each).exists()]
+    notice(f"report   {found[0] if found else f'{folder}, which has no {RESULT_FILE}'}")
+
+
 def _write(archive: BinaryIO, data: bytes) -> None:
     if archive.tell() + len(data) > MAX_BYTES:
         raise BadArchive(f"the archive of the run's folder: more than {MAX_BYTES:,} bytes")
@@ -76,3 +92,45 @@ def _wait_until_ready(cluster: Cluster, namespace: str, name: str) -> None:
         if pod.get("status", {}).get("phase") == "Failed" or time.monotonic() > deadline:
             raise ClusterError(f"pod {name}, which reads the volume of runs, {state_of(pod).words}")
         cluster.wait(POLL_S)
+
+
+# --- archives -------------------------------------------------------------------------------------------------------
+
+
+class BadArchive(HarnessError):
+    """An archive that is broken, too large, or has members other than files and folders below its top folder."""
+
+
+def extract(archive: BinaryIO, top: str, target: Path) -> None:
+    """Extract the folder ``top`` of an archive into the folder ``target``.
+
+    A run's folder consists of files and folders. If a member is anything else, such as a link, or has an absolute path
+    or one with ``..``, nothing is written. Raises :class:`BadArchive` for such an archive and for a broken one, and
+    :class:`OSError`.
+    """
+    try:
+        with tarfile.open(fileobj=archive, mode="r:") as tar:
+            members = _members(tar, top)
+            for member in members:
+                moved = member.replace(name=str(PurePosixPath(member.name).relative_to(top)))
+                tar.extract(moved, target, filter="data")
+    except tarfile.TarError as error:
+        raise BadArchive(f"the archive of the run's folder: {error}") from None
+
+
+def _members(tar: tarfile.TarFile, top: str) -> list[tarfile.TarInfo]:
+    """All members below ``top``, checked."""
+    found: list[tarfile.TarInfo] = []
+    size = 0
+    for member in tar:
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or path.parts[:1] != (top,):
+            raise BadArchive(f"the archive of the run's folder: {member.name!r} is no path below {top}/")
+        if not (member.isdir() or (member.isfile() and len(path.parts) > 1)):
+            raise BadArchive(f"the archive of the run's folder: {member.name!r} is neither a file nor a folder")
+        size += member.size
+        if size > MAX_BYTES or len(found) >= MAX_MEMBERS:
+            raise BadArchive(f"the archive of the run's folder: more than {MAX_BYTES:,} bytes or {MAX_MEMBERS:,} files")
+        if len(path.parts) > 1:
+            found.append(member)
+    return found

@@ -27,10 +27,10 @@ from cluster.live.kubernetes.names import (
     runs_claim,
     scenario_config_map,
 )
-from cluster.record.folder import LATEST, REPORT_FILE, RESULT_FILE, run_folder
+from cluster.record.folder import LATEST, run_folder
 from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Place, connect
-from cluster.tools.k8s.client.fetching import container_of, fetch_folder
+from cluster.tools.k8s.client.fetching import container_of, fetch_folder, print_report
 from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
 from cluster.tools.k8s.client.progress import has_started, is_ready, newest, notice
 from cluster.tools.k8s.client.watching import log_lines, plain
@@ -58,7 +58,7 @@ def show_logs(
     what = "driver" if host is None else f"host {host}"
     pod = _started_pod(cluster, place, name, label, what, waits=follows)
     container, more = container_of(cluster, place.namespace, pod), {"previous": "true"} if previous else {}
-    for line in log_lines(cluster, place.namespace, container.pod, container.name, threading.Event(), follows, more):
+    for line in log_lines(container, threading.Event(), follows, more):
         print(plain(line), flush=follows)
     return ExitCode.PASS
 
@@ -88,8 +88,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
                 raise ClusterError(f"{error.filename or folder}: {error.strerror or error}") from None
             finally:
                 cluster.waiting_by(time.sleep).delete(POD, place.namespace, pod["metadata"]["name"])
-    found = [folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists()]
-    notice(f"report   {found[0] if found else f'{folder}, which has no {RESULT_FILE}'}")
+    print_report(folder)
     return ExitCode.PASS
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,16 +12,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.kubernetes.names import COMPONENT_LABEL, DRIVER, RUNS_PATH, SUBMITTER
 from cluster.record.folder import ENDPOINTS_FILE
 from cluster.tools.k8s.client import objects
-from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, EVENT, POD, RAY_JOB
 from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, newest, pod_name
-from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches, log_lines, plain
+from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches, last_lines, plain
 
 SLICE_S: Final = 0.1
 LOG_GRACE_S = 15.0
@@ -39,9 +37,6 @@ LOOK_S = 2.0
 """Interval between checks whether a testnet is up."""
 REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 """HTTP statuses of refusals that a retry cannot change."""
-NOT_RUN: Final = ("", "PENDING")
-"""Values of ``jobStatus`` of a job whose driver has not started."""
-EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 INTERRUPT: Final = """
 import os, psutil, signal, sys
 is_there = False
@@ -88,13 +83,12 @@ class Job:
     @property
     def has_run(self) -> bool:
         """Whether the driver has ever run."""
-        return self._has_driver_run or self._has_started
+        return self._has_driver_run or objects.has_driver_started(self._job or {})
 
     @property
-    def exit_code(self) -> int | None:
-        """The exit code of the driver; ``None`` if the job's status does not have it."""
-        found = EXIT_CODE.search(str(self._status.get("message", "")))
-        return None if found is None else int(found[1])
+    def exit_code(self) -> ExitCode | None:
+        """The exit code of the driver; ``None`` if the job's status does not have one that the driver gives."""
+        return objects.exit_code_of(self._job or {})
 
     @property
     def end(self) -> str:
@@ -167,7 +161,7 @@ class Job:
         except ClusterError as error:
             self._notice(f"the driver cannot be interrupted: {error}")
             return
-        if ended.code != 0 and not self._has_started:
+        if ended.code != 0 and not objects.has_driver_started(self._job or {}):
             self._has_driver_run = False
             return
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -207,11 +201,6 @@ class Job:
     @property
     def _status(self) -> dict[str, Any]:
         return {} if self._job is None else self._job.get("status") or {}
-
-    @property
-    def _has_started(self) -> bool:
-        """Whether the driver has started, according to the job's status."""
-        return self._status.get("jobStatus", "") not in NOT_RUN
 
     def _own_name(self) -> None:
         """Note that an object was created. From then on, the objects of this name belong to this deployment."""
@@ -281,13 +270,8 @@ class Job:
 
     def _print_last_words(self, pod: Object) -> None:
         """Print the end of the log of a container that has ended and is started again."""
-        container = container_of(self._cluster, self._namespace, pod)
-        query: Query = {"previous": "true", "tailLines": LAST_LINES}
-        with suppress(ClusterError):  # the container may be gone by now
-            for line in log_lines(
-                self._cluster, self._namespace, container.pod, container.name, threading.Event(), False, query
-            ):
-                self._notice(f"{pod_name(pod)} said: {plain(line)}")
+        for line in last_lines(container_of(self._cluster, self._namespace, pod), LAST_LINES, of_previous=True):
+            self._notice(f"{pod_name(pod)} said: {line}")
 
     def _endpoint_port(self, driver: Object) -> int | None:
         """The port of the testnet's endpoint; ``None`` until all validators were started."""

@@ -44,10 +44,11 @@ _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _MONITORING: Final = "monitoring.coreos.com/v1"
 _CHAOS: Final = "chaos-mesh.org/v1alpha1"
 
+CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs", is_optional=True)
 CLUSTER_ROLE: Final = Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False, is_optional=True)
 
 DELETED: Final = (
-    Kind("batch/v1", "CronJob", "cronjobs", is_optional=True),
+    CRON_JOB,
     RAY_JOB,
     Kind(_CHAOS, "NetworkChaos", "networkchaos", is_optional=True),
     Kind(_CHAOS, "PodChaos", "podchaos", is_optional=True),

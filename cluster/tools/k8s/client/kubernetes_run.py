@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cluster.common.checkout import UNKNOWN_COMMIT
-from cluster.common.errors import ExitCode, HarnessError
+from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
-from cluster.live.kubernetes.names import RUNS_PATH, SCENARIO_FILE, SCENARIO_FOLDER
+from cluster.live.kubernetes.names import RUN_FORMS, RUNS_PATH
 from cluster.record.folder import (
     REPORT_FILE,
-    RESULT_FILE,
     TOKEN_FILE,
     complete_folder,
     point_latest,
@@ -22,18 +22,19 @@ from cluster.record.folder import (
     unjudged_result,
 )
 from cluster.report.run_index import refresh_index
-from cluster.scenario import Scenario
-from cluster.scenario.files import find_scenario, scenario_hash, scenario_text
+from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.files import find_scenario, scenario_hash
 from cluster.scenario.overrides import Change
 from cluster.tools.console.crashes import command_folder
-from cluster.tools.k8s.client.archive import BadArchive
 from cluster.tools.k8s.client.cluster import ClusterError, Object, Place, connect
+from cluster.tools.k8s.client.fetching import BadArchive, print_report
 from cluster.tools.k8s.client.job import Endpoint, Job
 from cluster.tools.k8s.client.objects import check_rights, how_to_delete, make_room
 from cluster.tools.k8s.client.progress import notice
 from cluster.tools.k8s.render import manifests
-from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, name_for
+from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment
 from cluster.tools.k8s.render.objects import results_pod
+from cluster.tools.k8s.render.planning import FILE, Plan, plan_of
 from cluster.tools.run.scenario_run import changed_scenario
 
 
@@ -45,6 +46,8 @@ class Asked:
     place: Place
     name: str | None = None
     """Name of the deployment; ``None`` derives one from the scenario's name."""
+    words: Sequence[str] = ("run",)
+    """What the driver does, as for ``stampede k8s render --command``."""
     seed: int | None = None
     changes: Sequence[Change] = ()
     duration_s: int | None = None
@@ -61,16 +64,16 @@ SKIPPED: Final = "interrupted"
 
 
 def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False) -> ExitCode:
-    """Run a scenario in a cluster, show progress and verdict, fetch the run's folder, and delete all objects.
+    """Do a driver's work in a cluster, show its progress and verdict, fetch its folder, and delete all objects.
 
-    With ``keep`` the volumes stay. Returns the run's exit code. Raises :class:`BadInput` before any object is created,
-    and :class:`ClusterError`.
+    With ``keep`` the volumes stay. Returns the driver's exit code. Raises :class:`BadInput` before any object is
+    created, and :class:`ClusterError`.
     """
-    scenario, text = _read(asked)
-    deployment = _deployment(asked, scenario, text, ("run",), keep)
-    objects = manifests(scenario, deployment)
-    with command_folder(out, scenario.name) as folder, Interrupts() as interrupts:
-        run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts, objects), folder)
+    plan = _plan(asked)
+    deployment = _deployment(asked, plan, plan.command, keep)
+    objects = manifests(plan.scenario, deployment)
+    with command_folder(out, plan.title) as folder, Interrupts() as interrupts:
+        run = _Run(asked, plan.scenario, deployment, _job(asked, deployment, interrupts, objects), folder)
         run.perform(objects)
         return run.conclude()
 
@@ -110,7 +113,7 @@ class _Run:
 
         If the driver has never run, this raises the error that ended the run.
         """
-        job, folder = self._job, self._folder
+        job = self._job
         if not job.has_run:
             if self._is_interrupted:
                 raise KeyboardInterrupt
@@ -119,6 +122,14 @@ class _Run:
             notice(str(self._failure))
         if job.exit_code == ExitCode.BAD_INPUT:
             return ExitCode.BAD_INPUT  # the driver has printed the reason
+        code = self._of_one_run() if self._deployment.is_live else self._of_many_runs()
+        if job.exit_code == ExitCode.CRASH:
+            return ExitCode.CRASH
+        return ExitCode.INCONCLUSIVE if self._is_interrupted and code == ExitCode.PASS else code
+
+    def _of_one_run(self) -> ExitCode:
+        """Complete the local folder of a run, and print the path of its report. Returns the verdict's exit code."""
+        folder = self._folder
         seed = self._scenario.seed if self._asked.seed is None else self._asked.seed
         about = {
             "scenario": self._scenario.name,
@@ -129,20 +140,25 @@ class _Run:
             "scenario_hash": scenario_hash(self._scenario),
         }
         result = unjudged_result(about, self._why_unjudged())
-        try:
+        with _written(folder):
             complete_folder(folder, result)
             point_latest(folder)
             refresh_index(folder)
-        except OSError as error:
-            raise HarnessError(f"{error.filename or folder}: {error.strerror}") from None
         verdict = Outcome(read_result(folder)["verdict"])
         if not (folder / REPORT_FILE).exists():
             notice(f"verdict  {verdict.value}: {self._why_unjudged()}")
-        notice(f"report   {next(folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists())}")
-        if job.exit_code == ExitCode.CRASH:
-            return ExitCode.CRASH
-        code = ExitCode[verdict.name]
-        return ExitCode.INCONCLUSIVE if self._is_interrupted and code == ExitCode.PASS else code
+        print_report(folder)
+        return ExitCode[verdict.name]
+
+    def _of_many_runs(self) -> ExitCode:
+        """Print the path of the summary of simulated runs. Returns the driver's exit code: it is their verdict."""
+        with _written(self._folder):
+            refresh_index(self._folder)
+        print_report(self._folder)
+        if self._job.exit_code is None or self._unfetched:
+            notice(f"verdict  inconclusive: {self._why_unjudged()}")
+            return ExitCode.INCONCLUSIVE
+        return self._job.exit_code
 
     def _note_interrupt(self, what: str) -> None:
         self._is_interrupted = True
@@ -204,9 +220,9 @@ def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
     Raises :class:`BadInput` before any object is created. If the testnet does not come up, or at a signal, all objects
     are deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
     """
-    scenario, text = _read(asked, faucet)
-    deployment = _deployment(asked, scenario, text, ("up", "--port", str(port)), keeps_volumes=False)
-    objects = manifests(scenario, deployment)
+    plan = _plan(asked, faucet)
+    deployment = _deployment(asked, plan, ("up", FILE, "--port", str(port)), keeps_volumes=False)
+    objects = manifests(plan.scenario, deployment)
     with Interrupts() as interrupts:
         job = _job(asked, deployment, interrupts, objects)
         try:
@@ -232,27 +248,48 @@ def _say_how_to_reach(namespace: str, name: str, endpoint: Endpoint) -> None:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _read(asked: Asked, faucet: bool = False) -> tuple[Scenario, str]:
-    """The scenario with all changes, and its text. Raises :class:`BadInput`."""
-    path = find_scenario(asked.scenario)
-    scenario, changes = changed_scenario(path, asked.changes, "live", asked.duration_s, faucet)
-    return scenario, scenario_text(scenario, None if changes else path)
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """What cannot be written inside the block raises :class:`HarnessError`."""
+    try:
+        yield
+    except OSError as error:
+        raise HarnessError(f"{error.filename or folder}: {error.strerror}") from None
 
 
-def _deployment(
-    asked: Asked, scenario: Scenario, text: str, command: tuple[str, ...], keeps_volumes: bool
-) -> Deployment:
-    """The deployment that the options ask for. ``command`` is the driver's subcommand with its options."""
-    name = name_for(scenario.name) if asked.name is None else asked.name
-    first, *options = command
-    options += ["--out", f"{RUNS_PATH}/{name}"]
+def _plan(asked: Asked, faucet: bool = False) -> Plan:
+    """What the driver does, with all changes. Raises :class:`BadInput`."""
+    work, path = asked.words[0], find_scenario(asked.scenario)
+    refused = {
+        "--for": asked.duration_s is not None and work != "run",
+        "--seed": asked.seed is not None and work not in ("run", "drill"),
+        "--stop-on-fail": asked.stop_on_fail and work == "dos",
+    }
+    if work == "soak":
+        raise BadInput(f"--command soak: has no driver to follow: expected {RUN_FORMS}")
+    for option, is_refused in refused.items():
+        if is_refused:
+            raise BadInput(f"{option}: not with --command {work}")
+
+    def load(changes: Sequence[Change]) -> Scenario:
+        if work == "run":
+            return changed_scenario(path, changes, "live", asked.duration_s, faucet)[0]
+        return load_scenario(path, changes)
+
+    return plan_of(asked.words, load, asked.changes)
+
+
+def _deployment(asked: Asked, plan: Plan, command: tuple[str, ...], keeps_volumes: bool) -> Deployment:
+    """The deployment that the options ask for. ``command`` is the driver's command, without these options."""
+    name = plan.name if asked.name is None else asked.name
+    options = ["--out", f"{RUNS_PATH}/{name}"]
     options += [] if asked.seed is None else ["--seed", str(asked.seed)]
     options += ["--stop-on-fail"] if asked.stop_on_fail else []
     return Deployment(
         name=name,
         namespace=asked.place.namespace,
-        command=(first, f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *options),
-        scenario_text=text,
+        command=(*command, *options),
+        scenario_text=plan.text(asked.scenario),
         monitoring=asked.monitoring,
         keeps_volumes=keeps_volumes,
         start_timeout_s=max(START_TIMEOUT_S, asked.start_timeout_s),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import counted, first_few
 from cluster.live.kubernetes.names import (
     CORDONED_BY,
@@ -36,6 +37,10 @@ from cluster.tools.k8s.client.rights import missing_namespace, rights_of
 
 ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
 """Values of ``jobDeploymentStatus`` of a RayJob that has ended or will never start."""
+NOT_RUN: Final = ("", "PENDING")
+"""Values of ``jobStatus`` of a job whose driver has not started."""
+SUCCEEDED: Final = "SUCCEEDED"
+EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 GONE_TIMEOUT_S = 90.0
 GONE_POLL_S = 1.0
 MAX_SHOWN: Final = 4
@@ -57,6 +62,20 @@ def is_ours(found: Object, name: str) -> bool:
 def has_ended(job: Object) -> bool:
     """Whether a RayJob has ended, or will never start."""
     return (job.get("status") or {}).get("jobDeploymentStatus") in ENDED
+
+
+def has_driver_started(job: Object) -> bool:
+    """Whether the driver of a RayJob has started, according to the job's status."""
+    return (job.get("status") or {}).get("jobStatus", "") not in NOT_RUN
+
+
+def exit_code_of(job: Object) -> ExitCode | None:
+    """The exit code of a RayJob's driver; ``None`` if the status does not have one that the driver gives."""
+    status = job.get("status") or {}
+    if status.get("jobStatus") == SUCCEEDED:
+        return ExitCode.PASS
+    found = EXIT_CODE.search(str(status.get("message", "")))
+    return ExitCode(int(found[1])) if found and int(found[1]) in set(ExitCode) else None
 
 
 def how_to_delete(name: str, namespace: str) -> str:

@@ -13,6 +13,7 @@ from cluster.tools.k8s.client.kinds import (
     CLAIM,
     CLUSTER_ROLE,
     CONFIG_MAP,
+    CRON_JOB,
     DELETED,
     EVENT,
     NAMESPACE,
@@ -39,9 +40,12 @@ _FOLLOWS: Final = (
     LOG,
     EXEC,
 )
+_LOOKS: Final = (*((kind, "", "list") for kind in (RAY_JOB, CRON_JOB, CLAIM, POD)), LOG)
 BESIDES: Final[Mapping[str, Sequence[tuple[Kind, str, str]]]] = {
     "run": (*_FOLLOWS, (POD, "", "create")),
     "up": _FOLLOWS,
+    "list": _LOOKS,
+    "status": _LOOKS,
     "logs": ((RAY_JOB, "", "get"), (CONFIG_MAP, "", "get"), (POD, "", "get list"), LOG),
     "report": ((RAY_JOB, "", "get"), (CONFIG_MAP, "", "get"), (CLAIM, "", "get"), (POD, "", "get create delete"), EXEC),
     "inject": ((POD, "", "list"), EXEC),

@@ -11,6 +11,7 @@ import queue
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
@@ -20,6 +21,7 @@ import urllib3
 
 from cluster.common.wording import printable
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query, Target, lines_of
+from cluster.tools.k8s.client.execution import Container
 from cluster.tools.k8s.client.kinds import POD, Kind
 
 COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
@@ -90,7 +92,7 @@ class Watches:
 
     def _follow(self, pod: str, container: str) -> None:
         try:
-            for line in log_lines(self._cluster, self._namespace, pod, container, self._closing):
+            for line in log_lines(Container(self._cluster, self._namespace, pod, container), self._closing):
                 self.seen.put(Line(line))
             self.seen.put(LogEnd())
         except ClusterError as error:
@@ -168,13 +170,7 @@ def plain(line: str) -> str:
 
 
 def log_lines(
-    cluster: Cluster,
-    namespace: str,
-    pod: str,
-    container: str,
-    closing: threading.Event,
-    follows: bool = True,
-    more: Query = NOTHING_MORE,
+    container: Container, closing: threading.Event, follows: bool = True, more: Query = NOTHING_MORE
 ) -> Iterator[str]:
     """Yield each line of a container's log once, until the container has ended. Without ``follows``, end at the newest.
 
@@ -186,13 +182,14 @@ def log_lines(
     """
     last, seen_at_last = "", 0
     while not closing.is_set():
-        has_ended = not follows or _has_ended(cluster, namespace, pod, container)
-        query = {"container": container, "timestamps": "true", "follow": "false" if has_ended else "true", **more}
+        has_ended = not follows or _has_ended(container)
+        query = {"container": container.name, "timestamps": "true", "follow": "false" if has_ended else "true", **more}
         if last:
             query["sinceTime"] = f"{last[:19]}Z"
         at_last, is_whole = 0, False
         try:
-            with cluster.stream(Target("get", POD, namespace, pod, "log"), query, SILENCE_S) as answer:
+            target = Target("get", POD, container.namespace, container.pod, "log")
+            with container.cluster.stream(target, query, SILENCE_S) as answer:
                 for line in lines_of(answer):
                     if not line.endswith(b"\n") and not has_ended:
                         break  # cut off: the server sends it again
@@ -225,10 +222,20 @@ def _in_order(time: str) -> str:
     return f"{seconds}.{fraction:0<9}"
 
 
-def _has_ended(cluster: Cluster, namespace: str, pod: str, container: str) -> bool:
-    """Whether a pod's container has ended, or is gone."""
-    found = cluster.get(POD, namespace, pod)
+def _has_ended(container: Container) -> bool:
+    """Whether a container has ended, or its pod is gone."""
+    found = container.cluster.get(POD, container.namespace, container.pod)
     if found is None:
         return True
-    states = [each for each in found.get("status", {}).get("containerStatuses") or [] if each["name"] == container]
+    statuses = found.get("status", {}).get("containerStatuses") or []
+    states = [each for each in statuses if each["name"] == container.name]
     return any("terminated" in each.get("state", {}) for each in states)
+
+
+def last_lines(container: Container, count: int, of_previous: bool = False) -> list[str]:
+    """The last lines of a container's log, or of that of its previous start; none if they cannot be had."""
+    query: Query = {"tailLines": count, **({"previous": "true"} if of_previous else {})}
+    found: list[str] = []
+    with suppress(ClusterError):  # the container may be gone by now
+        found.extend(plain(line) for line in log_lines(container, threading.Event(), False, query))
+    return found

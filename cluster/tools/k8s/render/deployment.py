@@ -17,10 +17,10 @@ HASH_DIGITS: Final = 6
 MAX_NAMESPACE: Final = 63
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
-WORKS: Final = ("drill", "sweep", "soak")
+WORKS: Final = ("drill", "sweep", "dos", "soak")
 """What a deployment does other than a run: the beginning of its name."""
 LIVE_COMMANDS: Final = ("run", "drill", "up")
-SWEEP_COMMANDS: Final = ("sweep", "fuzz")
+SWEEP_COMMANDS: Final = ("sweep", "dos")
 ENDLESS_COMMAND: Final = "up"
 START_TIMEOUT_S: Final = 900
 
@@ -64,23 +64,17 @@ class Deployment:
     @property
     def is_live(self) -> bool:
         """Whether validators run in separate pods."""
-        return self.command[:1] != () and self.command[0] in LIVE_COMMANDS and not self._is_simulated
+        return self.command[:1] != () and self.command[0] in LIVE_COMMANDS
 
     @property
     def is_sweep(self) -> bool:
-        """Whether the driver runs a sweep, with pods for its seeds."""
+        """Whether the driver simulates many runs, with pods for their seeds."""
         return self.command[:1] != () and self.command[0] in SWEEP_COMMANDS
 
     @property
     def is_endless(self) -> bool:
         """Whether the deployment runs until it is stopped."""
         return self.command[:1] == (ENDLESS_COMMAND,)
-
-    @property
-    def _is_simulated(self) -> bool:
-        return "--backend=sim" in self.command or ("--backend", "sim") in zip(
-            self.command, self.command[1:], strict=False
-        )
 
 
 def is_namespace(name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import yaml
 
 from cluster.common.checkout import keep_out
 from cluster.common.interrupts import Interrupts
@@ -71,6 +73,13 @@ def starting(server: ApiServer, name: str) -> None:
     server.job_status(name, jobDeploymentStatus="Initializing")
     server.make_pods(name)
     server.pods_run(name)
+
+
+def beginning(server: ApiServer, name: str) -> None:
+    """The course of a job that is not at its end."""
+    starting(server, name)
+    server.job_status(name, jobDeploymentStatus="Running", jobStatus="RUNNING")
+    server.say(name, "   1.0 s · height 1/5")
 
 
 def ending(server: ApiServer, name: str, left: dict[str, bytes], status: str = "SUCCEEDED", **end: str) -> None:
@@ -188,6 +197,45 @@ def test_monitoring_is_created_and_deleted(server: ApiServer) -> None:
     assert seen == ["tiny", "tiny", "tiny-dashboard", "tiny-scenario"]
     assert server.names("podmonitors") == server.names("prometheusrules") == []
     assert server.names("configmaps") == ["tiny-scenario"]
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("pass", 0), ("fail", 1)])
+def test_a_drill_takes_the_same_path_to_its_verdict(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], verdict: str, code: int
+) -> None:
+    entrypoints: list[str] = []
+
+    def course(server: ApiServer, name: str) -> None:
+        entrypoints.append(server.objects["rayjobs", name]["spec"]["entrypoint"])
+        ending(server, name, files(name, verdict), "SUCCEEDED" if verdict == "pass" else "FAILED")
+
+    server.course = course
+    assert run("--command", "drill", "outage", "down-s=30", "--seed", "3", "--out", "mine") == code
+    folder = f"{RUNS_PATH}/drill-outage"
+    assert entrypoints == [f"stampede drill outage --down-s 30 --out {folder} --seed 3"]
+    assert capsys.readouterr().out.splitlines()[-1] == "report   mine/report.html"
+    assert server.objects == {}
+
+
+@pytest.mark.parametrize(("words", "left"), [(["sweep", "0:9"], "summary.json"), (["dos", "storm"], "scorecard.html")])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ({"status": "SUCCEEDED"}, 0),
+        ({"status": "FAILED", "message": "Job entrypoint command failed with exit code 1"}, 1),
+        ({"status": "FAILED", "message": "Job entrypoint command failed with exit code 4"}, 4),
+        ({"status": "FAILED", "message": "the head was lost"}, 3),
+    ],
+)
+def test_many_runs_end_with_the_exit_code_of_their_driver(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], words: list[str], left: str, end: dict[str, str], code: int
+) -> None:
+    name = f"{words[0]}-tiny"
+    server.course = lambda server, name: ending(server, name, {f"{name}/{left}": b"{}"}, **end)
+    assert run("--command", *words, "--out", "mine") == code
+    printed = capsys.readouterr().out
+    assert f"report   mine/{left}" in printed and ("verdict  inconclusive" in printed) == (code == 3)
+    assert server.objects == {} and not Path("mine/result.json").exists(), name
 
 
 # --- bad input, and no right ----------------------------------------------------------------------------------------
@@ -1141,6 +1189,50 @@ def test_a_testnet_that_does_not_come_up_is_deleted(server: ApiServer, capsys: p
     assert main(["k8s", "up", "tiny.yaml"]) == 3
     assert "the testnet has ended before it was up" in capsys.readouterr().err
     assert server.objects == {}
+
+
+def test_deployments_are_listed_with_how_far_they_are(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["k8s", "list"]) == 0
+    assert capsys.readouterr().out == "namespace stampede has no deployment of stampede\n"
+    server.course = failing
+    assert run("--name", "kept", "--keep", "--out", "kept") == 1
+    server.put("persistentvolumeclaims", {"metadata": {"name": "of-somebody-else", "labels": {}}})
+    for name, course in (("ended", failing), ("running", beginning)):
+        server.course = course
+        assert main(["k8s", "render", "tiny.yaml", "--name", name, "--out", name]) == 0
+        for path in Path(name).glob("[!k]*.yaml"):
+            made = yaml.safe_load(path.read_text())
+            server.put(f"{made['kind'].lower()}s", made)
+        server.begin("pods")
+    assert server.wait(lambda: server.objects["rayjobs", "ended"]["status"].get("jobStatus") == "FAILED")
+    assert server.wait(lambda: bool(server.logs.get("running-submitter", Log()).lines))
+    capsys.readouterr()
+    assert main(["k8s", "list"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["name", "work", "state", "height", "verdict", "volumes", "age"]
+    rows = [re.split(r"  +", line) for line in lines]
+    assert [row[:6] for row in rows] == [
+        ["ended", "run", "ended", "5/5", "fail", "5"],
+        ["kept", "-", "volumes kept", "-", "-", "5"],
+        ["running", "run", "running", "1/5", "-", "5"],
+    ]
+    assert main(["k8s", "status", "running"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert {"state    running", "height   1/5", "volume   running-runs 5Gi", "pod      host 3 is ready"} <= set(told)
+    assert told[-1] == "driver      1.0 s · height 1/5"
+    assert main(["k8s", "status", "nobody"]) == 2
+    assert "nobody: namespace stampede has nothing of a deployment" in capsys.readouterr().err
+
+
+def test_a_list_without_the_right_to_cron_jobs_is_one_of_the_rest(
+    server: ApiServer, up: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.plant("list", "cronjobs", 403)
+    assert main(["k8s", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["tiny", "up"]
+    server.plant("list", "persistentvolumeclaims", 403, body=NO_RIGHT)
+    assert main(["k8s", "list"]) == 3
+    assert "no right to list persistentvolumeclaims in namespace stampede" in capsys.readouterr().err
 
 
 def test_a_fault_is_added_in_the_drivers_pod(server: ApiServer, up: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,8 @@ def options() -> dict[str, set[str]]:
 def options_on_page(rows: list[list[str]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for names, commands, _ in rows:
-        for command in quoted(commands):
+        named = set(quoted(commands))
+        for command in options().keys() - named if commands.startswith("all but ") else named:
             found.setdefault(command, set()).update(quoted(names))
     return found
 

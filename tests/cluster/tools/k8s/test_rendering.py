@@ -17,7 +17,7 @@ from cluster.scenario import load_scenario
 from cluster.tools.cli.main import main
 from cluster.tools.k8s.render import Deployment, manifests
 from cluster.tools.k8s.render.deployment import name_for
-from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, stream, yaml_text
+from cluster.tools.k8s.text import KUSTOMIZATION_FILE, stream, yaml_text
 from cluster.tools.sweeps.commands import seed_range
 from tests.hangs import HANGS_AFTER_S
 
@@ -106,12 +106,18 @@ def test_commands_of_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
     by_pods = render(capsys, "smoke", "--command", "drill", "outage", "how=pod", "down-s=30")
     assert entrypoint(by_pods) == "stampede drill outage --down-s 30 --how pod"
     assert "Role" in {each["kind"] for each in by_pods} - {each["kind"] for each in drill}
+    larger = render(capsys, "smoke", "--command", "drill", "outage", "--set", "validators.count=7")
+    assert entrypoint(larger) == "stampede drill outage --set validators.count=7"
+    assert "host-6" in {group["groupName"] for group in larger[-1]["spec"]["rayClusterSpec"]["workerGroupSpecs"]}
     sweep = render(capsys, "smoke", "--command", "sweep", "5:1000")
     assert entrypoint(sweep) == "stampede sweep /etc/stampede/scenario.yaml --seeds 5:1000 --memory 1536"
+    dos = render(capsys, "siege", "--command", "dos", "storm", "sybil-fragmentation")
+    assert entrypoint(dos) == "stampede dos /etc/stampede/scenario.yaml --attack storm sybil-fragmentation"
+    assert entrypoint(render(capsys, "siege", "--command", "dos")) == "stampede dos /etc/stampede/scenario.yaml"
     soak = render(capsys, "smoke", "--command", "soak")
     assert soak[-1]["kind"] == "CronJob"
-    names = {found[-1]["metadata"]["name"] for found in (drill, sweep, soak)}
-    assert names == {"drill-outage", "sweep-smoke", "soak-smoke"}
+    names = {found[-1]["metadata"]["name"] for found in (drill, sweep, dos, soak)}
+    assert names == {"drill-outage", "sweep-smoke", "dos-siege", "soak-smoke"}
 
 
 def test_a_pod_runs_as_many_seeds_as_it_has_processors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +163,7 @@ def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixt
         (["smoke", "--namespace", "a b"], "namespace 'a b': expected lower-case letters"),
         (
             ["smoke", "--command", "walk"],
-            "--command walk: expected run, drill NAME [OPTION=VALUE …], sweep A:B or soak",
+            "--command walk: expected run, drill NAME [OPTION=VALUE …], sweep A:B, dos [ATTACK …] or soak",
         ),
         (["smoke", "--command", "drill"], "--command drill: expected run, drill NAME"),
         (["smoke", "--command", "drill", "outag"], "--command drill: unknown drill 'outag'; did you mean outage?"),
@@ -177,6 +183,8 @@ def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixt
             ["smoke", "--command", "drill", "divergence", "where=external"],
             "drill divergence: validators.nodes[1].external: the testnet's pods are not reachable",
         ),
+        (["smoke", "--command", "dos", "storms"], "--command dos: unknown attack 'storms'; did you mean storm?"),
+        (["smoke", "--command", "dos", "own.py"], "--command dos: unknown attack 'own.py'; known: same-block"),
         (["smoke", "--command", "sweep", "9:1"], "--command sweep: '9:1' is no range of seeds"),
         (
             ["smoke", "--set", "kubernetes.driver.cpu=none"],

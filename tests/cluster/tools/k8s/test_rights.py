@@ -51,7 +51,7 @@ def test_the_role_has_what_the_commands_ask_for_and_no_more(
     server.allowed = role(capsys, "tiny.yaml", "--namespace", "stampede")
     client.earlier(server, "Complete")
     steps = ["run tiny.yaml --keep", "report tiny --out again", "delete tiny"]
-    steps += ["up tiny.yaml", "logs tiny --validator validator-1", "delete tiny"]
+    steps += ["up tiny.yaml", "list", "status tiny", "logs tiny --validator validator-1", "delete tiny"]
     for step in steps:
         server.course = client.staying if step.startswith("up") else client.passing
         assert main(["k8s", *step.split()]) == 0, step

@@ -19,6 +19,7 @@ from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_
 
 RUN = ("run", "/etc/stampede/scenario.yaml")
 UP = ("up", "/etc/stampede/scenario.yaml", "--port", "9464")
+DOS = ("dos", "/etc/stampede/scenario.yaml")
 SWEEP = ("sweep", "/etc/stampede/scenario.yaml", "--seeds", "0:9")
 
 
@@ -196,7 +197,7 @@ def test_load_and_seeds_have_pods_of_their_own() -> None:
     assert "enableInTreeAutoscaling" not in job_of(scenario)["rayClusterSpec"]
 
 
-@pytest.mark.parametrize("command", [(*RUN, "--backend", "sim"), (*RUN, "--backend=sim"), SWEEP])
+@pytest.mark.parametrize("command", [DOS, SWEEP])
 def test_what_is_simulated_has_no_hosts(command: tuple[str, ...]) -> None:
     found = manifests(plan(), Deployment("a", None, command, monitoring=True))
     assert not any(name.startswith("host-") for name in groups_of(plan(), command))
