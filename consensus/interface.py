@@ -231,6 +231,21 @@ FLOOD: Final = "flood"
 DUPLICATE: Final = "duplicate"
 STALE: Final = "stale"
 
+FAULT_REASONS: Final = (
+    MALFORMED,
+    OVERSIZED,
+    UNKNOWN_SIGNER,
+    NOT_THE_SIGNER,
+    NOT_THE_LEADER,
+    NOT_A_MEMBER,
+    OWN_KEY,
+    BAD_SIGNATURE,
+    BAD_CERTIFICATE,
+    CONFLICT,
+    FOREIGN,
+)
+"""Reasons for which only messages that no honest peer sends are dropped."""
+
 HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED, FLOOD)
 """Reasons for which messages of honest peers are dropped too: messages are lost, repeated or late, and a peer that is
 far behind sends many requests. No peer should be scored for them."""

@@ -14,6 +14,8 @@ from cluster.report.dashboard import STEP, TESTNET_LABEL, VALIDATOR_LABEL
 
 GROUP: Final = "stampede"
 BEHIND_HEIGHTS: Final = 50
+RUNBOOKS: Final = "docs/alerts.md"
+"""The page with a section for each alert, as a path in the project."""
 LARGE_BACKLOG: Final = 100
 """Late timers up to which a growing backlog is no alert: a burst that is worked off looks the same at first."""
 
@@ -28,15 +30,14 @@ class Alert(NamedTuple):
     severity: str
     summary: str
 
-    @property
-    def rule(self) -> dict[str, Any]:
-        """The alert as a rule of Prometheus."""
+    def rule(self, runbooks: str | None) -> dict[str, Any]:
+        """The alert as a rule of Prometheus. ``runbooks`` is the address of :data:`RUNBOOKS` if it is published."""
         return {
             "alert": self.name,
             "expr": self.expression,
             "for": self.lasting,
             "labels": {"severity": self.severity},
-            "annotations": {"summary": self.summary},
+            "annotations": {"summary": self.summary, "runbook_url": f"{runbooks or RUNBOOKS}#{self.name.lower()}"},
         }
 
 
@@ -46,11 +47,12 @@ def alerts(selector: str, testnet: Sequence[str], validator: str) -> Iterator[Al
     ``selector`` is that of the metrics, in braces, or empty. ``testnet`` are the labels by which testnets differ, and
     ``validator`` the label of a validator, or of the pod of several.
     """
-    by, on = (f"by ({', '.join(testnet)}) ", f"on ({', '.join(testnet)})") if testnet else ("", "on ()")
-    height, backlog = f"stampede_height{selector}", f"quantile {by}(0.5, stampede_backlog{selector})"
+    labels = f"({', '.join(testnet)})"
+    by, on = f"by {labels}", f"on {labels}"
+    height, backlog = f"stampede_height{selector}", f"quantile {by} (0.5, stampede_backlog{selector})"
     yield Alert(
         "StampedeStalled",
-        f"max {by}({height}) == max {by}({height} offset 2m)",
+        f"max {by} ({height}) == max {by} ({height} offset 2m)",
         "1m",
         "critical",
         "No validator has finalised a block for three minutes.",
@@ -64,7 +66,7 @@ def alerts(selector: str, testnet: Sequence[str], validator: str) -> Iterator[Al
     )
     yield Alert(
         "StampedeValidatorBehind",
-        f"max {by}({height}) - {on} group_right {height} > {BEHIND_HEIGHTS}",
+        f"max {by} ({height}) - {on} group_right {height} > {BEHIND_HEIGHTS}",
         "2m",
         "warning",
         f"A validator is more than {BEHIND_HEIGHTS} heights behind.",
@@ -86,13 +88,16 @@ def alerts(selector: str, testnet: Sequence[str], validator: str) -> Iterator[Al
     )
 
 
-def rules_text() -> str:
+def rules_text(runbooks: str | None = None) -> str:
     """A rule file, in YAML."""
-    return dump(rules(), width=120)
+    return dump(rules(runbooks), width=120)
 
 
-def rules() -> dict[str, Any]:
-    """The rules of all testnets that Prometheus scrapes by their own endpoints, as the content of a rule file."""
+def rules(runbooks: str | None = None) -> dict[str, Any]:
+    """The rules of all testnets that Prometheus scrapes by their own endpoints, as the content of a rule file.
+
+    ``runbooks`` is the address of :data:`RUNBOOKS` if it is published.
+    """
     testnet = TESTNET_LABEL
     no_quorum = Alert(
         "StampedeNoQuorum",
@@ -101,7 +106,10 @@ def rules() -> dict[str, Any]:
         "critical",
         "At most two thirds of the validators serve their metrics.",
     )
-    found = [*_recorded(testnet), *(each.rule for each in (*alerts("", [testnet], VALIDATOR_LABEL), no_quorum))]
+    found = [
+        *_recorded(testnet),
+        *(each.rule(runbooks) for each in (*alerts("", [testnet], VALIDATOR_LABEL), no_quorum)),
+    ]
     return {"groups": [{"name": GROUP, "interval": STEP, "rules": found}]}
 
 

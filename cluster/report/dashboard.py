@@ -70,7 +70,7 @@ def _median_rate(counter: str) -> str:
 
 
 def _increase_by(label: str, counter: str) -> Query:
-    return Query(f"sum by ({label}) (increase({counter}{{}}[$__rate_interval]))", f"{{{{{label}}}}}")
+    return Query(f"sum by ({label}) (increase({counter}{{}}[$__rate_interval])) > 0", f"{{{{{label}}}}}")
 
 
 def _quantiles(histogram: str) -> tuple[Query, ...]:

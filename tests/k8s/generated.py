@@ -15,7 +15,7 @@ from cluster.common.checkout import ROOT
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import parse_setting
 from cluster.tools.k8s.client.rights import client_role
-from cluster.tools.k8s.render import Deployment
+from cluster.tools.k8s.render import Deployment, Monitoring
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import namespace, results_pod
 from cluster.tools.k8s.rendering import rendered
@@ -79,7 +79,9 @@ JOBS: Final[Mapping[str, tuple[str, ...]]] = {
 def variant(settings: tuple[str, ...] = (), space: str | None = None, monitoring: bool = False) -> list[Manifest]:
     """The base's scenario with other settings."""
     changes = [parse_setting(each) for each in settings]
-    return rendered(SCENARIO, changes=changes, name=NAME, namespace=space, monitoring=monitoring)
+    return rendered(
+        SCENARIO, changes=changes, name=NAME, namespace=space, monitoring=Monitoring() if monitoring else None
+    )
 
 
 def generated() -> dict[str, str]:

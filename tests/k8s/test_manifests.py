@@ -27,7 +27,7 @@ import yaml
 
 from cluster.scenario import Scenario, load_scenario
 from cluster.tools.cli import main as cli
-from cluster.tools.k8s.render import Deployment, manifests, soak_manifests
+from cluster.tools.k8s.render import Deployment, Monitoring, manifests, soak_manifests
 from cluster.tools.k8s.render.objects import results_pod
 from tests.k8s.generated import OVERLAYS, variant
 
@@ -81,7 +81,7 @@ def deployments() -> dict[str, Deployed]:
         found[folder.name] = [each for path in folder.glob("*-*.yaml") for each in parsed(path)]
     found |= {how: by_kubernetes(how) for how in MEANS}
     found |= {f"up for {how}": ready_for(how) for how in MEANS}
-    several = Deployment("several", "testnets", ("run", PATH), "name: a\n", monitoring=True)
+    several = Deployment("several", "testnets", ("run", PATH), "name: a\n", monitoring=Monitoring())
     found["several on a host"] = [*manifests(regions, several), results_pod(regions.kubernetes, several)]
     found["up"] = manifests(smoke, Deployment("open", None, ("up", PATH, "--port", "9464"), "name: a\n"))
     found["simulated"] = manifests(smoke, Deployment("sim", "a", ("run", PATH, "--backend", "sim"), "name: a\n"))

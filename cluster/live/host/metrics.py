@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, get_args
 
+from cluster.live.network import handshake
 from cluster.live.network.transport import Transport
 from cluster.live.threads.executor_thread import Done
 from cluster.live.web.prometheus_text import Histogram, Samples, labelled, render_histograms, render_metric
 from cluster.record.status import Tally
+from consensus.interface import FAULT_REASONS, HARMLESS_REASONS
+from consensus.messages import Evidence
 from validator.node.assembly import Validator
+from validator.node.evidence import INVALID_BLOCK
 from validator.node.executor.jobs import Build, Execute, Finalize, Job
+from validator.node.pool.mempool import Departure, Refusal
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Bounds of the buckets of durations, in seconds."""
@@ -18,6 +23,17 @@ BLOCKS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 """Bounds of the buckets of delays, in blocks."""
 TIMED_JOBS: Final = {Build: "build", Execute: "execute", Finalize: "finalize"}
 """The executor's jobs whose durations are counted, with their label."""
+PEER_FAULTS: Final = frozenset(
+    {
+        *FAULT_REASONS,
+        *(f"evidence_{kind}" for kind in (INVALID_BLOCK, *(each.__name__ for each in get_args(Evidence)))),
+        *handshake.REASONS,
+        *("refused", "handshake_broken", "handshake_timeout", "too_many_handshakes", "oversized_frame"),
+        *("undecodable", "oversized", "bad_transactions", "bad_block", "bad_final_blocks", "invalid_block"),
+        *("bad_view", "bad_offer", "bad_manifest", "bad_chunk"),
+    }
+)
+"""Reasons of peer faults: of consensus, its evidence, the handshake, the transport, the node, a join."""
 MAX_HEIGHTS_AWAITED: Final = 4_096
 """Maximum number of heights that were seen and are not final."""
 
@@ -99,7 +115,9 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
     used = labelled("file", validator.executor.used_bytes)
     lines = [render_metric("stampede_disk_bytes", "gauge", "Bytes on the disk, by folder or file.", used)]
     links = labelled("was", {} if transport.links is None else transport.links.totals())
-    refused, dropped = tally.transactions_refused, tally.transactions_dropped
+    faults, drops = _by_reason(tally.faults, PEER_FAULTS), _by_reason(tally.dropped, HARMLESS_REASONS)
+    refused = _by_reason(tally.transactions_refused, Refusal)
+    dropped = _by_reason(tally.transactions_dropped, Departure)
     totals: list[tuple[str, str, int | Samples]] = [
         ("stampede_fires_total", "Timers fired since the start.", tally.fires),
         ("stampede_transactions_total", "Transactions executed since the start.", tally.executed_transactions),
@@ -108,14 +126,15 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
         ("stampede_messages_oversized_total", "Messages that were too long to be sent.", counters.messages_oversized),
         ("stampede_burned_total", "Burned since the start, in CBY units.", labelled("lane", tally.burned._asdict())),
         ("stampede_link_messages_total", "Messages that something was done to on links.", links),
-        ("stampede_peer_faults_total", "What no honest peer sends, by reason.", _by_reason(tally.faults)),
-        ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", _by_reason(tally.dropped)),
-        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", _by_reason(refused)),
-        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", _by_reason(dropped)),
+        ("stampede_peer_faults_total", "What no honest peer sends, by reason.", faults),
+        ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", drops),
+        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", refused),
+        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", dropped),
     ]
     lines += [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     return "".join([*lines, *(render_metric(name, "counter", text, value) for name, text, value in totals)])
 
 
-def _by_reason(counts: Mapping[str, int]) -> Samples:
-    return labelled("reason", dict(sorted(counts.items())))
+def _by_reason(counts: Mapping[str, int], reasons: Iterable[str]) -> Samples:
+    """Counts of all ``reasons``. One that did not occur has 0: Prometheus sees no increase in a first sample."""
+    return labelled("reason", dict(sorted({**dict.fromkeys(reasons, 0), **counts}.items())))

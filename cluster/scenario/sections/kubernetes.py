@@ -98,14 +98,15 @@ def check_object_name(name: str) -> str:
     return name
 
 
-def _check_selector(selector: dict[str, str]) -> dict[str, str]:
-    for key, value in selector.items():
+def check_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Check that texts are labels with their values, and return them. Raises :class:`ValueError` if not."""
+    for key, value in labels.items():
         prefix, slash, name = key.rpartition("/")
         if not _LABEL.fullmatch(name) or bool(slash) != bool(prefix) or (prefix and not _is_subdomain(prefix)):
             raise ValueError(f"expected a label, such as kubernetes.io/arch or disk, got {key!r}")
         if value:
             check_label_value(key, value)
-    return selector
+    return labels
 
 
 def check_label_value(key: str, value: str) -> str:
@@ -124,7 +125,7 @@ def _is_subdomain(text: str) -> bool:
 
 ImageName = Annotated[str, AfterValidator(_check_image)]
 ObjectName = Annotated[str, AfterValidator(check_object_name)]
-NodeSelector = Annotated[dict[str, str], AfterValidator(_check_selector)]
+NodeSelector = Annotated[dict[str, str], AfterValidator(check_labels)]
 PodCount = Annotated[int, Field(ge=0, le=512)]
 Means = Literal["pod", "node", "chaos-mesh"]
 """A value of a fault's ``how`` that needs the Kubernetes API."""

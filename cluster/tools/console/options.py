@@ -133,6 +133,27 @@ class BindOption(Command):
     )
 
 
+def parse_runbooks(text: str) -> str:
+    """Parse the address of the page about alerts."""
+    try:
+        parts = urlsplit(text)
+        is_fine = parts.scheme in ("http", "https") and bool(parts.hostname) and "#" not in text
+    except ValueError:
+        is_fine = False
+    if not is_fine:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected http://… or https://…, without #")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunbooksOption(Command):
+    """``--runbooks``: where operators read what to do about an alert."""
+
+    runbooks: str | None = option(
+        "address of docs/alerts.md, to which each alert leads (default: its path in the project)", "URL", parse_runbooks
+    )
+
+
 def parse_collector(text: str) -> str:
     """Parse the URL of a collector of OpenTelemetry. Returns the address to which spans are posted.
 

@@ -13,7 +13,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
 from cluster.tools.console.command import FILE, SEVERAL, Command, argument, flag, option
-from cluster.tools.console.options import ChangeOptions
+from cluster.tools.console.options import ChangeOptions, RunbooksOption
 from cluster.tools.console.output import console, plain_table
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Schema(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grafana(Command):
+class Grafana(RunbooksOption):
     HELP = "print a dashboard for Grafana, or with --rules the rules for Prometheus"
     RUNS_CODE = False
     DESCRIPTION = (
@@ -158,7 +158,7 @@ class Grafana(Command):
         from cluster.report.alerts import rules_text
         from cluster.report.dashboard import dashboard_text
 
-        sys.stdout.write(rules_text() if self.rules else dashboard_text())
+        sys.stdout.write(rules_text(self.runbooks) if self.rules else dashboard_text())
         return ExitCode.PASS
 
 

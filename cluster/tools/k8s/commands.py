@@ -20,7 +20,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
-from cluster.tools.k8s.rendering import Render, Role
+from cluster.tools.k8s.rendering import MonitoringOptions, Render, Role
 
 if TYPE_CHECKING:
     from cluster.tools.k8s.client.cluster import Place
@@ -56,12 +56,11 @@ class NamedOptions(PlaceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, ChangeOptions):
+class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, MonitoringOptions, ChangeOptions):
     """What ``run`` and ``up`` have in common."""
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
     name: str | None = option("name in the cluster (default: the scenario's)", "NAME")
-    monitoring: bool = flag("create objects for Prometheus and Grafana, too")
     start_timeout_s: int = option(
         "give up if the pods are not up after this time (default %(default)s)",
         "DURATION",
@@ -83,7 +82,7 @@ class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, C
             self.changes,
             duration_s,
             self.stop_on_fail,
-            self.monitoring,
+            self.monitored,
             self.start_timeout_s,
         )
 

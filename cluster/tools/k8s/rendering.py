@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.kubernetes.names import FORMS
 from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
-from cluster.tools.console.options import ChangeOptions
+from cluster.tools.console.options import ChangeOptions, RunbooksOption
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
-    from cluster.tools.k8s.render.deployment import Deployment
+    from cluster.tools.k8s.render.deployment import Deployment, Monitoring
     from cluster.tools.k8s.render.metadata import Manifest
 
 STANDARD_OUTPUT: Final = "-"
@@ -26,8 +27,47 @@ def _folder(text: str) -> Path | None:
     return None if text == STANDARD_OUTPUT else Path(text)
 
 
+def parse_label(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE`` of a label."""
+    from cluster.scenario.sections.kubernetes import check_labels
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, such as release=monitoring")
+    try:
+        check_labels({key: value})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return key, value
+
+
 @dataclass(frozen=True, kw_only=True)
-class Render(ChangeOptions):
+class MonitoringOptions(RunbooksOption):
+    """``--monitoring``: whether there are objects for Prometheus and Grafana, and what they have."""
+
+    monitoring: bool = flag("create objects for Prometheus and Grafana, too")
+    labels: Sequence[tuple[str, str]] = option(
+        "give these objects a label, by which Prometheus and Grafana find them; repeatable",
+        "KEY=VALUE",
+        parse_label,
+        name="--label",
+        repeats=True,
+    )
+
+    @property
+    def monitored(self) -> Monitoring | None:
+        """What the options ask for. Raises :class:`BadInput` for one that needs ``--monitoring``."""
+        from cluster.tools.k8s.render.deployment import Monitoring
+
+        if self.monitoring:
+            return Monitoring(dict(self.labels), self.runbooks)
+        if self.labels or self.runbooks:
+            raise BadInput(f"{'--label' if self.labels else '--runbooks'}: expected --monitoring with it")
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Render(MonitoringOptions, ChangeOptions):
     HELP = "write the manifests of a scenario"
     RUNS_CODE = False
 
@@ -48,12 +88,11 @@ class Render(ChangeOptions):
         nargs=SEVERAL,
         default=("run",),
     )
-    monitoring: bool = flag("add the Prometheus operator's objects")
 
     def run(self) -> int:
         from cluster.tools.k8s.text import files, stream
 
-        found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitoring)
+        found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitored)
         if self.out is None:
             sys.stdout.write(stream(found))
         else:
@@ -79,9 +118,11 @@ class Role(ChangeOptions):
 
     def run(self) -> int:
         from cluster.tools.k8s.client.rights import client_role
+        from cluster.tools.k8s.render.deployment import Monitoring
         from cluster.tools.k8s.text import stream
 
-        objects = rendered(self.scenario, changes=self.changes, namespace=self.namespace, monitoring=self.monitoring)
+        monitoring = Monitoring() if self.monitoring else None
+        objects = rendered(self.scenario, changes=self.changes, namespace=self.namespace, monitoring=monitoring)
         sys.stdout.write(stream(client_role(self.namespace, objects)))
         return ExitCode.PASS
 
@@ -92,7 +133,7 @@ def rendered(
     changes: Sequence[Any] = (),
     name: str | None = None,
     namespace: str | None = None,
-    monitoring: bool = False,
+    monitoring: Monitoring | None = None,
 ) -> list[Manifest]:
     """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
     from cluster.scenario import load_scenario

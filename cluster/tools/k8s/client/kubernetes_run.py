@@ -32,7 +32,7 @@ from cluster.tools.k8s.client.job import Endpoint, Job
 from cluster.tools.k8s.client.objects import check_rights, how_to_delete, make_room
 from cluster.tools.k8s.client.progress import notice
 from cluster.tools.k8s.render import manifests
-from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment
+from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, Monitoring
 from cluster.tools.k8s.render.objects import results_pod
 from cluster.tools.k8s.render.planning import FILE, Plan, plan_of
 from cluster.tools.run.scenario_run import changed_scenario
@@ -52,7 +52,7 @@ class Asked:
     changes: Sequence[Change] = ()
     duration_s: int | None = None
     stop_on_fail: bool = False
-    monitoring: bool = False
+    monitoring: Monitoring | None = None
     start_timeout_s: int = START_TIMEOUT_S
     """Time limit for the driver to start, or for the testnet of ``up`` to be up."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.deployment import Deployment, Monitoring
 from cluster.tools.k8s.render.metadata import Manifest
 
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
 
-__all__ = ["Deployment", "manifests", "soak_manifests"]
+__all__ = ["Deployment", "Monitoring", "manifests", "soak_manifests"]
 
 
 def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
@@ -30,7 +30,7 @@ def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
         ray_job(scenario, deployment),
     ]
     if deployment.monitoring and deployment.is_live:
-        found += monitors(scenario, deployment)
+        found += monitors(scenario, deployment, deployment.monitoring)
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from blake3 import blake3
@@ -26,6 +27,16 @@ START_TIMEOUT_S: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
+class Monitoring:
+    """The settings of the objects for Prometheus and Grafana."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of these objects, by which an operator finds them, in addition to those that all objects have."""
+    runbooks: str | None = None
+    """Address of the page about alerts (:data:`~cluster.report.alerts.RUNBOOKS`) if it is published."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deployment:
     """The settings of a deployment that are not in its scenario.
 
@@ -41,8 +52,8 @@ class Deployment:
     scenario_text: str | None = None
     """Text of the scenario file, which the driver finds at ``/etc/stampede/scenario.yaml``; ``None`` if the command
     needs no file."""
-    monitoring: bool = False
-    """Whether the deployment includes objects for the Prometheus operator."""
+    monitoring: Monitoring | None = None
+    """Settings of the objects for Prometheus and Grafana; ``None`` if the deployment includes none."""
     keeps_volumes: bool = False
     """Whether volumes outlive the run. Used when the deployment is deleted; manifests do not depend on it."""
     start_timeout_s: int = START_TIMEOUT_S

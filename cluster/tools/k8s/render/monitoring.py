@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import (
     HOST_LABEL,
     INSTANCE_LABEL,
@@ -22,7 +23,7 @@ from cluster.report.alerts import alerts as testnet_alerts
 from cluster.report.dashboard import STEP, Variable, dashboard
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import amount_of
-from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.deployment import Deployment, Monitoring
 from cluster.tools.k8s.render.metadata import Manifest, make
 from consensus.types import quorum
 
@@ -33,6 +34,10 @@ DISK_SHARE: Final = 0.8
 _API: Final = "monitoring.coreos.com/v1"
 _INSTANCE: Final = "app_kubernetes_io_instance"
 """Name of the instance label in Prometheus."""
+_TESTNET: Final = ("namespace", _INSTANCE)
+"""Labels by which deployments differ: another namespace may have one of the same name."""
+_SILENCE: Final = "10m"
+"""Time without metrics after which the validators of pods that are still there count as lost."""
 _VALIDATOR: Final = "host {{stampede_io_host}} {{endpoint}}"
 """Legend of a validator in a chart. It consists of labels that Prometheus adds: the host, and the name of the port,
 which differs between the validators of a host."""
@@ -61,8 +66,20 @@ def http_port_name(position: int) -> str:
     return f"http-{position}"
 
 
-def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The PodMonitor of the validators, the alerts, and the dashboard."""
+def monitors(scenario: Scenario, deployment: Deployment, settings: Monitoring) -> Iterator[Manifest]:
+    """The PodMonitor of the validators, the alerts, and the dashboard.
+
+    Raises :class:`BadInput` for a label that Stampede sets itself.
+    """
+    for each in _monitors(scenario, deployment, settings.runbooks):
+        labels = each["metadata"]["labels"]
+        for key in sorted(labels.keys() & settings.labels.keys() - _DASHBOARD_LABEL.keys()):
+            raise BadInput(f"label {key}: Stampede sets it itself: expected another one")
+        labels |= settings.labels
+        yield each
+
+
+def _monitors(scenario: Scenario, deployment: Deployment, runbooks: str | None) -> Iterator[Manifest]:
     endpoints = [
         {"port": http_port_name(each), "path": "/metrics", "interval": STEP}
         for each in range(len(http_ports(scenario)))
@@ -78,7 +95,7 @@ def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
             "podMetricsEndpoints": endpoints,
         },
     )
-    rules = [each.rule for each in alerts(scenario, deployment)]
+    rules = [each.rule(runbooks) for each in alerts(scenario, deployment)]
     spec = {"groups": [{"name": deployment.name, "interval": STEP, "rules": rules}]}
     yield make(_API, "PrometheusRule", deployment.name, deployment, spec=spec)
     page = {f"stampede-{deployment.name}.json": dashboard_text(deployment)}
@@ -98,18 +115,28 @@ def dashboard_text(deployment: Deployment) -> str:
 
 
 def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[Alert]:
-    """The alerts of a deployment.
+    """The alerts of a deployment, for each namespace that has one of this name.
 
-    Expressions select the namespace if it is known, since another namespace may have a deployment of the same name.
+    ``StampedeNoQuorum`` must be silent while a testnet starts, and after its end. Neither a validator nor its pod says
+    that the run goes on, so this follows from what they serve:
+
+    - A height above 0 is the work of a quorum. So a validator that serves one, next to too few others, has lost them.
+      At the start all heights are 0. At the end the driver stops all validators within seconds.
+    - If none serves, it may be the end: the driver judges the run, and a minute later its pods go. Prometheus then
+      forgets them. Validators that served before, in pods that are still there after :data:`_SILENCE`, count as lost.
     """
-    where = "" if deployment.namespace is None else f', namespace="{deployment.namespace}"'
-    of = f'{{{_INSTANCE}="{deployment.name}"{where}}}'
+    of = f'{{{_INSTANCE}="{deployment.name}"}}'
     needed = quorum(scenario.validators.count)
+    testnet = f"({', '.join(_TESTNET)})"
+    few = f"count by {testnet} (stampede_height{of}) < {needed} and max by {testnet} (stampede_height{of}) > 0"
+    served = f"on (namespace, pod) max_over_time(stampede_height{of}[1h]) > 0"
+    lately = f"on {testnet} max_over_time(stampede_height{of}[{_SILENCE}])"
+    none = f"count by {testnet} (up{of} == 0 and {served} unless {lately})"
     disk = int(amount_of(scenario.kubernetes.validators.disk) * round(100 * DISK_SHARE) / 100)
-    yield from testnet_alerts(of, [], "pod")
+    yield from testnet_alerts(of, _TESTNET, "pod")
     yield Alert(
         "StampedeNoQuorum",
-        f"(count(stampede_height{of}) or vector(0)) < {needed}",
+        f"{few} or {none}",
         "1m",
         "critical",
         f"Fewer than {needed} of {scenario.validators.count} validators serve their metrics.",
@@ -124,7 +151,7 @@ def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[Alert]:
         )
     yield Alert(
         "StampedeDiskFills",
-        f"sum by (pod) (stampede_disk_bytes{of}) > {disk}",
+        f"sum by ({', '.join(_TESTNET)}, pod) (stampede_disk_bytes{of}) > {disk}",
         "5m",
         "warning",
         f"The validators of a host use more than {DISK_SHARE:.0%} of its volume.",

@@ -6,8 +6,11 @@ import re
 
 import pytest
 
-from cluster.live.host.metrics import MAX_HEIGHTS_AWAITED, Timings
+from cluster.common.checkout import ROOT
+from cluster.live.host.metrics import MAX_HEIGHTS_AWAITED, PEER_FAULTS, Timings, _by_reason
 from cluster.live.threads.executor_thread import Done
+from consensus import interface
+from consensus.interface import FAULT_REASONS, HARMLESS_REASONS
 from validator.node.executor.jobs import Execute, Finalize, ReadBlocks
 from validator.primitives.types import Hash
 
@@ -76,3 +79,27 @@ def test_heights_that_wait_are_bounded(timings: Timings) -> None:
     timings.seen(MAX_HEIGHTS_AWAITED + 6)
     timings.final(MAX_HEIGHTS_AWAITED + 6)
     assert sums(timings)["finality_latency_seconds"] == (0, 1)
+
+
+def test_a_reason_that_did_not_occur_is_counted_with_0() -> None:
+    assert _by_reason({"b": 3, "new": 1}, ("c", "b")) == [
+        ({"reason": each}, n) for each, n in (("b", 3), ("c", 0), ("new", 1))
+    ]
+
+
+NAMED = re.compile(
+    r"""(?:\b(?:fault|_refuse)\([\w.]+, |\b(?:fail|refused|Refused)\(|(?:Refused\)|REASONS) else )"(\w+)\""""
+)
+"""Where a reason of a peer fault is named."""
+
+
+def test_all_reasons_of_peer_faults_are_known() -> None:
+    files = [*(ROOT / "validator" / "node").rglob("*.py"), *(ROOT / "cluster" / "live" / "network").glob("*.py")]
+    named = {reason for file in files for reason in NAMED.findall(file.read_text(encoding="utf-8"))}
+    evidence = {each for each in PEER_FAULTS if each.startswith("evidence_")}
+    assert len(evidence) == 6 and named | {*FAULT_REASONS} | evidence == PEER_FAULTS
+
+
+def test_each_reason_of_consensus_is_a_fault_or_harmless() -> None:
+    words = {value for name, value in vars(interface).items() if name.isupper() and isinstance(value, str)}
+    assert words == {*FAULT_REASONS, *HARMLESS_REASONS} and not {*FAULT_REASONS} & {*HARMLESS_REASONS}

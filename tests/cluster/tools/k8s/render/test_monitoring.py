@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.common.checkout import ROOT
 from cluster.live.web.addresses import PORTS_VARIABLE
 from cluster.scenario import Scenario
-from cluster.tools.k8s.render import Deployment, monitoring
+from cluster.tools.cli.main import main
+from cluster.tools.k8s.render import Deployment, Monitoring, monitoring
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.monitoring import alerts, http_ports, monitors, port_range
 from tests.hangs import HANGS_AFTER_S
@@ -70,7 +72,7 @@ def test_a_host_serves_at_the_ports_that_are_scraped(tmp_path: Path, monkeypatch
 def test_alerts_know_the_quorum_and_the_disk() -> None:
     scenario = Scenario.model_validate({**SCENARIO, "kubernetes": {"validators": {"disk": "10Gi"}}})
     found = {name: expression for name, expression, *_ in alerts(scenario, Deployment("mine"))}
-    assert found["StampedeNoQuorum"].endswith("< 5")
+    assert " < 5 and " in found["StampedeNoQuorum"]
     assert found["StampedeFewPeers"].endswith("< 4")
     assert found["StampedeDiskFills"].endswith(f"> {8 * 2**30}")
     assert all('{app_kubernetes_io_instance="mine"}' in each for each in found.values())
@@ -78,16 +80,55 @@ def test_alerts_know_the_quorum_and_the_disk() -> None:
     assert "StampedeFewPeers" not in {name for name, *_ in alerts(alone, Deployment("a"))}
 
 
-def test_alerts_are_about_one_namespace() -> None:
-    (group,) = monitored("tests")["PrometheusRule"]["spec"]["groups"]
-    selectors = {found for rule in group["rules"] for found in re.findall(r"stampede_\w+(\{.*?\})", rule["expr"])}
-    assert selectors == {'{app_kubernetes_io_instance="mine", namespace="tests"}'}
+def test_alerts_are_the_same_whether_the_namespace_is_known() -> None:
+    assert monitored("tests")["PrometheusRule"]["spec"] == monitored()["PrometheusRule"]["spec"]
 
 
 def monitored(namespace: str | None = None) -> dict[str, Manifest]:
     """The objects for monitoring, by kind."""
-    deployment = Deployment("mine", namespace, ("run", "a.yaml"), monitoring=True)
-    return {each["kind"]: each for each in monitors(Scenario.model_validate(SCENARIO), deployment)}
+    deployment = Deployment("mine", namespace, ("run", "a.yaml"))
+    return {each["kind"]: each for each in monitors(Scenario.model_validate(SCENARIO), deployment, Monitoring())}
+
+
+RENDER = ["k8s", "render", "smoke", "--name", "mine"]
+
+
+def test_objects_for_monitoring_alone_have_the_labels_that_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--label", "release=prometheus", "--label", "example.com/team=", "--runbooks", "https://docs.example/a"]
+    assert main([*RENDER, "--monitoring", *given]) == 0
+    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    labelled = {each["kind"]: each for each in found if each["metadata"]["labels"].get("release") == "prometheus"}
+    assert labelled.keys() == monitored().keys()
+    for kind, plain in monitored().items():
+        added = {"release": "prometheus", "example.com/team": ""}
+        assert labelled[kind]["metadata"]["labels"] == {**plain["metadata"]["labels"], **added}
+    (group,) = labelled["PrometheusRule"]["spec"]["groups"]
+    assert all("https://docs.example/a#" in rule["annotations"]["runbook_url"] for rule in group["rules"])
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--monitoring", "--label", "release"], "--label: 'release': expected KEY=VALUE, such as release=monitoring"),
+        (
+            ["--monitoring", "--label", "/a=b"],
+            "--label: expected a label, such as kubernetes.io/arch or disk, got '/a'",
+        ),
+        (["--monitoring", "--label", "a=b c"], "--label: expected a label's value for a (letters, digits"),
+        (
+            ["--monitoring", "--label", "app.kubernetes.io/name=mine"],
+            "label app.kubernetes.io/name: Stampede sets it itself: expected another one",
+        ),
+        (["--label", "a=b"], "--label: expected --monitoring with it"),
+        (["--runbooks", "https://a"], "--runbooks: expected --monitoring with it"),
+    ],
+)
+def test_a_wrong_option_of_monitoring_is_one_line(
+    capsys: pytest.CaptureFixture[str], options: list[str], line: str
+) -> None:
+    assert main([*RENDER, *options]) == 2
+    printed = capsys.readouterr()
+    assert line in printed.err and printed.err.count("\n") == 1 and printed.out == ""
 
 
 def test_grafana_finds_the_dashboard_by_its_label() -> None:

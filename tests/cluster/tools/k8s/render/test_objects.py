@@ -12,7 +12,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
-from cluster.tools.k8s.render import Deployment, manifests
+from cluster.tools.k8s.render import Deployment, Monitoring, manifests
 from cluster.tools.k8s.render.deployment import MAX_NAME, WORKS, name_for
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go, results_pod
@@ -110,7 +110,7 @@ def test_other_namespaces_are_refused(namespace: str) -> None:
 
 
 def test_names_of_a_deployment_begin_with_its_own() -> None:
-    found = manifests(plan(), Deployment("mine", "tests", RUN, "name: a\n", monitoring=True))
+    found = manifests(plan(), Deployment("mine", "tests", RUN, "name: a\n", monitoring=Monitoring()))
     others = [each for each in found if each["kind"] != "Namespace"]
     assert all(each["metadata"]["name"].startswith("mine") for each in others)
     assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in others} == {"mine"}
@@ -118,7 +118,9 @@ def test_names_of_a_deployment_begin_with_its_own() -> None:
 
 
 def test_what_others_need_comes_first() -> None:
-    kinds = [each["kind"] for each in manifests(plan(), Deployment("a", "b", RUN, "name: a\n", monitoring=True))]
+    kinds = [
+        each["kind"] for each in manifests(plan(), Deployment("a", "b", RUN, "name: a\n", monitoring=Monitoring()))
+    ]
     order = [
         "Namespace",
         "ServiceAccount",
@@ -199,7 +201,7 @@ def test_load_and_seeds_have_pods_of_their_own() -> None:
 
 @pytest.mark.parametrize("command", [DOS, SWEEP])
 def test_what_is_simulated_has_no_hosts(command: tuple[str, ...]) -> None:
-    found = manifests(plan(), Deployment("a", None, command, monitoring=True))
+    found = manifests(plan(), Deployment("a", None, command, monitoring=Monitoring()))
     assert not any(name.startswith("host-") for name in groups_of(plan(), command))
     assert [each["metadata"]["name"] for each in found if each["kind"] == "PersistentVolumeClaim"] == ["a-runs"]
     assert {"PodDisruptionBudget", "PodMonitor"}.isdisjoint(each["kind"] for each in found)
