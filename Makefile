@@ -178,7 +178,7 @@ $(COMPILED): $(INSTALLED)
 	@$(BIN)/python -m cluster.tools.cli.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
-# The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server.
+# The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server and uploads.
 UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
 

@@ -57,6 +57,8 @@ SCORECARD_FILE: Final = "scorecard.json"
 """A file of a folder of ``stampede dos``: its result."""
 SCORECARD_PAGE_FILE: Final = "scorecard.html"
 SCORECARD_FORMAT: Final = "stampede-dos/1"
+UPLOADED_FILE: Final = "uploaded.txt"
+"""The address in a bucket where a copy of the folder is; missing if not all of it was uploaded."""
 LATEST: Final = "latest"
 
 SHOWN_CHARACTERS: Final = 40
@@ -116,12 +118,12 @@ RUN: Final = Kind(
     (
         *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
         *("blocks.bin", "traces.bin", "genesis.json", "load-plan.json", "load-endpoints.json", "load-stats.json"),
-        *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*"),
+        *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE),
     ),
 )
 _SWEEP: Final = (
     *(SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE, GRID_FILE, SCENARIO_FILE, TRACEBACK_FILE),
-    *("work.jsonl", "left-out.txt", "index.html", "start.json", "corpus/*.json"),
+    *("work.jsonl", "left-out.txt", "index.html", "start.json", "corpus/*.json", UPLOADED_FILE),
     *(f"seed-*/{name}" for name in RUN.names),
 )
 SWEEP: Final = Kind("a sweep", (SWEEP_LOG_FILE, GRID_FILE), (*_SWEEP, *(f"cell-*/{name}" for name in _SWEEP)))
@@ -131,7 +133,7 @@ SEARCH: Final = Kind(
 SCORECARD: Final = Kind(
     "a scorecard",
     (SCORECARD_FILE,),
-    (SCORECARD_FILE, SCORECARD_PAGE_FILE, TRACEBACK_FILE, *(f"[0-9]*-*/{name}" for name in RUN.names)),
+    (SCORECARD_FILE, SCORECARD_PAGE_FILE, TRACEBACK_FILE, UPLOADED_FILE, *(f"[0-9]*-*/{name}" for name in RUN.names)),
 )
 LAB: Final = Kind("a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE))
 _REPLACED: Final[dict[Path, Kind]] = {}

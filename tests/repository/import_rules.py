@@ -210,9 +210,13 @@ PYTEST_PLUGIN = "stampede_pytest.py"
 """Only pytest loads it, so whoever does has pytest."""
 
 
+UPLOADER = "cluster/tools/k8s/uploading.py"
+"""Only the image runs it, which has its group of packages."""
+
+
 @cache
-def declared_names(is_for_development: bool) -> frozenset[str]:
-    wanted = [*declared(), *(declared("dev") if is_for_development else [])]
+def declared_names(group: str | None) -> frozenset[str]:
+    wanted = [*declared(), *(declared(group) if group else [])]
     return frozenset(canonicalize_name(each.name) for each in wanted)
 
 
@@ -224,7 +228,8 @@ def imports_are_declared(path: str, source: str) -> Iterator[Finding]:
         if name in sys.stdlib_module_names or name in OURS or (is_in(path, "benchmarks") and beside in text_files()):
             continue
         held = distributions().get(WITH_ANOTHER.get(name, name), frozenset())
-        if not held & declared_names(path == PYTEST_PLUGIN or is_in(path, "tests", "benchmarks")):
+        is_for_development = path == PYTEST_PLUGIN or is_in(path, "tests", "benchmarks")
+        if not held & declared_names("dev" if is_for_development else "s3" if path == UPLOADER else None):
             yield line, f"imports {name}, which pyproject.toml does not name"
 
 

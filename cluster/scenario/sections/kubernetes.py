@@ -35,6 +35,11 @@ MAX_NUMBER: Final = 10**15
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 MAX_SUBDOMAIN_LENGTH: Final = 253
+_BUCKET: Final = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*", re.ASCII)
+MAX_BUCKET_LENGTH: Final = 512
+_ENDPOINT: Final = re.compile(rf"https?://{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::[1-9]\d{{0,4}})?", re.ASCII)
+_PORTS: Final = {"http": 80, "https": 443}
+MAX_PORT: Final = 65_535
 
 CPU_BOUNDS: Final = ("100m", "512")
 MEMORY_BOUNDS: Final = ("512Mi", "64Ti")
@@ -119,12 +124,31 @@ def check_label_value(key: str, value: str) -> str:
     return value
 
 
+def _check_bucket(address: str) -> str:
+    if len(address) > MAX_BUCKET_LENGTH or not _BUCKET.fullmatch(address):
+        raise ValueError(f"expected a bucket, maybe with a prefix, such as s3://results/stampede, got {address!r}")
+    return address
+
+
+def _check_endpoint(url: str) -> str:
+    if not _ENDPOINT.fullmatch(url) or _port_of(url) > MAX_PORT:
+        raise ValueError(f"expected the address of a server, such as https://minio.example:9000, got {url!r}")
+    return url
+
+
+def _port_of(url: str) -> int:
+    scheme, _, rest = url.partition("://")
+    return int(rest.partition(":")[2] or _PORTS[scheme])
+
+
 def _is_subdomain(text: str) -> bool:
     return len(text) <= MAX_SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
 ImageName = Annotated[str, AfterValidator(_check_image)]
 ObjectName = Annotated[str, AfterValidator(check_object_name)]
+Bucket = Annotated[str, AfterValidator(_check_bucket)]
+Endpoint = Annotated[str, AfterValidator(_check_endpoint)]
 NodeSelector = Annotated[dict[str, str], AfterValidator(check_labels)]
 PodCount = Annotated[int, Field(ge=0, le=512)]
 Means = Literal["pod", "node", "chaos-mesh"]
@@ -196,8 +220,19 @@ class KubernetesSection(Section):
     """Labels of the nodes on which pods may be placed."""
     inject: list[Means] = []
     """Means by which faults may be added while a testnet is up. The driver gets the rights for them beforehand."""
+    results: Bucket | None = None
+    """The bucket, with a prefix, to which the driver's pod uploads the folder of each run."""
+    results_endpoint: Endpoint | None = None
+    """Address of the server that has the bucket; by default that of AWS in the region."""
+    results_secret: ObjectName = "stampede-results"
+    """Name of the secret that holds the bucket's credentials, as the variables of the environment that AWS names."""
 
     @property
     def image_name(self) -> str:
         """The image of all pods."""
         return self.image or f"stampede:{version('stampede')}"
+
+    @property
+    def results_port(self) -> int:
+        """The port of the server that has the bucket."""
+        return _port_of(self.results_endpoint or "https://")

@@ -16,6 +16,7 @@ from cluster.live.kubernetes.names import RUN_FORMS, RUNS_PATH
 from cluster.record.folder import (
     REPORT_FILE,
     TOKEN_FILE,
+    UPLOADED_FILE,
     complete_folder,
     point_latest,
     read_result,
@@ -199,16 +200,26 @@ class _Run:
             self._unfetched = f"{error.filename or self._folder}: {error.strerror or error}"
 
     def _delete(self) -> None:
-        """Delete all objects. The volumes are kept if fetching the folder failed, but not if a signal skipped it."""
+        """Delete all objects. The volumes are kept if fetching the folder failed, but not if a signal skipped it, and
+        if the folder is not in its bucket."""
         is_lost = self._unfetched not in ("", SKIPPED)
+        keeps = self._deployment.keeps_volumes or is_lost or self._misses_bucket()
         name, namespace = self._deployment.name, self._asked.place.namespace
         try:
-            self._job.delete(self._deployment.keeps_volumes or is_lost)
+            self._job.delete(keeps)
         except ClusterError as error:
             notice(f"not everything could be deleted: {error}; {how_to_delete(name, namespace)}")
-        if is_lost or (self._deployment.keeps_volumes and self._job.has_run):
+        if keeps and self._job.has_run:
             what = "tries again" if is_lost else "fetches the run again"
             notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} {what}")
+
+    def _misses_bucket(self) -> bool:
+        """Whether the run's folder was fetched, and should be in a bucket but is not. Says so."""
+        bucket, is_fetched = self._scenario.kubernetes.results, any(self._folder.iterdir())
+        if bucket is None or not is_fetched or (self._folder / UPLOADED_FILE).exists():
+            return False
+        notice(f"{bucket}: has not got the whole run")
+        return True
 
 
 # --- up -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cluster.live.kubernetes.names import DRIVER, VALIDATORS, component_labels, instance_labels
@@ -43,17 +43,24 @@ def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     if deployment.monitoring and deployment.is_live:
         yield _lets_in(deployment, VALIDATORS, "prometheus", PROMETHEUS, http_ports(scenario))
     if deployment.is_sweep or needs_api(scenario, deployment):
-        yield make(
-            _API,
-            "NetworkPolicy",
-            f"{deployment.name}-api",
-            deployment,
-            spec={
-                "podSelector": {"matchLabels": component_labels(deployment.name, DRIVER)},
-                "policyTypes": ["Egress"],
-                "egress": [{"ports": _ports("TCP", *API_PORTS)}],
-            },
-        )
+        yield _lets_out(deployment, "api", API_PORTS)
+    if scenario.kubernetes.results is not None:
+        yield _lets_out(deployment, "results", [scenario.kubernetes.results_port])
+
+
+def _lets_out(deployment: Deployment, whither: str, ports: Sequence[int]) -> Manifest:
+    """The NetworkPolicy that lets the driver reach ports anywhere."""
+    return make(
+        _API,
+        "NetworkPolicy",
+        f"{deployment.name}-{whither}",
+        deployment,
+        spec={
+            "podSelector": {"matchLabels": component_labels(deployment.name, DRIVER)},
+            "policyTypes": ["Egress"],
+            "egress": [{"ports": _ports("TCP", *ports)}],
+        },
+    )
 
 
 def _lets_in(deployment: Deployment, component: str, who: str, labels: dict[str, str], ports: list[int]) -> Manifest:

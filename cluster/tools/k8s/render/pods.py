@@ -17,6 +17,8 @@ MIN_SEED_MIB: Final = 256
 USER: Final = 10_001
 """ID of the user and group that the image runs as."""
 WORKING_FOLDER: Final = "/opt/stampede"
+UPLOADER: Final = "cluster.tools.k8s.uploading"
+"""The module that runs a command and uploads its folder."""
 TMP: Final = "tmp"
 RUNS: Final = "runs"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -115,6 +117,21 @@ def claimed(claim: str, *, read_only: bool = False) -> tuple[Manifest, Manifest]
     only = {"readOnly": True} if read_only else {}
     volume = {"name": RUNS, "persistentVolumeClaim": {"claimName": claim, **only}}
     return volume, {"name": RUNS, "mountPath": RUNS_PATH, **only}
+
+
+def uploading(section: KubernetesSection, name: str) -> tuple[str, ...]:
+    """The words before a command of a deployment's driver that upload its folder afterwards; none without a bucket."""
+    return () if section.results is None else ("python", "-m", UPLOADER, f"{section.results}/{name}")
+
+
+def bucket_access(section: KubernetesSection) -> Manifest:
+    """Fields of the container that uploads to the bucket; none without a bucket."""
+    return {} if section.results is None else {"envFrom": [{"secretRef": {"name": section.results_secret}}]}
+
+
+def bucket_address(section: KubernetesSection) -> list[Manifest]:
+    """The environment variable that names the bucket's server; none if it is AWS."""
+    return [] if section.results_endpoint is None else [variable("AWS_ENDPOINT_URL", section.results_endpoint)]
 
 
 def projected_token(name: str) -> tuple[Manifest, Manifest]:

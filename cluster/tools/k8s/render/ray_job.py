@@ -51,11 +51,14 @@ from cluster.tools.k8s.render.metadata import Manifest, labels_of, make
 from cluster.tools.k8s.render.monitoring import http_port_name, http_ports, port_range
 from cluster.tools.k8s.render.network import JOB_SERVER_PORT
 from cluster.tools.k8s.render.pods import (
+    bucket_access,
+    bucket_address,
     claimed,
     container,
     pod,
     projected_token,
     resources,
+    uploading,
     variable,
     whole_processors,
 )
@@ -84,9 +87,10 @@ START_LIMIT_S: Final = ALIVE_AFTER_S + ALIVE_FAILURES * PERIOD_S
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
     """The manifest of a deployment's RayJob."""
+    words = (*uploading(scenario.kubernetes, deployment.name), "stampede", *deployment.command)
     spec: Manifest = {
         "submissionMode": "K8sJobMode",
-        "entrypoint": shlex.join(("stampede", *deployment.command)) + option_for(scenario, is_copy=True),
+        "entrypoint": shlex.join(words) + option_for(scenario, is_copy=True),
         # A failed run is a finding, so it is not repeated.
         "backoffLimit": 0,
         "submitterConfig": {"backoffLimit": 0},
@@ -156,6 +160,7 @@ def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
     env = [
         {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         variable(INSTANCE_VARIABLE, deployment.name),
+        *bucket_address(section),
     ]
     if deployment.is_sweep:
         env.append(variable(SEED_PODS_VARIABLE, str(section.seeds.pods)))
@@ -171,6 +176,7 @@ def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
         mounts,
         env,
         ports,
+        **bucket_access(section),
     )
     spec = pod(
         [node],
@@ -246,12 +252,13 @@ def _ray_container(
     mounts: Sequence[Manifest] = (),
     env: Sequence[Manifest] = (),
     ports: Sequence[tuple[str, int]] = (),
+    **more: Any,
 ) -> Manifest:
     listening = {"ports": [{"name": each, "containerPort": port} for each, port in ports]} if ports else {}
     liveness, readiness = _health(ALIVE_AFTER_S, ALIVE_FAILURES), _health(5, 10)
     probes = {"livenessProbe": liveness, "readinessProbe": readiness}
     patience = variable("RAY_agent_register_timeout_ms", str(START_LIMIT_S * 1000))
-    return container(name, scenario.kubernetes, asked, mounts, [patience, *env], **listening, **probes)
+    return container(name, scenario.kubernetes, asked, mounts, [patience, *env], **listening, **probes, **more)
 
 
 def _health(after_s: int, failures: int) -> Manifest:

@@ -15,15 +15,18 @@ from cluster.live.kubernetes.names import (
 )
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
-from cluster.scenario.sections.kubernetes import Cpu, Memory
+from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.tools.k8s.render.deployment import Deployment
 from cluster.tools.k8s.render.metadata import Manifest, labels_of, make
 from cluster.tools.k8s.render.pods import (
+    bucket_access,
+    bucket_address,
     claimed,
     container,
     memory_per_seed_mib,
     pod,
     resources,
+    uploading,
     whole_processors,
 )
 
@@ -53,11 +56,9 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
             {"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
-        command=[
-            "sh",
-            "-ec",
-            _script(section.driver.cpu, section.driver.memory, deployment.name, option_for(scenario, is_copy=True)),
-        ],
+        bucket_address(section),
+        command=["sh", "-ec", _script(section, deployment.name, option_for(scenario, is_copy=True))],
+        **bucket_access(section),
     )
     spec = pod(
         [night],
@@ -90,11 +91,13 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     )
 
 
-def _script(cpu: Cpu, memory: Memory, name: str, allowing: str) -> str:
+def _script(section: KubernetesSection, name: str, allowing: str) -> str:
     """The shell script of the pod. It sets the number of workers to the pod's processors: the machine has more."""
-    workers = whole_processors(cpu)
-    words = ("--workers", str(workers), "--memory", str(memory_per_seed_mib(memory, workers, DRIVER_MIB)))
-    command = shlex.join(("stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words)) + allowing
+    workers = whole_processors(section.driver.cpu)
+    memory = memory_per_seed_mib(section.driver.memory, workers, DRIVER_MIB)
+    words = ("--workers", str(workers), "--memory", str(memory))
+    sweep = (*uploading(section, name), "stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words)
+    command = shlex.join(sweep) + allowing
     return (
         f"first=$(( $(date +%s) / 86400 * {SEEDS_A_NIGHT} ))\n"
         f'exec {command} --seeds "$first:$(( first + {SEEDS_A_NIGHT} ))" --out "runs/{name}-$first"\n'

@@ -57,6 +57,11 @@ def test_other_texts_are_no_quantities(quantity: str) -> None:
     ("section", "expected"),
     [
         ("validators: {cpu: two}", "validators.cpu: expected a quantity, a number such as 2, 500m or 1.5Gi, got 'two'"),
+        ("results: results/a", "results: expected a bucket, maybe with a prefix, such as s3://results/stampede, got"),
+        ("results: s3://results/../a", "results: expected a bucket"),
+        ("results_endpoint: minio:9000", "results_endpoint: expected the address of a server, such as https://minio"),
+        ("results_endpoint: http://minio:70000", "results_endpoint: expected the address of a server"),
+        ("results_secret: A_B", "results_secret: expected the name of an object"),
         ("validators: {cpu: '0'}", "validators.cpu: expected processors from 100m to 512, got '0'"),
         ("validators: {cpu: -1}", "validators.cpu: expected a quantity"),
         ("driver: {cpu: 2Gi}", "driver.cpu: expected processors from 100m to 512, got '2Gi'"),

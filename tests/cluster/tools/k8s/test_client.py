@@ -171,6 +171,26 @@ def test_kept_volumes_are_reported_and_deleted_later(server: ApiServer, capsys: 
     assert "has nothing of a deployment" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("left", [{}, {"tiny/uploaded.txt": b"s3://results/tiny/20260101-120000"}])
+def test_volumes_are_kept_until_the_bucket_has_the_run(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], left: dict[str, bytes]
+) -> None:
+    server.course = lambda server, name: ending(server, name, files(name) | left)
+    assert run("--out", "mine", "--set", "kubernetes.results=s3://results") == 0
+    printed = capsys.readouterr().out
+    told = "s3://results: has not got the whole run\n" in printed
+    kept = "the volumes are kept: stampede k8s report tiny --namespace stampede fetches the run again\n" in printed
+    assert (told, kept, bool(server.names("persistentvolumeclaims"))) == (not left,) * 3
+    if kept:
+        assert main(["k8s", "report", "tiny", "--out", "again"]) == 0
+
+
+def test_a_bucket_keeps_nothing_of_a_scenario_that_the_driver_refuses(server: ApiServer) -> None:
+    server.course = lambda server, name: ending(server, name, {}, "FAILED", message="failed with exit code 2")
+    assert run("--set", "kubernetes.results=s3://results") == 2
+    assert server.objects == {}
+
+
 def test_overrides_reach_the_driver(server: ApiServer) -> None:
     seen: list[str] = []
 
@@ -905,7 +925,7 @@ def in_a_pod(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]
     stand_in.parent.mkdir()
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     processes: list[subprocess.Popen[str]] = []
 
     def start(line: str) -> subprocess.Popen[str]:
@@ -928,8 +948,9 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.parametrize("bucket", [(), ("--set", "kubernetes.results=s3://results")])
 def test_the_program_that_interrupts_a_driver_reaches_it_and_no_other_process(
-    server: ApiServer, tmp_path: Path, in_a_pod: Callable[[str], subprocess.Popen[str]]
+    server: ApiServer, tmp_path: Path, in_a_pod: Callable[[str], subprocess.Popen[str]], bucket: tuple[str, ...]
 ) -> None:
     """The command line is the one of the job, but for the folder of runs: nothing on this machine has a part of it."""
     entrypoints: list[str] = []
@@ -939,11 +960,12 @@ def test_the_program_that_interrupts_a_driver_reaches_it_and_no_other_process(
         passing(server, name)
 
     server.course = course
-    assert run("--seed", "9", "--stop-on-fail") == 0
+    assert run("--seed", "9", "--stop-on-fail", *bucket) == 0
     runs = tmp_path / "runs-of-the-pod"
-    line = entrypoints[0].replace(RUNS_PATH, str(runs))
+    line = entrypoints[0].replace(RUNS_PATH, str(runs)).replace("python -m", f"{sys.executable} -m")
     assert line != entrypoints[0]
-    others = [line.replace("/tiny ", "/tiny-2 "), f"stampede inspect {runs}/tiny/logs", f"stampede inspect {runs}"]
+    other = line[line.index("stampede run") :].replace("/tiny ", "/tiny-2 ")
+    others = [other, f"stampede inspect {runs}/tiny/logs", f"stampede inspect {runs}"]
     processes = [in_a_pod(each) for each in (line, *others)]
     numbers = [int(line_of(each)) for each in processes]
     assert [line_of(each) for each in processes] == ["up"] * 4

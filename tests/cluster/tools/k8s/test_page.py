@@ -147,8 +147,9 @@ def test_the_page_says_how_a_node_is_opened_by_hand() -> None:
 
 
 def texts_of_commands() -> list[str]:
-    """The texts in the modules that talk to a cluster."""
-    modules = (ROOT / "cluster" / "tools" / "k8s" / "client").glob("*.py")
+    """The texts in the modules that talk to a cluster or to a bucket."""
+    folder = ROOT / "cluster" / "tools" / "k8s"
+    modules = [*(folder / "client").glob("*.py"), folder / "uploading.py"]
     nodes = [node for module in modules for node in ast.walk(ast.parse(module.read_text()))]
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
-from cluster.tools.k8s.render import Deployment, Monitoring, manifests
+from cluster.tools.k8s.render import Deployment, Monitoring, manifests, soak_manifests
 from cluster.tools.k8s.render.deployment import MAX_NAME, WORKS, name_for
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go, results_pod
@@ -51,6 +51,41 @@ def test_workers_of_the_load_have_locustfiles_of_ones_own_from_their_master() ->
     locust = [{"name": "readers", "source": "a = 1"}]
     assert worker(users=users, locust=locust) == worker(locust=locust)
     assert worker(locust=locust)[3:6] == ["--locustfile", "-", "--worker"]
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [RUN, UP, SWEEP])
+def test_results_go_to_a_bucket_from_the_drivers_container_alone(command: tuple[str, ...]) -> None:
+    section = {"results": "s3://results/a", "results_endpoint": "http://minio:9000", "results_secret": "keys"}
+    with_bucket, without = plan(kubernetes=section), plan()
+    assert job_of(with_bucket, command)["entrypoint"] == (
+        f"python -m cluster.tools.k8s.uploading s3://results/a/a {job_of(without, command)['entrypoint']}"
+    )
+    (driver,) = job_of(with_bucket, command)["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    assert driver["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"} in driver["env"]
+    found = manifests(with_bucket, Deployment("a", None, command))
+    assert str(found).count("envFrom") == str(found).count("AWS_ENDPOINT_URL") == 1
+    assert "envFrom" not in str(manifests(without, Deployment("a", None, command)))
+    (policy,) = (each for each in found if each["metadata"]["name"] == "a-results")
+    assert policy["spec"]["egress"] == [{"ports": [{"protocol": "TCP", "port": 9000}]}]
+    assert policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "driver"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"), [(None, 443), ("https://minio", 443), ("http://minio", 80), ("https://minio.a:9000", 9000)]
+)
+def test_the_port_of_the_buckets_server_is_open(endpoint: str | None, port: int) -> None:
+    assert plan(kubernetes={"results_endpoint": endpoint}).kubernetes.results_port == port
+
+
+def test_a_soak_uploads_the_folder_of_each_night() -> None:
+    (*_, job) = soak_manifests(plan(kubernetes={"results": "s3://results"}), Deployment("a"))
+    (night,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert "exec python -m cluster.tools.k8s.uploading s3://results/a stampede sweep" in night["command"][-1]
+    assert night["envFrom"] == [{"secretRef": {"name": "stampede-results"}}]
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
