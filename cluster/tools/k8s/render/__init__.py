@@ -36,7 +36,7 @@ def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
 
 def soak_manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
     """The manifests of a nightly soak in the simulator; the deployment's command is ignored."""
-    from cluster.tools.k8s.render.soak import soak
+    from cluster.tools.k8s.render.cron_job import soak
 
     return [*_before_the_job(scenario, deployment), *soak(scenario, deployment)]
 
