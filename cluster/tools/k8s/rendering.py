@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +16,9 @@ from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, f
 from cluster.tools.console.options import ChangeOptions, RunbooksOption
 
 if TYPE_CHECKING:
-    from cluster.scenario import Scenario
     from cluster.tools.k8s.render.deployment import Deployment, Monitoring
     from cluster.tools.k8s.render.metadata import Manifest
+    from cluster.tools.k8s.render.planning import Plan
 
 STANDARD_OUTPUT: Final = "-"
 
@@ -88,11 +88,17 @@ class Render(MonitoringOptions, ChangeOptions):
         nargs=SEVERAL,
         default=("run",),
     )
+    schedule: str | None = option(
+        "do it at these times, in cron syntax: a CronJob instead of the RayJob (default: once; a soak: every night)",
+        "CRON",
+    )
 
     def run(self) -> int:
         from cluster.tools.k8s.text import files, stream
 
-        found = rendered(self.scenario, self.words, self.changes, self.name, self.namespace, self.monitored)
+        found = rendered(
+            self.scenario, self.words, self.changes, self.name, self.namespace, self.monitored, self.schedule
+        )
         if self.out is None:
             sys.stdout.write(stream(found))
         else:
@@ -134,17 +140,46 @@ def rendered(
     name: str | None = None,
     namespace: str | None = None,
     monitoring: Monitoring | None = None,
+    schedule: str | None = None,
 ) -> list[Manifest]:
     """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
     from cluster.scenario import load_scenario
     from cluster.tools.k8s.render import manifests, soak_manifests
+    from cluster.tools.k8s.render.cron_job import check_schedule
     from cluster.tools.k8s.render.deployment import Deployment
     from cluster.tools.k8s.render.planning import plan_of
 
     plan = plan_of(words, partial(load_scenario, path), changes)
     deployment = Deployment(plan.name if name is None else name, namespace, plan.command, plan.text(path), monitoring)
-    make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
-    return make(plan.scenario, deployment)
+    times = None if schedule is None else check_schedule(schedule)
+    if not plan.command:
+        return soak_manifests(plan.scenario, deployment, times)
+    if times is None:
+        return manifests(plan.scenario, deployment)
+    return _scheduled(plan, deployment, path, words, times)
+
+
+def _scheduled(plan: Plan, deployment: Deployment, path: Path, words: Sequence[str], times: str) -> list[Manifest]:
+    """The manifests of a schedule for a plan. Raises :class:`BadInput`."""
+    from cluster.scenario import load_scenario
+    from cluster.scenario.files import find_scenario, scenario_text
+    from cluster.scenario.overrides import options_text
+    from cluster.tools.k8s.client.rights import client_role
+    from cluster.tools.k8s.render import manifests, scheduled_manifests
+    from cluster.tools.k8s.render.cron_job import client_command
+    from cluster.tools.k8s.render.planning import SECTION
+
+    run = replace(deployment, name=f"{deployment.name}-run")
+    made = manifests(plan.scenario, run)
+    role, *others = client_role(deployment.namespace, made)
+    if others:
+        raise BadInput("--schedule: not with faults of how: node, whose rights over nodes no schedule is given")
+    given = plan.scenario
+    if plan.subject:
+        given = load_scenario(path).model_copy(update={SECTION: plan.scenario.kubernetes})
+    timer = replace(deployment, command=(), scenario_text=scenario_text(given, find_scenario(path)), monitoring=None)
+    command = client_command(run, given, options_text(plan.changes), words)
+    return scheduled_manifests(plan.scenario, timer, command, made, times, role["rules"])
 
 
 def write_folder(folder: Path, texts: dict[str, str]) -> None:

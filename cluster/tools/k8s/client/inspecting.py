@@ -31,7 +31,7 @@ from cluster.record.folder import LATEST, run_folder
 from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Place, connect
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder, print_report
-from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
+from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, CRON_JOB, POD, RAY_JOB
 from cluster.tools.k8s.client.progress import has_started, is_ready, newest, notice
 from cluster.tools.k8s.client.watching import log_lines, plain
 from cluster.tools.k8s.render.deployment import Deployment
@@ -64,7 +64,7 @@ def show_logs(
 
 
 def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
-    """Fetch the folder of a run that has ended and whose volumes were kept.
+    """Fetch the folder of a run that has ended and whose volumes were kept, or the newest one of a schedule.
 
     Raises :class:`BadInput` if the run has not ended, or if there are no volumes, and :class:`ClusterError`.
     """
@@ -79,7 +79,12 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
         if job is not None and not objects.has_ended(job):
             raise BadInput(f"{name}: that run goes on: expected one that has ended")
         section = _scenario(cluster, place, name).kubernetes if job is None else _section_of(job)
-        top = name if job is None or f"{RUNS_PATH}/{name}" in job["spec"]["entrypoint"] else LATEST
+        is_latest = (
+            bool(cluster.list(CRON_JOB, place.namespace, objects.selector(name)).get("items"))
+            if job is None
+            else f"{RUNS_PATH}/{name}" not in job["spec"]["entrypoint"]
+        )
+        top = LATEST if is_latest else name
         pod = results_pod(section, Deployment(name, place.namespace))
         with run_folder(out, name) as folder:
             try:

@@ -47,7 +47,12 @@ BESIDES: Final[Mapping[str, Sequence[tuple[Kind, str, str]]]] = {
     "list": _LOOKS,
     "status": _LOOKS,
     "logs": ((RAY_JOB, "", "get"), (CONFIG_MAP, "", "get"), (POD, "", "get list"), LOG),
-    "report": ((RAY_JOB, "", "get"), (CONFIG_MAP, "", "get"), (CLAIM, "", "get"), (POD, "", "get create delete"), EXEC),
+    "report": (
+        *((kind, "", "get") for kind in (RAY_JOB, CONFIG_MAP, CLAIM)),
+        (CRON_JOB, "", "list"),
+        (POD, "", "get create delete"),
+        EXEC,
+    ),
     "inject": ((POD, "", "list"), EXEC),
     "delete": (),
 }

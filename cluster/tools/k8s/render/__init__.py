@@ -5,6 +5,7 @@ Scenarios take seconds to load: commands that need only a deployment's name do n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.tools.k8s.render.deployment import Deployment, Monitoring
@@ -13,7 +14,7 @@ from cluster.tools.k8s.render.metadata import Manifest
 if TYPE_CHECKING:
     from cluster.scenario import Scenario
 
-__all__ = ["Deployment", "Monitoring", "manifests", "soak_manifests"]
+__all__ = ["Deployment", "Monitoring", "manifests", "scheduled_manifests", "soak_manifests"]
 
 
 def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
@@ -34,11 +35,36 @@ def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
     return found
 
 
-def soak_manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
-    """The manifests of a nightly soak in the simulator; the deployment's command is ignored."""
-    from cluster.tools.k8s.render.cron_job import soak
+def soak_manifests(scenario: Scenario, deployment: Deployment, schedule: str | None = None) -> list[Manifest]:
+    """The manifests of a soak in the simulator, by default every night; the deployment's command is ignored."""
+    from cluster.tools.k8s.render.cron_job import SCHEDULE, soak
 
-    return [*_before_the_job(scenario, deployment), *soak(scenario, deployment)]
+    return [*_before_the_job(scenario, deployment), soak(scenario, deployment, schedule or SCHEDULE)]
+
+
+def scheduled_manifests(
+    scenario: Scenario,
+    deployment: Deployment,
+    command: str,
+    made: Sequence[Manifest],
+    schedule: str,
+    rules: list[Manifest],
+) -> list[Manifest]:
+    """The manifests of a schedule for a command that makes a deployment with the manifests ``made``.
+
+    ``rules`` are the rights that the command needs.
+    """
+    from cluster.tools.k8s.render.access import role
+    from cluster.tools.k8s.render.cron_job import scheduled
+    from cluster.tools.k8s.render.network import reaching_api
+
+    (job,) = (each for each in made if each["kind"] == "RayJob")
+    return [
+        *_before_the_job(scenario, deployment),
+        *role(deployment.name, rules, deployment),
+        reaching_api(deployment),
+        scheduled(scenario, deployment, command, job["spec"]["activeDeadlineSeconds"], schedule),
+    ]
 
 
 def _before_the_job(scenario: Scenario, deployment: Deployment) -> list[Manifest]:

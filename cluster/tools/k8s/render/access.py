@@ -47,10 +47,15 @@ def accounts(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
         yield make("v1", "ServiceAccount", each, deployment, automountServiceAccountToken=False)
     if needs_api(scenario, deployment):
         ways = ways_by_kubernetes(scenario)
-        yield make(f"{_ROLES}/v1", "Role", name, deployment, rules=list(_rules(ways)))
-        yield _binding("Role", name, name, deployment)
+        yield from role(name, list(_rules(ways)), deployment)
         if BY_NODE in ways:
             yield from _node_role(name, deployment)
+
+
+def role(account: str, rules: list[Manifest], deployment: Deployment) -> Iterator[Manifest]:
+    """A role of an account's name, and its binding to the account."""
+    yield make(f"{_ROLES}/v1", "Role", account, deployment, rules=rules)
+    yield _binding("Role", account, account, deployment)
 
 
 def _rules(ways: set[str]) -> Iterator[Manifest]:

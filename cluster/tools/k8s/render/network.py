@@ -43,9 +43,14 @@ def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
     if deployment.monitoring and deployment.is_live:
         yield _lets_in(deployment, VALIDATORS, "prometheus", PROMETHEUS, http_ports(scenario))
     if deployment.is_sweep or needs_api(scenario, deployment):
-        yield _lets_out(deployment, "api", API_PORTS)
+        yield reaching_api(deployment)
     if scenario.kubernetes.results is not None:
         yield _lets_out(deployment, "results", [scenario.kubernetes.results_port])
+
+
+def reaching_api(deployment: Deployment) -> Manifest:
+    """The NetworkPolicy that lets the driver reach the API server."""
+    return _lets_out(deployment, "api", API_PORTS)
 
 
 def _lets_out(deployment: Deployment, whither: str, ports: Sequence[int]) -> Manifest:

@@ -41,6 +41,8 @@ class Plan:
     """The kind of work; empty for a run."""
     subject: str = ""
     """Name of the drill; empty for work that reads the scenario file."""
+    changes: Sequence[Change] = ()
+    """Changes of the drill's scenario that are in the command."""
 
     @property
     def title(self) -> str:
@@ -93,7 +95,7 @@ def _drill_plan(name: str, settings: Sequence[str], given: Scenario, changes: Se
     scenario = change_scenario(drilled, changes, f"drill {name} with {options_of(changes)}")
     _refuse(drill.problem("live") or scenario.kubernetes_problem, f"drill {name}")
     passed = [each for each in changes if each.path.split(".")[0] != SECTION]
-    return Plan(scenario, tuple(shlex.split(drill.command(passed))[1:]), "drill", name)
+    return Plan(scenario, tuple(shlex.split(drill.command(passed))[1:]), "drill", name, passed)
 
 
 def _drill(name: str, settings: Sequence[str]) -> Drill:

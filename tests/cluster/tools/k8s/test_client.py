@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -189,6 +190,29 @@ def test_a_bucket_keeps_nothing_of_a_scenario_that_the_driver_refuses(server: Ap
     server.course = lambda server, name: ending(server, name, {}, "FAILED", message="failed with exit code 2")
     assert run("--set", "kubernetes.results=s3://results") == 2
     assert server.objects == {}
+
+
+def test_what_a_schedule_runs_is_a_run(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    monitoring = ["--monitoring", "--label", "release=mine"]
+    assert main(["k8s", "render", "tiny.yaml", "--schedule", "0 2 * * *", *monitoring]) == 0
+    (*_, job) = yaml.safe_load_all(capsys.readouterr().out)
+    (client,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    line = client["command"][-1].splitlines()[-1].replace("/etc/stampede/scenario.yaml", "tiny.yaml")
+    words = shlex.split(line.removeprefix("exec stampede ").replace("$STAMPEDE_NAMESPACE", "stampede"))
+    assert "--label=release=mine" in words and main(words) == 0
+    assert server.objects == {} and Path("runs/latest/report.html").exists()
+    assert server.count("create", "podmonitors") == 1
+
+
+def test_the_newest_run_of_a_schedule_is_reported(server: ApiServer) -> None:
+    labels = instance_labels("tiny") | {MANAGED_BY_LABEL: STAMPEDE}
+    named = {"cronjobs": "tiny", "persistentvolumeclaims": "tiny-runs", "configmaps": "tiny-scenario"}
+    for plural, name in named.items():
+        thing = {"metadata": {"name": name, "labels": labels}, "data": {"scenario.yaml": SCENARIO}}
+        server.put(plural, thing)
+    server.volume |= files("latest")
+    assert main(["k8s", "report", "tiny", "--out", "mine"]) == 0
+    assert json.loads(Path("mine/result.json").read_text())["verdict"] == "pass"
 
 
 def test_overrides_reach_the_driver(server: ApiServer) -> None:

@@ -39,6 +39,70 @@ def test_a_scenario_becomes_a_stream(capsys: pytest.CaptureFixture[str]) -> None
     assert found == manifests(load_scenario(load_file), deployment), "with the file's comments"
 
 
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [(["run"], ""), (["drill", "outage", "how=pod"], " --set stop.height=77"), (["sweep", "0:100"], "")],
+)
+def test_a_schedule_runs_the_client_which_makes_the_objects(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], changes: str
+) -> None:
+    options = ["--namespace", "tests", "--name", "mine", "--set", "stop.height=77", "--set", "kubernetes.image=a:1"]
+    found = render(capsys, "smoke", "--schedule", "0 2 * * 1-5", *options, "--command", *words)
+    kinds = {each["kind"]: each for each in found}
+    assert kinds["CronJob"]["spec"]["schedule"] == "0 2 * * 1-5" and "RayJob" not in kinds
+    claims = [each["metadata"]["name"] for each in found if each["kind"] == "PersistentVolumeClaim"]
+    assert claims == ["mine-runs"], "a night's others come and go with it"
+    spec = kinds["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == kinds["RoleBinding"]["subjects"][0]["name"] == "mine"
+    assert {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]} in kinds["Role"]["rules"]
+    script = spec["containers"][0]["command"][-1]
+    assert script.splitlines()[-1] == (
+        f"exec stampede k8s run /etc/stampede/scenario.yaml --name mine-run{changes}"
+        f' --namespace "$STAMPEDE_NAMESPACE" --command {" ".join(words)}'
+    )
+    assert "image: a:1\n" in kinds["ConfigMap"]["data"]["scenario.yaml"] and spec["containers"][0]["image"] == "a:1"
+    assert ("height: 77" in kinds["ConfigMap"]["data"]["scenario.yaml"]) == (not changes)
+    for number in range(20):
+        (tmp_path / "runs" / f"20260101-0000{number:02}-smoke").mkdir(parents=True)
+    (tmp_path / "runs" / "latest").symlink_to("20260101-000019-smoke")
+    subprocess.run(["sh", "-ec", script.splitlines()[0]], cwd=tmp_path, check=True, timeout=HANGS_AFTER_S)
+    left = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert left == [*(f"20260101-0000{number:02}-smoke" for number in range(7, 20)), "latest"]
+
+
+def test_a_soak_has_other_times_on_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    (*_, nightly), (*_, hourly) = (
+        render(capsys, "smoke", *options, "--command", "soak") for options in ([], ["--schedule", "5 * * * *"])
+    )
+    assert (nightly["spec"].pop("schedule"), hourly["spec"].pop("schedule")) == ("17 2 * * *", "5 * * * *")
+    assert nightly == hourly
+
+
+@pytest.mark.parametrize(
+    ("schedule", "complaint"),
+    [
+        ("0 2 * *", "expected five fields (minute, hour, day, month, weekday), such as 0 2 * * *"),
+        ("@daily", "expected five fields"),
+        ("60 * * * *", "minute '60': expected *, numbers from 0 to 59"),
+        ("0 2 0 * *", "day '0': expected *, numbers from 1 to 31"),
+        ("0 5-3 * * *", "hour '5-3': expected"),
+        ("*/0 * * * *", "minute '*/0': expected"),
+        ("0 2 * * 1,,2", "weekday '1,,2': expected"),
+    ],
+)
+def test_a_wrong_schedule_is_one_line(capsys: pytest.CaptureFixture[str], schedule: str, complaint: str) -> None:
+    assert main(["k8s", "render", "smoke", "--schedule", schedule]) == ExitCode.BAD_INPUT
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"stampede: --schedule {schedule!r}: ") and complaint in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_a_schedule_gets_no_rights_over_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--namespace", "a", "--schedule", "0 2 * * *", "--set", "kubernetes.inject=[node]"]
+    assert main(["k8s", "render", "smoke", *options]) == ExitCode.BAD_INPUT
+    assert "--schedule: not with faults of how: node" in capsys.readouterr().err
+
+
 def test_a_folder_has_a_file_for_each_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "manifests"
     assert main(["k8s", "render", "smoke", "--out", str(folder), "--monitoring", "--name", "mine"]) == ExitCode.PASS
