@@ -719,10 +719,12 @@ def _start_problems(deployment: Deployed) -> Iterator[str]:
         cluster = job["spec"]["rayClusterSpec"]
         for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
             if not {"dashboard-agent-grpc-port", "runtime-env-agent-port"} <= group["rayStartParams"].keys():
-                yield "ray start waits 30 s until the agents have chosen their ports"
+                yield "a raylet waits some seconds until its agents have chosen their ports"
             container = group["template"]["spec"]["containers"][0]
             told, probe = {each["name"]: each.get("value") for each in container["env"]}, container["livenessProbe"]
             limit_s = probe["initialDelaySeconds"] + probe["periodSeconds"] * probe["failureThreshold"]
+            if told.get("RAY_raylet_start_wait_time_s") != str(limit_s):
+                yield "ray start gives up on its raylet at another time than the probe"
             if told.get("RAY_agent_register_timeout_ms") != str(limit_s * 1000):
                 yield "a raylet gives up on its agents at another time than the probe"
 

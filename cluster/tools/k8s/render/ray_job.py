@@ -78,11 +78,12 @@ SUBMITTER_TMP, SUBMITTER_SCRATCH = "128Mi", "256Mi"
 AGENT_PORT: Final = 52_365
 """Port of Ray's agent on each node. The agent's health page needs no token."""
 AGENT_PORTS: Final = {"dashboard-agent-grpc-port": "8301", "runtime-env-agent-port": "8302"}
-"""Ports of a node's agents that KubeRay leaves open. A raylet registers only once it knows them, and ``ray start``
-gives up on one that has not after 30 s. On a slow node the agents need longer to choose ports themselves."""
+"""Ports of a node's agents that KubeRay leaves open. A raylet that does not know them gives up if its agents have not
+chosen them after some seconds. On a slow node they need longer."""
 ALIVE_AFTER_S, ALIVE_FAILURES, PERIOD_S = 30, 120, 5
 START_LIMIT_S: Final = ALIVE_AFTER_S + ALIVE_FAILURES * PERIOD_S
-"""A container whose agent does not answer after this time is started again. A raylet waits as long for its agents."""
+"""A container whose agent does not answer after this time is started again. Ray waits as long: ``ray start`` for its
+raylet (else 30 s), and a raylet for its agents."""
 
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
@@ -257,8 +258,11 @@ def _ray_container(
     listening = {"ports": [{"name": each, "containerPort": port} for each, port in ports]} if ports else {}
     liveness, readiness = _health(ALIVE_AFTER_S, ALIVE_FAILURES), _health(5, 10)
     probes = {"livenessProbe": liveness, "readinessProbe": readiness}
-    patience = variable("RAY_agent_register_timeout_ms", str(START_LIMIT_S * 1000))
-    return container(name, scenario.kubernetes, asked, mounts, [patience, *env], **listening, **probes, **more)
+    patience = [
+        variable("RAY_raylet_start_wait_time_s", str(START_LIMIT_S)),
+        variable("RAY_agent_register_timeout_ms", str(START_LIMIT_S * 1000)),
+    ]
+    return container(name, scenario.kubernetes, asked, mounts, [*patience, *env], **listening, **probes, **more)
 
 
 def _health(after_s: int, failures: int) -> Manifest:
