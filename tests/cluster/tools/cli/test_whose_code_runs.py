@@ -58,6 +58,7 @@ COMMANDS: Final[dict[str, str | None]] = {
     "k8s status": NOT_TAKEN,
     "k8s render": "k8s render {live}",
     "k8s report": NOT_TAKEN,
+    "k8s role": "k8s role {live}",
     "lab list": NOT_TAKEN,
     "lab report": "lab report {run}",
     "lab run": NOT_TAKEN,
@@ -214,7 +215,7 @@ def test_commands_that_read_execute_no_code(
     assert not places.marker.exists()
     shown = capsys.readouterr()
     assert code != ExitCode.CRASH, shown.err
-    if words in ("compare", "explain", "k8s render", "runs", "validate"):
+    if words in ("compare", "explain", "k8s render", "k8s role", "runs", "validate"):
         assert code == ExitCode.PASS, shown.err
     assert words != "size" or shown.err == "stampede: measured\n"
 
