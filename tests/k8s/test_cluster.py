@@ -11,7 +11,7 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,15 @@ def read_until(process: subprocess.Popen[str], lines: list[str], is_it: Callable
 
 
 class ClientRun:
-    """``stampede k8s run smoke`` in a namespace of its own, which it makes."""
+    """``stampede k8s run smoke`` in a namespace of its own, which it makes; ``more`` are further options."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path, settings: tuple[str, ...]) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, folder: Path, settings: tuple[str, ...], more: Sequence[str]
+    ) -> None:
         self.namespace, self.folder = namespace, folder
         self._cluster = cluster
         place = ("--namespace", namespace, "--out", str(folder))
-        self.process = cluster.stampede("run", "smoke", *place, *options(cluster, *settings))
+        self.process = cluster.stampede("run", "smoke", *place, *options(cluster, *settings), *more)
         self.lines: list[str] = []
 
     def until_height(self, height: int) -> None:
@@ -114,8 +116,10 @@ class ClientRun:
 
 
 @contextmanager
-def running(cluster: Cluster, namespace: str, folder: Path, *settings: str) -> Iterator[ClientRun]:
-    run = ClientRun(cluster, namespace, folder, settings)
+def running(
+    cluster: Cluster, namespace: str, folder: Path, *settings: str, more: Sequence[str] = ()
+) -> Iterator[ClientRun]:
+    run = ClientRun(cluster, namespace, folder, settings, more)
     try:
         yield run
     finally:
@@ -137,6 +141,37 @@ def test_a_run_by_the_client_fetches_its_report_and_leaves_nothing(cluster: Clus
     assert run.result()["verdict"] == "pass"
     assert "verdict  pass" in run.output
     assert "<html" in (run.folder / "report.html").read_text()[:500]
+    run.check_nothing_is_left()
+
+
+def test_kept_volumes_are_listed_reported_and_deleted_with_the_namespace(cluster: Cluster, tmp_path: Path) -> None:
+    drill = ("--keep", "--command", "drill", "reorg")
+    with running(cluster, "stampede-keep", tmp_path / "run", more=drill) as run:
+        assert run.end() == ExitCode.PASS, run.output
+        place = ("--namespace", run.namespace)
+        command = "stampede k8s report drill-reorg --namespace stampede-keep"
+        assert f"the volumes are kept: {command} fetches the run again" in run.output
+        assert re.search(r"^drill-reorg +- +volumes kept +- +- +5 +\d+[sm]$", cluster.ask("list", *place), re.MULTILINE)
+        cluster.ask("report", "drill-reorg", "--out", str(tmp_path / "again"), *place)
+        assert json.loads((tmp_path / "again" / "result.json").read_text()) == run.result()
+        cluster.ask("delete", "drill-reorg", *place)
+    run.check_nothing_is_left()
+
+
+def test_a_start_that_fails_once_the_head_is_up_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    too_much, soon = "kubernetes.validators={cpu: 512, memory: 1Gi, disk: 1Gi}", ("--start-timeout", "60s")
+    with running(cluster, "stampede-large", tmp_path / "run", too_much, more=soon) as run:
+        assert run.end() == ExitCode.INCONCLUSIVE, run.output
+    assert "driver is ready" in run.output and "Insufficient cpu" in run.output, run.output
+    assert not run.folder.exists()
+    run.check_nothing_is_left()
+
+
+def test_an_image_that_nobody_has_is_told_once_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    missing = ("kubernetes.image=stampede:missing", "kubernetes.pull_policy=Never")
+    with running(cluster, "stampede-image", tmp_path / "run", *missing, more=("--start-timeout", "60s")) as run:
+        assert run.end() == ExitCode.INCONCLUSIVE, run.output
+    assert run.output.count("image stampede:missing cannot be pulled") == 2, "when it is seen, and at the end"
     run.check_nothing_is_left()
 
 
@@ -271,6 +306,8 @@ def test_a_testnet_takes_faults_until_it_is_stopped_reported_and_deleted(cluster
                 logs.terminate()
         assert re.search(r"is over: .*pod \S+ was deleted", lines[-1]), lines[-1]
         assert cluster.ask("logs", "smoke", "--validator", "validator-1", *place) != ""
+        assert re.search(r"^smoke +up +running +\d+ +- +5 ", cluster.ask("list", *place), re.MULTILINE)
+        assert "pod      host 0 is ready" in cluster.ask("status", "smoke", *place)
         cluster.kubectl("exec", *place, driver, "--", "stampede", "stop", "/opt/stampede/runs/smoke")
         state = cluster.end_of_job("smoke", namespace)
         complete = "--for=jsonpath={.status.jobDeploymentStatus}=Complete"
@@ -386,19 +423,20 @@ def test_a_drill_passes(cluster: Cluster, tmp_path: Path, drill: str, shown: tup
         log = log_of_success(cluster, job, namespace)
         for pattern in shown:
             assert re.search(pattern, log), log
+        cluster.ask("report", job, "--namespace", namespace, "--out", str(tmp_path / "run"))
+        assert json.loads((tmp_path / "run" / "result.json").read_text())["verdict"] == "pass"
     finally:
         cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
 
 
-SEED_PODS = "app.kubernetes.io/component=seeds"
-
-
 def test_a_sweep_gets_pods_for_its_seeds(cluster: Cluster, tmp_path: Path) -> None:
     """They come by the autoscaler: the group begins with none."""
-    namespace = "stampede-sweep"
-    with rendered(cluster, tmp_path, namespace, "few", "sweep", "0:24"):
-        assert "24 seeds, 24 passed, 0 failed" in log_of_success(cluster, "few", namespace)
-        assert cluster.get("pods", namespace, "--selector", SEED_PODS) != []
+    with running(cluster, "stampede-sweep", tmp_path / "run", more=("--command", "sweep", "0:24")) as run:
+        read_until(run.process, run.lines, lambda line: line.startswith("seeds ") and "is ready" in line)
+        assert run.end() == ExitCode.PASS, run.output
+    assert "24 seeds, 24 passed, 0 failed" in run.output
+    assert (run.folder / "summary.json").exists()
+    run.check_nothing_is_left()
 
 
 def test_the_nightly_soak_runs_when_it_is_asked_for(cluster: Cluster, tmp_path: Path) -> None:
