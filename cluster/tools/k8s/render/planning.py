@@ -54,9 +54,12 @@ class Plan:
         """The default name of the deployment."""
         return name_for(self._about, self.work)
 
-    def text(self, path: Path) -> str | None:
-        """The text of the scenario file that the driver reads; ``None`` if it reads none. ``path`` names its source."""
-        return None if self.subject else scenario_text(self.scenario, find_scenario(path))
+    def text(self, path: Path) -> str:
+        """The text of the scenario file of the deployment. ``path`` names the source, unless a drill makes it.
+
+        The driver of a drill does not read it. It tells the client which pod carries a validator, and the image.
+        """
+        return scenario_text(self.scenario, None if self.subject else find_scenario(path))
 
     @property
     def _about(self) -> str:

@@ -254,11 +254,12 @@ def test_a_drill_takes_the_same_path_to_its_verdict(
         ending(server, name, files(name, verdict), "SUCCEEDED" if verdict == "pass" else "FAILED")
 
     server.course = course
-    assert run("--command", "drill", "outage", "down-s=30", "--seed", "3", "--out", "mine") == code
+    assert run("--command", "drill", "outage", "down-s=30", "--seed", "3", "--keep", "--out", "mine") == code
     folder = f"{RUNS_PATH}/drill-outage"
     assert entrypoints == [f"stampede drill outage --down-s 30 --out {folder} --seed 3"]
-    assert capsys.readouterr().out.splitlines()[-1] == "report   mine/report.html"
-    assert server.objects == {}
+    assert "report   mine/report.html" in capsys.readouterr().out.splitlines()
+    assert main(["k8s", "report", "drill-outage", "--out", "again"]) == 0, "it finds the image without the job"
+    assert Path("again/result.json").read_text() == Path("mine/result.json").read_text()
 
 
 @pytest.mark.parametrize(("words", "left"), [(["sweep", "0:9"], "summary.json"), (["dos", "storm"], "scorecard.html")])

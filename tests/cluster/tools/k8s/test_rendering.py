@@ -166,7 +166,8 @@ def test_commands_of_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
     drill = render(capsys, "smoke", "--command", "drill", "outage", "--set", "kubernetes.image=mine:1")
     assert entrypoint(drill) == "stampede drill outage"
     assert {"image": "mine:1"}.items() <= drill[-1]["spec"]["submitterPodTemplate"]["spec"]["containers"][0].items()
-    assert "ConfigMap" not in {each["kind"] for each in drill}, "a drill makes its scenario"
+    (config,) = (each for each in drill if each["kind"] == "ConfigMap")
+    assert "name: drill-outage\n" in config["data"]["scenario.yaml"], "for the client: the drill makes its scenario"
     by_pods = render(capsys, "smoke", "--command", "drill", "outage", "how=pod", "down-s=30")
     assert entrypoint(by_pods) == "stampede drill outage --down-s 30 --how pod"
     assert "Role" in {each["kind"] for each in by_pods} - {each["kind"] for each in drill}
