@@ -30,7 +30,7 @@ from cluster.tools.k8s.client.progress import has_started, newest, pod_name, sta
 from cluster.tools.k8s.client.watching import last_lines, plain
 from cluster.tools.k8s.render.deployment import Deployment
 
-HEIGHT: Final = re.compile(r"height ([\d,]+(?:/[\d,]+)?)")
+HEIGHT: Final = re.compile(r"· height ([\d,/]+)")
 """The height in a line of a driver's progress."""
 LAST_LINES: Final = 20
 OURS: Final[Query] = {"labelSelector": f"{NAME_LABEL}={STAMPEDE},{MANAGED_BY_LABEL}={STAMPEDE}"}
