@@ -33,9 +33,9 @@ from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
+from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.files import all_tried, write_atomically, writing_for_user
 from cluster.common.wording import json_text, printable, quoted
-from cluster.live.kubernetes.names import NAMESPACE_VARIABLE
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import (

@@ -14,9 +14,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cluster.common.checkout import NO_PROXY
+from cluster.common.checkout import NAMESPACE_VARIABLE, NO_PROXY
 from cluster.common.errors import HarnessError
-from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL, INSTANCE_VARIABLE, NAMESPACE_VARIABLE
+from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL, INSTANCE_VARIABLE
 from loadgen.client import reason_of
 
 TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

@@ -50,8 +50,6 @@ FORMS: Final = f"{RUN_FORMS} or soak"
 
 # --- environment of the driver's pod --------------------------------------------------------------------------------
 
-NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"
-"""Environment variable with the namespace of the pod."""
 INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
 """Environment variable with the value of :data:`INSTANCE_LABEL`."""
 SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"

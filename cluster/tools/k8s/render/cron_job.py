@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import (
     DRIVER,
-    NAMESPACE_VARIABLE,
     SCENARIO_FILE,
     SCENARIO_FOLDER,
     runs_claim,

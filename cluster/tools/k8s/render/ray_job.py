@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import (
     DRIVER,
@@ -25,7 +26,6 @@ from cluster.live.kubernetes.names import (
     LOAD_LISTEN_VARIABLE,
     LOAD_PORT,
     LOAD_WORKERS_VARIABLE,
-    NAMESPACE_VARIABLE,
     SCENARIO_FOLDER,
     SEED_PODS_VARIABLE,
     SEEDS,

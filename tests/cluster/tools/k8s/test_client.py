@@ -848,7 +848,7 @@ def endless(server: ApiServer, name: str) -> None:
     """The course of a job that runs until its driver is interrupted."""
     server.make_pods(name)
     server.pods_run(name)
-    server.say(name, "   1.0 s · height 1/5", "pass  finality  since height 26, 3 of them")
+    server.say(name, "   1.0 s · height 1/5")
     server.on_interrupt = lambda: interrupted(server, name)
 
 
