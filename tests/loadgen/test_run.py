@@ -419,7 +419,7 @@ def test_a_crash_of_the_load_has_its_own_exit_code(
         raise KeyError("planted")
 
     monkeypatch.setattr(run, "_run", crash)
-    assert run.main(["--plan", str(write_plan(tmp_path, []))]) == ExitCode.CRASH
+    assert run.main(["--plan", str(write_plan(tmp_path, ["http://127.0.0.1:1"]))]) == ExitCode.CRASH
     assert capsys.readouterr().err.endswith("KeyError: 'planted'\n")
 
 
