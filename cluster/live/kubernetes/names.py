@@ -76,6 +76,8 @@ RUNS_PATH: Final = "/opt/stampede/runs"
 SCENARIO_FOLDER: Final = "/etc/stampede"
 SCENARIO_FILE: Final = "scenario.yaml"
 """Key of the scenario in the ConfigMap, and its name in :data:`SCENARIO_FOLDER`."""
+SCENARIO_PATH: Final = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
+"""Path of the scenario in a pod that has it."""
 
 
 def load_name(instance: str) -> str:

@@ -51,7 +51,7 @@ def show_logs(
     With ``follows``, waits for a pod that is still to come. With ``previous``, prints the log of the container before
     its last restart. Raises :class:`BadInput` if there is no such pod, and :class:`ClusterError`.
     """
-    cluster = _cluster(place, name, time.sleep)
+    cluster = cluster_of(place, name, time.sleep)
     if validator is not None:
         host = _host_of(_scenario(cluster, place, name), validator)
     label = f"{COMPONENT_LABEL}={SUBMITTER}" if host is None else f"{HOST_LABEL}={host}"
@@ -71,7 +71,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
     from cluster.tools.k8s.render.objects import results_pod
 
     with Interrupts() as interrupts:
-        cluster = _cluster(place, name, interrupts.wait)
+        cluster = cluster_of(place, name, interrupts.wait)
         objects.check_rights(cluster, place.namespace, "report")
         if cluster.get(CLAIM, place.namespace, runs_claim(name)) is None:
             raise BadInput(f"{name}: namespace {place.namespace} has no volumes of a run of this name")
@@ -80,7 +80,7 @@ def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
             raise BadInput(f"{name}: that run goes on: expected one that has ended")
         section = _scenario(cluster, place, name).kubernetes if job is None else _section_of(job)
         is_latest = (
-            bool(cluster.list(CRON_JOB, place.namespace, objects.selector(name)).get("items"))
+            bool(objects.items_of(cluster, CRON_JOB, place.namespace, objects.selector(name)))
             if job is None
             else f"{RUNS_PATH}/{name}" not in job["spec"]["entrypoint"]
         )
@@ -102,11 +102,11 @@ def delete(place: Place, name: str) -> ExitCode:
 
     Raises :class:`BadInput` if there are no objects.
     """
-    cluster = _cluster(place, name, time.sleep)
+    cluster = cluster_of(place, name, time.sleep)
     objects.check_rights(cluster, place.namespace, "delete")
     count = objects.delete_all(cluster, place.namespace, name)
     if not count:
-        raise BadInput(f"{name}: namespace {place.namespace} has nothing of a deployment of this name")
+        raise objects.nothing_of(name, place.namespace)
     left = objects.wait_until_gone(cluster, place.namespace, name, RAY_JOB, POD, CLAIM)
     notice(objects.deletion_line(count, left))
     if objects.is_namespace_made(cluster, place.namespace):
@@ -122,7 +122,7 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
     from cluster.tools.run.commands import parse_fault
 
     parse_fault(fault)
-    cluster = _cluster(place, name, time.sleep)
+    cluster = cluster_of(place, name, time.sleep)
     pod = _pod(cluster, place, name, f"{COMPONENT_LABEL}={DRIVER}", "driver")
     if not is_ready(pod):
         raise BadInput(f"{name}: the pod of its driver is not ready")
@@ -139,7 +139,7 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _cluster(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
+def cluster_of(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
     """A client of the cluster of a deployment. Raises :class:`BadInput` for a name that no deployment can have."""
     Deployment(name, place.namespace)
     return connect(place.context, wait)

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.live.kubernetes.names import COMPONENT_LABEL, DRIVER, RUNS_PATH, SUBMITTER
+from cluster.live.kubernetes.names import DRIVER, RUNS_PATH, SUBMITTER
 from cluster.record.folder import ENDPOINTS_FILE
 from cluster.tools.k8s.client import objects
 from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
 from cluster.tools.k8s.client.fetching import container_of, fetch_folder
 from cluster.tools.k8s.client.kinds import CLAIM, EVENT, POD, RAY_JOB
-from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, newest, pod_name
+from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready, newest_of, pod_name
 from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches, last_lines, plain
 
 SLICE_S: Final = 0.1
@@ -216,8 +216,7 @@ class Job:
 
     def _pod(self, component: str) -> Object | None:
         """The newest pod of a component of the deployment, such as the driver; ``None`` if there is none."""
-        pods = (self._pods or {}).values()
-        return newest(each for each in pods if each["metadata"]["labels"].get(COMPONENT_LABEL) == component)
+        return newest_of((self._pods or {}).values(), component)
 
     def _has_ended(self) -> bool:
         return self._job is not None and objects.has_ended(self._job)

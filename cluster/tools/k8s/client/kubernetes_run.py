@@ -12,7 +12,7 @@ from cluster.common.checkout import UNKNOWN_COMMIT
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
-from cluster.live.kubernetes.names import RUN_FORMS, RUNS_PATH
+from cluster.live.kubernetes.names import RUN_FORMS, RUNS_PATH, SCENARIO_PATH
 from cluster.record.folder import (
     REPORT_FILE,
     TOKEN_FILE,
@@ -35,7 +35,7 @@ from cluster.tools.k8s.client.progress import notice
 from cluster.tools.k8s.render import manifests
 from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, Monitoring
 from cluster.tools.k8s.render.objects import results_pod
-from cluster.tools.k8s.render.planning import FILE, Plan, plan_of
+from cluster.tools.k8s.render.planning import Plan, plan_of
 from cluster.tools.run.scenario_run import changed_scenario
 
 
@@ -232,7 +232,7 @@ def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
     are deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
     """
     plan = _plan(asked, faucet)
-    deployment = _deployment(asked, plan, ("up", FILE, "--port", str(port)), keeps_volumes=False)
+    deployment = _deployment(asked, plan, ("up", SCENARIO_PATH, "--port", str(port)), keeps_volumes=False)
     objects = manifests(plan.scenario, deployment)
     with Interrupts() as interrupts:
         job = _job(asked, deployment, interrupts, objects)

@@ -9,12 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Final
 
-from cluster.common.errors import BadInput, ExitCode
+from cluster.common.errors import ExitCode
 from cluster.live.kubernetes.names import (
-    COMPONENT_LABEL,
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     NAME_LABEL,
@@ -23,12 +21,12 @@ from cluster.live.kubernetes.names import (
 )
 from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.k8s.client import objects
-from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Place, Query, connect
+from cluster.tools.k8s.client.cluster import Cluster, Object, Place, Query, connect
 from cluster.tools.k8s.client.fetching import container_of
+from cluster.tools.k8s.client.inspecting import cluster_of
 from cluster.tools.k8s.client.kinds import CLAIM, CRON_JOB, POD, RAY_JOB, Kind
-from cluster.tools.k8s.client.progress import has_started, newest, pod_name, state_of
+from cluster.tools.k8s.client.progress import has_started, newest_of, pod_name, state_of
 from cluster.tools.k8s.client.watching import last_lines, plain
-from cluster.tools.k8s.render.deployment import Deployment
 
 HEIGHT: Final = re.compile(r"· height ([\d,/]+)")
 """The height in a line of a driver's progress."""
@@ -106,11 +104,10 @@ def show_status(place: Place, name: str) -> ExitCode:
 
     Raises :class:`BadInput` if there is none of that name, and :class:`ClusterError`.
     """
-    Deployment(name, place.namespace)
-    cluster, output = connect(place.context, time.sleep), console()
+    cluster, output = cluster_of(place, name, time.sleep), console()
     found = _deployed(cluster, place.namespace, objects.selector(name))
     if not found:
-        raise BadInput(f"{name}: namespace {place.namespace} has nothing of a deployment of this name")
+        raise objects.nothing_of(name, place.namespace)
     (deployed,) = found
     lines = _output(cluster, place.namespace, deployed)
     for heading, text in zip(HEADINGS, _row(deployed, lines), strict=True):
@@ -152,25 +149,15 @@ def _deployed(cluster: Cluster, namespace: str, query: Query) -> list[_Deployed]
     """The deployments whose objects the query selects, by name."""
     found: dict[str, dict[Kind, list[Object]]] = defaultdict(lambda: defaultdict(list))
     for kind in (RAY_JOB, CRON_JOB, CLAIM, POD):
-        for each in _listed(cluster, kind, namespace, query):
+        for each in objects.items_of(cluster, kind, namespace, query):
             found[each["metadata"]["labels"][INSTANCE_LABEL]][kind].append(each)
     deployed = [_Deployed(name, found[name]) for name in sorted(found)]
     return [each for each in deployed if each.job or each.objects[CLAIM]]
 
 
-def _listed(cluster: Cluster, kind: Kind, namespace: str, query: Query) -> list[Object]:
-    try:
-        return cluster.list(kind, namespace, query).get("items") or []
-    except ClusterError as error:
-        if kind.is_optional and error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
-            return []
-        raise
-
-
 def _output(cluster: Cluster, namespace: str, deployed: _Deployed) -> list[str]:
     """The last lines of the driver's output; empty if there is none any more, or not yet."""
-    pods = deployed.objects[POD]
-    pod = newest(each for each in pods if each["metadata"]["labels"].get(COMPONENT_LABEL) == SUBMITTER)
+    pod = newest_of(deployed.objects[POD], SUBMITTER)
     if pod is None or not has_started(pod):
         return []
     return last_lines(container_of(cluster, namespace, pod), LAST_LINES)

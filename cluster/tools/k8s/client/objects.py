@@ -20,7 +20,7 @@ from cluster.live.kubernetes.names import (
     runs_claim,
     scenario_config_map,
 )
-from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query
 from cluster.tools.k8s.client.kinds import (
     CLAIM,
     CLUSTER_ROLE,
@@ -76,6 +76,11 @@ def exit_code_of(job: Object) -> ExitCode | None:
         return ExitCode.PASS
     found = EXIT_CODE.search(str(status.get("message", "")))
     return ExitCode(int(found[1])) if found and int(found[1]) in set(ExitCode) else None
+
+
+def nothing_of(name: str, namespace: str) -> BadInput:
+    """The error for a name that no object in the namespace belongs to."""
+    return BadInput(f"{name}: namespace {namespace} has nothing of a deployment of this name")
 
 
 def how_to_delete(name: str, namespace: str) -> str:
@@ -192,6 +197,16 @@ def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
     return ClusterError(f"the cluster has no {kind.resource}{hint}", error.status)
 
 
+def items_of(cluster: Cluster, kind: Kind, namespace: str, query: Query) -> list[Object]:
+    """The objects that a query selects; none of an optional kind that the cluster lacks, or the user may not list."""
+    try:
+        return cluster.list(kind, namespace, query).get("items") or []
+    except ClusterError as error:
+        if kind.is_optional and error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            return []
+        raise
+
+
 def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, str]]:
     """Kind and name of a deployment's objects, in the order of deletion. Objects that are deleted with their owner are
     left out."""
@@ -203,14 +218,12 @@ def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, st
     found: list[tuple[Kind, str]] = []
     for kind in DELETED:
         try:
-            page = cluster.list(kind, namespace, selector(name))
+            items = items_of(cluster, kind, namespace, selector(name))
         except ClusterError as error:
-            if kind.is_optional and error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
-                continue
             if error.status == HTTPStatus.NOT_FOUND:
                 continue
             raise
-        metas = [each["metadata"] for each in page.get("items") or []]
+        metas = [each["metadata"] for each in items]
         found += [(kind, meta["name"]) for meta in metas if not meta.get("ownerReferences") and is_here(kind, meta)]
     return found
 

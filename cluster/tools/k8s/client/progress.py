@@ -45,6 +45,11 @@ def newest(pods: Iterable[Object]) -> Object | None:
     return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")), default=None)
 
 
+def newest_of(pods: Iterable[Object], component: str) -> Object | None:
+    """The newest pod of a component of a deployment, such as the driver; ``None`` if there is none."""
+    return newest(each for each in pods if each["metadata"]["labels"].get(COMPONENT_LABEL) == component)
+
+
 def is_ready(pod: Object) -> bool:
     """Whether a pod runs and passes its probes."""
     return _condition(pod, "Ready").get("status") == "True" and "deletionTimestamp" not in pod["metadata"]

@@ -13,13 +13,7 @@ from typing import Final
 
 from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import (
-    DRIVER,
-    SCENARIO_FILE,
-    SCENARIO_FOLDER,
-    runs_claim,
-    scenario_config_map,
-)
+from cluster.live.kubernetes.names import DRIVER, SCENARIO_PATH, runs_claim
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import KubernetesSection
@@ -31,10 +25,12 @@ from cluster.tools.k8s.render.pods import (
     claimed,
     container,
     memory_per_seed_mib,
+    own_namespace,
     pod,
     resources,
     uploading,
     whole_processors,
+    with_scenario,
 )
 
 SCHEDULE: Final = "17 2 * * *"
@@ -87,7 +83,7 @@ def client_command(run: Deployment, given: Scenario, options: Sequence[str], wor
 
     ``options`` are those of ``stampede k8s run`` as they are written, ``words`` those of ``--command``.
     """
-    client = ["stampede", "k8s", "run", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", "--name", run.name, *options]
+    client = ["stampede", "k8s", "run", SCENARIO_PATH, "--name", run.name, *options]
     if run.monitoring is not None:
         labels = (f"--label={key}={value}" for key, value in run.monitoring.labels.items())
         runbooks = [f"--runbooks={run.monitoring.runbooks}"] if run.monitoring.runbooks else []
@@ -102,14 +98,14 @@ def scheduled(scenario: Scenario, deployment: Deployment, command: str, deadline
     """The CronJob whose pods run a :func:`client_command`, one at a time. Their account needs the rights for it."""
     section = scenario.kubernetes
     volume, mount = claimed(runs_claim(deployment.name))
-    scenario_volume = {"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}}
+    scenario_volume, scenario_mount = with_scenario(deployment.name)
     script = f"rm -rf $(ls -d runs/[0-9]*/ 2>/dev/null | head -n -{KEPT_RUNS - 1})\nexec {command}\n"
     client = container(
         "client",
         section,
         resources("500m", "1Gi", CLIENT_SCRATCH),
-        [mount, {"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True}],
-        [{"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        [mount, scenario_mount],
+        [own_namespace()],
         command=["sh", "-ec", script],
     )
     spec = pod(
@@ -129,7 +125,7 @@ def soak(scenario: Scenario, deployment: Deployment, schedule: str) -> Manifest:
     """The CronJob of a soak. The date determines the seeds of a night, so no seed runs twice."""
     section = scenario.kubernetes
     volume, mount = claimed(runs_claim(deployment.name))
-    scenario_volume = {"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}}
+    scenario_volume, scenario_mount = with_scenario(deployment.name)
     shared_memory = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY}}
     night = container(
         "soak",
@@ -137,7 +133,7 @@ def soak(scenario: Scenario, deployment: Deployment, schedule: str) -> Manifest:
         resources(section.driver.cpu, section.driver.memory, SCRATCH),
         [
             mount,
-            {"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True},
+            scenario_mount,
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
         bucket_address(section),
@@ -185,7 +181,7 @@ def _script(section: KubernetesSection, name: str, allowing: str) -> str:
     workers = whole_processors(section.driver.cpu)
     memory = memory_per_seed_mib(section.driver.memory, workers, DRIVER_MIB)
     words = ("--workers", str(workers), "--memory", str(memory))
-    sweep = (*uploading(section, name), "stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words)
+    sweep = (*uploading(section, name), "stampede", "sweep", SCENARIO_PATH, *words)
     command = shlex.join(sweep) + allowing
     return (
         f"first=$(( $(date +%s) / 86400 * {SEEDS_A_NIGHT} ))\n"

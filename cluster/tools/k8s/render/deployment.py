@@ -50,8 +50,8 @@ class Deployment:
     command: tuple[str, ...] = ()
     """Arguments of ``stampede`` in the driver's pod; empty if there is no Ray cluster."""
     scenario_text: str | None = None
-    """Text of the scenario file, which the driver finds at ``/etc/stampede/scenario.yaml``; ``None`` if
-    this only names a deployment that is in a cluster."""
+    """Text of the scenario file, which the driver finds at ``/etc/stampede/scenario.yaml``; ``None`` if this only
+    names a deployment that is in a cluster."""
     monitoring: Monitoring | None = None
     """Settings of the objects for Prometheus and Grafana; ``None`` if the deployment includes none."""
     keeps_volumes: bool = False

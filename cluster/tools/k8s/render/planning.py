@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.suggestions import unknown
-from cluster.live.kubernetes.names import FORMS, SCENARIO_FILE, SCENARIO_FOLDER
+from cluster.live.kubernetes.names import FORMS, SCENARIO_PATH
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.overrides import Change, options_of
@@ -23,7 +23,6 @@ from cluster.tools.sweeps.commands import seed_range
 if TYPE_CHECKING:
     from cluster.tools.drills.base import Drill
 
-FILE: Final = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
 RAY_MIB: Final = 512
 """Part of the memory of a pod for seeds that is left to Ray, in MiB."""
 SECTION: Final = "kubernetes"
@@ -76,17 +75,19 @@ def plan_of(words: Sequence[str], load: Callable[[Sequence[Change]], Scenario], 
         case ["run"]:
             scenario = load(changes)
             _refuse(scenario.kubernetes_problem, scenario.name)
-            return Plan(scenario, ("run", FILE))
+            return Plan(scenario, ("run", SCENARIO_PATH))
         case ["drill", name, *settings]:
             return _drill_plan(name, settings, load(()), changes)
         case ["sweep", seeds]:
             scenario = _simulated(load(changes))
             memory = str(_seed_memory_mib(scenario))
-            return Plan(scenario, ("sweep", FILE, "--seeds", _checked_seeds(seeds), "--memory", memory), "sweep")
+            return Plan(
+                scenario, ("sweep", SCENARIO_PATH, "--seeds", _checked_seeds(seeds), "--memory", memory), "sweep"
+            )
         case ["dos", *attacks]:
             scenario = _simulated(load(changes))
             _check_attacks(scenario, attacks)
-            return Plan(scenario, ("dos", FILE, *(("--attack", *attacks) if attacks else ())), "dos")
+            return Plan(scenario, ("dos", SCENARIO_PATH, *(("--attack", *attacks) if attacks else ())), "dos")
         case ["soak"]:
             return Plan(_simulated(load(changes)), (), "soak")
     raise BadInput(f"--command {' '.join(words)}: expected {FORMS}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cluster.live.kubernetes.names import RUNS_PATH
+from cluster.common.checkout import NAMESPACE_VARIABLE
+from cluster.live.kubernetes.names import RUNS_PATH, SCENARIO_FOLDER, scenario_config_map
 from cluster.scenario.sections.kubernetes import Cpu, KubernetesSection, Memory, amount_of
 from cluster.tools.k8s.render.metadata import Manifest
 
@@ -21,6 +22,7 @@ UPLOADER: Final = "cluster.tools.k8s.uploading"
 """The module that runs a command and uploads its folder."""
 TMP: Final = "tmp"
 RUNS: Final = "runs"
+SCENARIO: Final = "scenario"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_LIFETIME_S: Final = 3_607
 """Lifetime of the mounted token, in seconds: Kubernetes' default."""
@@ -117,6 +119,17 @@ def claimed(claim: str, *, read_only: bool = False) -> tuple[Manifest, Manifest]
     only = {"readOnly": True} if read_only else {}
     volume = {"name": RUNS, "persistentVolumeClaim": {"claimName": claim, **only}}
     return volume, {"name": RUNS, "mountPath": RUNS_PATH, **only}
+
+
+def with_scenario(deployment_name: str) -> tuple[Manifest, Manifest]:
+    """A pod's volume with the scenario of a deployment, and its mount."""
+    volume = {"name": SCENARIO, "configMap": {"name": scenario_config_map(deployment_name)}}
+    return volume, {"name": SCENARIO, "mountPath": SCENARIO_FOLDER, "readOnly": True}
+
+
+def own_namespace() -> Manifest:
+    """The environment variable with the namespace of the pod."""
+    return {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 
 
 def uploading(section: KubernetesSection, name: str) -> tuple[str, ...]:

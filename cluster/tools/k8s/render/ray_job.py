@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import (
     DRIVER,
@@ -26,7 +25,6 @@ from cluster.live.kubernetes.names import (
     LOAD_LISTEN_VARIABLE,
     LOAD_PORT,
     LOAD_WORKERS_VARIABLE,
-    SCENARIO_FOLDER,
     SEED_PODS_VARIABLE,
     SEEDS,
     SUBMITTER,
@@ -36,7 +34,6 @@ from cluster.live.kubernetes.names import (
     host_group,
     host_resource,
     runs_claim,
-    scenario_config_map,
 )
 from cluster.live.nodes.placement import hosts_to_place
 from cluster.live.nodes.ray_nodes import REGION_LABELS, RESOURCE_PREFIX
@@ -55,12 +52,14 @@ from cluster.tools.k8s.render.pods import (
     bucket_address,
     claimed,
     container,
+    own_namespace,
     pod,
     projected_token,
     resources,
     uploading,
     variable,
     whole_processors,
+    with_scenario,
 )
 
 SWEEP_DEADLINE_S: Final = 86_400
@@ -151,12 +150,13 @@ def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
     runs, runs_mount = claimed(runs_claim(deployment.name))
     volumes, mounts = [runs], [runs_mount]
     if deployment.scenario_text is not None:
-        volumes.append({"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}})
-        mounts.append({"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True})
+        scenario_volume, scenario_mount = with_scenario(deployment.name)
+        volumes.append(scenario_volume)
+        mounts.append(scenario_mount)
     if deployment.is_sweep:
         volumes.append(projected_token("autoscaler-token")[0])
     env = [
-        {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        own_namespace(),
         variable(INSTANCE_VARIABLE, deployment.name),
         *bucket_address(section),
     ]

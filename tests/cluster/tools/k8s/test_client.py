@@ -1271,6 +1271,13 @@ def test_deployments_are_listed_with_how_far_they_are(server: ApiServer, capsys:
     assert "nobody: namespace stampede has nothing of a deployment" in capsys.readouterr().err
 
 
+def test_a_kept_run_is_reported_without_the_right_to_cron_jobs(server: ApiServer) -> None:
+    assert run("--keep", "--out", "mine") == 0
+    server.plant("list", "cronjobs", 403, body=NO_RIGHT)
+    assert main(["k8s", "report", "tiny", "--out", "again"]) == 0
+    assert server.fault_for("list", "cronjobs") is None, "it was asked for"
+
+
 def test_a_list_without_the_right_to_cron_jobs_is_one_of_the_rest(
     server: ApiServer, up: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
