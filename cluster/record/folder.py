@@ -57,6 +57,8 @@ SCORECARD_FILE: Final = "scorecard.json"
 """A file of a folder of ``stampede dos``: its result."""
 SCORECARD_PAGE_FILE: Final = "scorecard.html"
 SCORECARD_FORMAT: Final = "stampede-dos/1"
+CALIBRATION_FILE: Final = "calibration.json"
+"""A file of a folder of ``stampede calibrate``: gaps and profile, or the scenarios alone until they are known."""
 UPLOADED_FILE: Final = "uploaded.txt"
 """The address in a bucket where a copy of the folder is; missing if not all of it was uploaded."""
 LATEST: Final = "latest"
@@ -107,7 +109,7 @@ class Kind(NamedTuple):
 
     title: str
     marks: tuple[str, ...]
-    """Files of which a finished or interrupted command of this kind left at least one."""
+    """Patterns of files of which a finished or interrupted command of this kind left at least one."""
     names: tuple[str, ...]
     """Patterns of the paths of all its files, as of :mod:`fnmatch`, with slashes, relative to the folder."""
 
@@ -135,6 +137,17 @@ SCORECARD: Final = Kind(
     (SCORECARD_FILE,),
     (SCORECARD_FILE, SCORECARD_PAGE_FILE, TRACEBACK_FILE, UPLOADED_FILE, *(f"[0-9]*-*/{name}" for name in RUN.names)),
 )
+CALIBRATION: Final = Kind(
+    "a calibration",
+    (CALIBRATION_FILE,),
+    (CALIBRATION_FILE, TRACEBACK_FILE, *(f"*-[0-9]*/{name}" for name in RUN.names)),
+)
+MACHINE: Final = Kind("a search for bugs", ("machine.jsonl",), ("machine.jsonl", TRACEBACK_FILE))
+FAILING_CASES: Final = Kind(
+    "failing cases",
+    ("*-[0-9]*/expected.json",),
+    tuple(f"*-[0-9]*/{name}" for name in ("genesis.json", "blocks.json", "expected.json", "got.json", "index.html")),
+)
 LAB: Final = Kind("a lab", ("runs.jsonl",), ("runs.jsonl", "lab.npz", "lab.json", "index.html", TRACEBACK_FILE))
 _REPLACED: Final[dict[Path, Kind]] = {}
 """Folders that the user lets this process replace, with the kind of command that wrote them."""
@@ -150,7 +163,7 @@ def _make_empty(folder: Path, kind: Kind) -> None:
     if not any(folder.iterdir()):
         return
     found = list(_files(folder))
-    if not set(kind.marks) & set(found):
+    if not any(fnmatchcase(path, mark) for path in found for mark in kind.marks):
         raise BadInput(f"{folder}: --force: is no folder of {kind.title}: it has no {' or '.join(kind.marks)}")
     for path in sorted(found):
         if not any(fnmatchcase(path, name) for name in kind.names):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import RUN_FORMS
+from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
 from cluster.tools.console.command import FOLDER, SEVERAL, Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
     CodeOptions,
     DurationOption,
+    ForceOption,
     SeedOption,
     StopOnFailOption,
     parse_duration,
@@ -88,7 +90,7 @@ class ScenarioOptions(CodeOptions, SeedOption, PlaceOptions, StopOnFailOption, M
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(DurationOption, ScenarioOptions):
+class Run(ForceOption, DurationOption, ScenarioOptions):
     HELP = "run a scenario in the cluster, fetch its folder, delete everything"
 
     out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", writes=FOLDER)
@@ -96,6 +98,9 @@ class Run(DurationOption, ScenarioOptions):
     words: Sequence[str] = option(
         f"what the driver does: {RUN_FORMS} (default run)", "WORD", name="--command", nargs=SEVERAL, default=("run",)
     )
+
+    def kind(self) -> Kind:
+        return {"sweep": SWEEP, "dos": SCORECARD}.get(self.words[0], RUN)
 
     def run(self) -> int:
         from cluster.tools.k8s.client.kubernetes_run import run_on_kubernetes

@@ -20,6 +20,8 @@ from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
 from cluster.report.results import finish_run
 from cluster.tools.cli import main as cli
+from cluster.tools.inspect.conform.results.failure_page import CASE_FILES, GOT_FILE, PAGE_FILE
+from cluster.tools.sweeps.mutation.machine.log import LOG_FILE
 from tests.cluster.records import make_record
 from tests.cluster.tools.compare.folders import write_run, write_sweep
 
@@ -99,6 +101,10 @@ FORCED = {
     **dict.fromkeys(["lab run --out", "lab run-all --out"], "runs.jsonl"),
     "dos --out": "scorecard.json",
     "dos search --out": "candidates.jsonl",
+    "calibrate --out": "calibration.json",
+    "mutants --out": "machine.jsonl",
+    "conform --out": "message-3/expected.json",
+    "k8s run --out": "result.json",
 }
 """The commands with ``--force``, each with a file that tells its folders."""
 
@@ -117,11 +123,13 @@ def test_a_forced_command_removes_nothing_of_others(
     (folder / foreign).symlink_to(tmp_path) if foreign == "link" else (folder / foreign).write_text("mine")
     words = [*words_of(CLAIMED[name], folder), "--force"]
     assert cli.main(words) == ExitCode.BAD_INPUT
-    assert re.search(rf"used: --force: is no folder of a \w+: it has no {FORCED[name]}", capsys.readouterr().err)
+    refused = re.search(r"used: --force: is no folder of [\w ]+: it has no (\S+)", capsys.readouterr().err)
+    assert refused is not None and fnmatchcase(FORCED[name], refused[1])
+    (folder / FORCED[name]).parent.mkdir(exist_ok=True)
     (folder / FORCED[name]).write_text("theirs")
     before = contents(folder)
     assert cli.main(words) == ExitCode.BAD_INPUT
-    assert f"used: --force: {foreign} is not of a " in (said := capsys.readouterr().err) and said.count("\n") == 1
+    assert f"used: --force: {foreign} is not of " in (said := capsys.readouterr().err) and said.count("\n") == 1
     assert contents(folder) == before and os.path.lexists(folder / foreign)
 
 
@@ -142,6 +150,9 @@ def test_a_forced_command_needs_a_folder(name: str, capsys: pytest.CaptureFixtur
         (folders.SEARCH, ["candidates.jsonl", "found.yaml"]),
         (folders.SCORECARD, ["scorecard.json", "scorecard.html", "1-none/result.json"]),
         (folders.LAB, ["runs.jsonl", "lab.npz", "index.html"]),
+        (folders.CALIBRATION, ["calibration.json", "smoke-1/result.json", "smoke-2/logs/host-0.log"]),
+        (folders.MACHINE, [LOG_FILE, "traceback.txt"]),
+        (folders.FAILING_CASES, [f"message-3/{name}" for name in (*CASE_FILES, GOT_FILE, PAGE_FILE)]),
     ],
 )  # fmt: skip
 def test_a_folder_of_the_same_kind_is_emptied_once(kind: folders.Kind, files: list[str], tmp_path: Path) -> None:
@@ -153,9 +164,20 @@ def test_a_folder_of_the_same_kind_is_emptied_once(kind: folders.Kind, files: li
     folders.replace_at_claim(tmp_path, kind)
     with claimed(tmp_path, must_be_empty=True):
         assert list(tmp_path.iterdir()) == []
+        (tmp_path / files[0]).parent.mkdir(exist_ok=True)
         (tmp_path / files[0]).write_text("new")
     with claimed(tmp_path):
         assert contents(tmp_path) == {files[0]: "new"}, "the next claim replaces nothing"
+
+
+def test_a_forced_run_in_a_cluster_replaces_what_its_driver_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    for words, kind in (("run", "a run"), ("drill outage", "a run"), ("sweep 1:2", "a sweep"), ("dos", "a scorecard")):
+        command = f"k8s run smoke --out {tmp_path} --force --command {words}"
+        assert cli.main(command.split()) == ExitCode.BAD_INPUT
+        assert f"--force: is no folder of {kind}: " in capsys.readouterr().err
 
 
 def test_all_files_of_a_run_are_known(tmp_path: Path) -> None:

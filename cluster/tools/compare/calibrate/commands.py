@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.record.folder import CALIBRATION, CALIBRATION_FILE
 from cluster.tools.console.command import FILE, FOLDER, argument, option
-from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
+from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, whole_number
 from cluster.tools.console.output import console, print_line
 
 MAX_RUNS: Final = 100
@@ -19,7 +20,8 @@ DEFAULT_PERCENT: Final = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibrate(ChangeOptions, CodeOptions):
+class Calibrate(ForceOption, ChangeOptions, CodeOptions):
+    KIND = CALIBRATION
     HELP = "fit the simulator's times to live runs of a scenario, and show how far the simulator is from live runs"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
@@ -68,11 +70,15 @@ class Calibrate(ChangeOptions, CodeOptions):
             print(step, file=sys.stderr, flush=True)
 
         with command_folder(self.out, f"calibrate-{name}") as folder:
+            begun = {"scenarios": [{"scenario": each.name} for each in scenarios]}
+            write_json_for_user(folder / CALIBRATION_FILE, begun)
             found = calibrate(scenarios, self.runs, self.within / 100, processors, folder, tell)
+            outcome = worst(each.outcome for each in found.gaps)
+            page = calibration_page(found.gaps, found.profile, outcome)
+            write_json_for_user(folder / CALIBRATION_FILE, page)
         terminal = console()
         for each in found.gaps:
             print_gaps(terminal, each)
-        outcome = worst(each.outcome for each in found.gaps)
         print_line(terminal, f"verdict  {outcome.value}: gaps of at most {self.within} % are wanted")
         with all_tried() as trying:
             if self.save is not None:
@@ -80,7 +86,7 @@ class Calibrate(ChangeOptions, CodeOptions):
                 with trying():
                     write_for_user(self.save, profile_text(found.profile, origin))
             with trying():
-                write_json_for_user(self.json, calibration_page(found.gaps, found.profile, outcome))
+                write_json_for_user(self.json, page)
         return EXIT_CODES[outcome]
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.record.folder import FAILING_CASES
 from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
-from cluster.tools.console.options import whole_number
+from cluster.tools.console.options import ForceOption, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import seed_range, worker_count
 
@@ -76,7 +77,8 @@ class Export(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conform(Command):
+class Conform(ForceOption):
+    KIND = FAILING_CASES
     HELP = "test another implementation of the protocol with conformance cases"
     RUNS_CODE = False
     DESCRIPTION = (

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.command import FILE, FOLDER, SEVERAL, Command, option
-from cluster.tools.console.options import parse_seed, whole_number
+from cluster.record.folder import MACHINE
+from cluster.tools.console.command import FILE, FOLDER, SEVERAL, option
+from cluster.tools.console.options import ForceOption, parse_seed, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import worker_count
 
@@ -29,7 +30,8 @@ PLAIN_WIDTH: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mutants(Command):
+class Mutants(ForceOption):
+    KIND = MACHINE
     HELP = "plant known bugs and print which check catches each"
     RUNS_CODE = False
     DESCRIPTION = (

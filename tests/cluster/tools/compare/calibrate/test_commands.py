@@ -91,6 +91,7 @@ def test_the_simulator_is_as_live_with_the_fitted_profile(
     profile = ProfileSection.model_validate(page["profile"])
     assert profile.processors >= 1
     assert (tmp_path / "out" / "mine-2" / "result.json").exists()
+    assert json.loads((tmp_path / "out" / "calibration.json").read_text()) == page
     named = load_scenario(mine)
     (tmp_path / "named.yaml").write_text(yaml.safe_dump(FIELDS | {"profile": "profile.yaml"}), encoding="utf-8")
     assert load_scenario(tmp_path / "named.yaml").profile == profile != named.profile
@@ -105,9 +106,12 @@ def test_a_simulator_that_is_far_from_live_fails(mine: Path, live: Live, capsys:
 
 def test_an_interrupt_ends_it(mine: Path, live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     live.interrupted = True
-    assert main(["calibrate", str(mine), "--check", "other.yaml"]) == ExitCode.INCONCLUSIVE
+    command = ["calibrate", str(mine), "--check", "other.yaml", "--out", "used"]
+    assert main(command) == ExitCode.INCONCLUSIVE
     assert capsys.readouterr().err.splitlines()[-1] == "stampede: interrupted"
     assert live.ran == [("mine", 1)]
+    assert main(command) == ExitCode.BAD_INPUT and "is not empty" in capsys.readouterr().err
+    assert main([*command, "--force"]) == ExitCode.INCONCLUSIVE, "what an interrupted one left is replaced"
 
 
 @pytest.mark.parametrize(
