@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.validator.policies.own_policies import DEADLINES
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIO = """
@@ -175,6 +178,22 @@ def test_scenario_files_are_tests(suite: Path) -> None:
     assert "again    stampede run suite/scenarios/bad.yaml --backend sim --seed 1  # at commit" in output
     assert "broken.yaml: validator: unknown" in output and "Traceback" not in output
     assert "only the live testnet answers (--backend live)" in output
+
+
+@pytest.mark.slow
+def test_a_scenario_file_runs_the_code_next_to_it_and_none_inside(suite: Path) -> None:
+    source = f"open({str(suite / 'ran')!r}, 'a').close()\n{DEADLINES}"
+    (suite / "policy.py").write_text(source, encoding="utf-8")
+    (suite / "pytest.ini").write_text("[pytest]\nstampede_scenarios = inside.yaml\n", encoding="utf-8")
+    for name, policy in (("inside", {"name": "policy", "source": source}), ("next_to_it", "./policy.py")):
+        fields = {"extends": "mine.yaml", "name": name, "chain": {"policy": policy}}
+        (suite / f"{name}.yaml").write_text(json.dumps(fields), encoding="utf-8")
+    code, output = session(suite)
+    assert code == 1 and "inside.yaml: has code inside, policy.py (chain.policy)" in output, output
+    assert not (suite / "ran").exists()
+    (suite / "pytest.ini").write_text("[pytest]\nstampede_scenarios = next_to_it.yaml\n", encoding="utf-8")
+    code, output = session(suite)
+    assert code == 0 and (suite / "ran").exists(), output
 
 
 @pytest.mark.parametrize(

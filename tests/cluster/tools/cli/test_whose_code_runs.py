@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
+from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
+from cluster.live.handover import checkpoint
 from cluster.record.archive import GENESIS_FILE
 from cluster.record.folder import RESULT_FILE
 from cluster.scenario import Scenario, load_scenario, scenario_from
@@ -26,6 +32,7 @@ from cluster.tools.load import target
 from loadgen.workloads import own as workloads
 from stampede import load_scenario as load_scenario_to_run
 from stampede import simulate
+from tests.cluster.live.handover.parts import left_run
 from tests.loadgen.own_workloads import PAYS
 from tests.validator.policies.own_policies import DEADLINES
 from validator.policies import own as policies
@@ -79,7 +86,7 @@ COMMANDS: Final[dict[str, str | None]] = {
     "validate": "validate {found} {live} {run}/scenario.yaml",
     "verify": "verify {run}",
     # they execute
-    "attach": "attach {run}",
+    "attach": "attach {left}",
     "bisect": "bisect {run}",
     "calibrate": "calibrate {live} --runs 1 --out {folder}/new",
     "dos": "dos {found} --attack same-block --out {folder}/new",
@@ -150,6 +157,10 @@ class Places:
         self.run = folder / "run"
         simulate(scenario_from(fields), 1, self.run)
         assert self.marker.exists()
+        self.left = folder / "left"
+        self.left.mkdir()
+        left = replace(left_run(), scenario=scenario_from(fields), commit=checkout_commit())
+        checkpoint.write(self.left, left)
         self.other = folder / "other"
         shutil.copytree(self.run, self.other)
         result = json.loads((self.run / RESULT_FILE).read_text())
@@ -169,7 +180,9 @@ class Places:
 
     def perform(self, command: str, *more: str) -> int:
         """Perform a command; returns its exit code."""
-        places = {name: str(getattr(self, name)) for name in ("folder", "found", "live", "run", "other", "by_path")}
+        places = {
+            name: str(getattr(self, name)) for name in ("folder", "found", "live", "run", "left", "other", "by_path")
+        }
         with suppress(SystemExit):
             return cli.main([*(word.format(**places) for word in command.split()), *more])
         return ExitCode.BAD_INPUT
@@ -229,9 +242,8 @@ def test_commands_that_execute_refuse_code_inside(
     assert places.perform(str(COMMANDS[words])) == ExitCode.BAD_INPUT
     assert not places.marker.exists() and not (places.folder / "new").exists()
     (line,) = capsys.readouterr().err.splitlines()
-    if words != "attach":  # which refuses a run that has ended
-        assert "has code inside, policy.py (" in line and digest_of(places.policy) in line, line
-        assert "give --allow-code, or add its SHA-256 to " in line and str(allowed_file()) in line
+    assert "has code inside, policy.py (" in line and digest_of(places.policy) in line, line
+    assert "give --allow-code, or add its SHA-256 to " in line and str(allowed_file()) in line
 
 
 def test_allowed_code_is_told_once_and_runs(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,6 +257,23 @@ def test_allowed_code_is_told_once_and_runs(places: Places, capsys: pytest.Captu
         assert len(told) == 1 and told[0].startswith(wanted), command
         if not command.startswith("verify-run"):  # the processes that it starts execute
             assert places.marker.exists()
+
+
+def test_a_served_request_is_its_senders_unless_no_code_may_run(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genesis, blocks = (json.loads((places.folder / f"{name}.json").read_text()) for name in ("t8n", "blocks"))
+    request = {"genesis": genesis, "blocks": blocks}
+    for option, expected in (("--no-code", ExitCode.BAD_INPUT), ("--allow-code", ExitCode.PASS), ("", ExitCode.PASS)):
+        places.forget()
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(json.dumps(request).encode())))
+        assert places.perform(f"t8n --serve {option}") == expected
+        assert places.marker.exists() == (expected == ExitCode.PASS)
+        (line,) = capsys.readouterr().err.splitlines()
+        if expected == ExitCode.PASS:
+            assert line.startswith("stampede: executes policy.py (policy), ")
+        else:
+            assert line.startswith("stampede: standard input: has code, policy.py") and "--no-code refuses" in line
 
 
 def test_code_by_path_runs_and_is_told_unless_no_code_may(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
