@@ -204,7 +204,8 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
             with trying():
                 outputs.write(ending_of(judged, reproduce, datetime.now(UTC)))
             if tracer is not None:
-                print_traces(console, *tracer.finish(judged.books.record, judged.books.chain), outputs.quiet)
+                books = judged.books
+                print_traces(console, *tracer.finish(books.record, books.chain, books.reasons), outputs.quiet)
             if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
                 print_kept(console, folder / ENDPOINTS_FILE)
                 interrupts.wait_for_one()

@@ -176,7 +176,7 @@ class _Resources:
         def link(each: Link) -> OtelLink:
             return OtelLink(_context(each.trace_id, root_of(each.trace_id)), {"stampede.relation": each.relation})
 
-        attributes = dict(span.attributes)
+        attributes, told = dict(span.attributes), ": ".join(filter(None, (span.error, span.why)))
         if span.error:
             attributes["error.type"] = span.error
         return ReadableSpan(
@@ -188,7 +188,7 @@ class _Resources:
             [Event(each.name, None, nanoseconds(each.at_ms)) for each in span.events],
             [link(each) for each in span.links],
             SpanKind.SERVER if span.parent_id == NO_PARENT else SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
+            status=Status(StatusCode.ERROR, told) if told else Status(StatusCode.UNSET),
             start_time=nanoseconds(span.start_ms),
             end_time=nanoseconds(span.end_ms),
             instrumentation_scope=self._scope,

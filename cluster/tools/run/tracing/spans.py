@@ -54,6 +54,8 @@ class Span:
     links: Sequence[Link] = ()
     error: str = ""
     """The reason for which what the span describes failed; empty if it did not."""
+    why: str = ""
+    """The error in words, and its line; empty if they are not known."""
 
 
 def trace_id_of(run: bytes, key: bytes) -> int:

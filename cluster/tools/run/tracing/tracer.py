@@ -15,10 +15,11 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from cluster.audit.figures import Failure
 from cluster.common.checkout import version
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import counted
@@ -82,14 +83,18 @@ class Tracer:
             self._thread = threading.Thread(target=self._follow, name="traces", daemon=True)
             self._thread.start()
 
-    def finish(self, record: RunRecord, chain: Sequence[BlockRecord]) -> tuple[str, bool]:
+    def finish(
+        self, record: RunRecord, chain: Sequence[BlockRecord], reasons: Mapping[Failure, str] = {}
+    ) -> tuple[str, bool]:
         """Export what is left of a run that is over. ``chain`` has all its blocks, from height 1 on.
 
-        Returns a line that says what was exported, and whether that was everything.
+        ``reasons`` are those of failed runs (:mod:`cluster.tools.run.reasons`). Returns a line that says what was
+        exported, and whether that was everything.
         """
         self._stop()
         self._take_steps()
         ways = self._ways or self._begin(record)
+        ways.reasons = reasons
         while ways.height < len(chain):
             self._export.add(ways.add(chain[ways.height]), self._began_epoch_ms)
             self._export.wait_for_room()

@@ -15,8 +15,8 @@ The sources are final blocks with their receipts, and steps of validators. Nothi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import (
@@ -35,6 +35,7 @@ from cluster.audit.chain_codec import (
     read_transaction,
     transaction_hash,
 )
+from cluster.audit.figures import Failure, RunKind
 from cluster.record.archive import BlockRecord
 from cluster.tools.run.tracing.block_spans import Chain, TracedBlock
 from cluster.tools.run.tracing.sampler import Sampler
@@ -44,6 +45,8 @@ from validator.primitives.types import address_text
 
 MAX_OPEN_TIMERS: Final = 10_000
 """Bound for the pending timers with a trace. While there are this many, others that are scheduled have none."""
+MAX_UNEXPLAINED: Final = 1_000
+"""Bound for the failures that get their reasons at the end."""
 UNKNOWN_MS: Final = -1.0
 
 
@@ -85,6 +88,10 @@ class Ways:
         """Number of traces so far."""
         self.timers_left_out = 0
         """Timers without a trace because too many others had one."""
+        self.reasons: Mapping[Failure, str] = {}
+        """Why runs failed, in words; empty as long as the run goes on."""
+        self._unexplained: dict[Failure, Span] = {}
+        """The first span of each failure whose reason was not known."""
 
     def skip(self, height: int) -> None:
         """Go on above a height: steps up to there were not reported to this process."""
@@ -119,8 +126,31 @@ class Ways:
         return spans
 
     def finish(self, end_ms: float) -> list[Span]:
-        """The first spans of the timers that are pending when the run ends."""
-        return [self._root_of_timer(timer, end_ms, "pending") for timer in self._take_all()]
+        """The first spans of the timers that are pending when the run ends, and a span ``reason`` below the first span
+        of each failure that was exported before its reason was known."""
+        pending = [self._root_of_timer(timer, end_ms, "pending") for timer in self._take_all()]
+        return pending + [
+            replace(
+                span,
+                span_id=span_id_of(span.trace_id, "reason"),
+                parent_id=span.span_id,
+                name="reason",
+                start_ms=span.end_ms,
+                links=(),
+                why=self.reasons[failure],
+            )
+            for failure, span in self._unexplained.items()
+            if failure in self.reasons
+        ]
+
+    def _explained(self, span: Span, kind: RunKind, actor: bytes) -> Span:
+        """The span of an actor's run, which may have failed, with the reason if it is known."""
+        failure = kind, actor, span.error
+        if not span.error:
+            return span
+        if failure not in self.reasons and len(self._unexplained) < MAX_UNEXPLAINED:
+            self._unexplained.setdefault(failure, span)
+        return replace(span, why=self.reasons.get(failure, ""))
 
     def _take_all(self) -> list[_OpenTimer]:
         left = [*self._timers.values()]
@@ -192,7 +222,7 @@ class Ways:
         trace_id, taken, block_ms = self._trace_id(key), self._steps.taken(key), traced.start_ms
         start_ms = block_ms if taken is None else min(taken[0], block_ms)
         assert traced.final_ms is not None
-        kind, more = describe(wire)
+        kind, called, more = describe(wire)
         attributes: dict[str, Value] = {
             "stampede.transaction.hash": key.hex(),
             "stampede.transaction.sender": address_text(receipt.sender),
@@ -202,7 +232,7 @@ class Ways:
             **traced.attributes,
         }
         root = root_of(trace_id)
-        yield Span(
+        span = Span(
             trace_id,
             root,
             NO_PARENT,
@@ -213,6 +243,7 @@ class Ways:
             links=links.get(trace_id, ()),
             error="" if receipt.ok else receipt.error,
         )
+        yield self._explained(span, RunKind.TRANSACTION, called)
         if taken is not None:
             name = self._chain.names[taken[1]]
             yield Span(trace_id, span_id_of(trace_id, "mempool"), root, "mempool", start_ms, block_ms, name)
@@ -246,7 +277,8 @@ class Ways:
             "stampede.timer.fee": str(fire.burned + fire.tip),
         }
         outcome = "fired" if fire.ok else "failed"
-        yield self._root_of_timer(timer, traced.final_ms, outcome, more, links, "" if fire.ok else fire.error)
+        span = self._root_of_timer(timer, traced.final_ms, outcome, more, links, "" if fire.ok else fire.error)
+        yield self._explained(span, RunKind.FIRE, fire.actor)
         trigger_ms = self._start_ms(fire.trigger_height)
         due_ms = fire_ms if trigger_ms is None or not late_blocks else min(trigger_ms, fire_ms)
         wait = span_id_of(trace_id, "wait")
@@ -297,16 +329,17 @@ class Ways:
         return trace_id_of(self._chain.run, key)
 
 
-def describe(wire: bytes) -> tuple[str, dict[str, Value]]:
-    """The name of a transaction's first span, and attributes from its body."""
+def describe(wire: bytes) -> tuple[str, bytes, dict[str, Value]]:
+    """The name of a transaction's first span, the actor that it calls (empty if none), and attributes from its body."""
     try:
         _, body = read_transaction(wire)
     except Unreadable:
-        return "transaction", {}
+        return "transaction", b"", {}
     action = body.action
     attributes: dict[str, Value] = {"stampede.transaction.nonce": body.nonce}
     if isinstance(action, Call | Transfer):
         attributes["stampede.transaction.to"] = address_text(action.to)
     if isinstance(action, Call):
         attributes["stampede.transaction.handler"] = action.handler
-    return f"transaction {type(action).__name__.lower()}", attributes
+    called = action.to if isinstance(action, Call) else b""
+    return f"transaction {type(action).__name__.lower()}", called, attributes

@@ -49,19 +49,17 @@ EXPECTED = {
 }
 
 
+CALLS = [{"handler": "start", "payload": {"turn": "t"}}, {"handler": "begin", "payload": {"turn": "t"}}]
+USERS = [
+    {"workload": "program", "count": 1, "options": {"program": {"name": "auction", "source": FAILS}, "calls": CALLS}},
+    {"workload": "heartbeat", "count": 1},
+]
+FAILING = {"name": "failing", "validators": 1, "load": {"users": USERS}, "stop": {"height": 24}}
+
+
 @pytest.fixture(scope="module")
 def kept() -> Books:
-    calls = [{"handler": "start", "payload": {"turn": "t"}}, {"handler": "begin", "payload": {"turn": "t"}}]
-    users = [
-        {
-            "workload": "program",
-            "count": 1,
-            "options": {"program": {"name": "auction", "source": FAILS}, "calls": calls},
-        },
-        {"workload": "heartbeat", "count": 1},
-    ]
-    fields = {"name": "failing", "validators": 1, "load": {"users": users}, "stop": {"height": 24}}
-    return keep_books(simulate(Scenario.model_validate(fields), 5))
+    return keep_books(simulate(Scenario.model_validate(FAILING), 5))
 
 
 def found(books: Books) -> dict[tuple[str, str], str | None]:

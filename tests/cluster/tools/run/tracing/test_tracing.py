@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from cluster.audit.books import keep_books
 from cluster.audit.chain_codec import read_block, read_receipts, transaction_hash
 from cluster.audit.served.chains import longest_chain
 from cluster.common.errors import BadInput
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, Step, StepKind
 from cluster.scenario import Scenario
+from cluster.scenario.files import scenario_text
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.tools.run.reasons import note_reasons
 from cluster.tools.run.tracing import otlp
 from cluster.tools.run.tracing import ways as ways_module
 from cluster.tools.run.tracing.sampler import CHOSEN_PER_BLOCK, Sampler
@@ -25,6 +28,7 @@ from cluster.tools.run.tracing.spans import Span
 from cluster.tools.run.tracing.step_log import StepLog
 from cluster.tools.run.tracing.tracer import Tracer
 from cluster.tools.run.tracing.ways import Ways
+from tests.cluster.tools.run.test_reasons import EXPECTED, FAILING
 from tests.cluster.tools.run.tracing.collector import Collector, GotSpan, collecting
 from tests.cluster.tools.run.tracing.span_rules import BLOCKS, problems_of, traces_of
 
@@ -271,6 +275,42 @@ def test_steps_are_bounded_and_the_first_counts() -> None:
     assert all(len(kept) <= 256 for kept in log._times.values()) and log.height == 1_999
     log.forget(1_999, 1_999, ())
     assert not any(log._times.values())
+
+
+WORDS = {error: f"{error}: {why}" for (kind, error), why in EXPECTED.items() if kind != "message"}
+
+
+def test_errors_of_actors_have_their_words_and_lines(tmp_path: Path) -> None:
+    (tmp_path / "failing.yaml").write_text(scenario_text(Scenario.model_validate(FAILING), None))
+    with collecting() as collector:
+        main(
+            [
+                "run",
+                f"{tmp_path}/failing.yaml",
+                "--seed=5",
+                "--backend=sim",
+                f"--out={tmp_path}/out",
+                "--otlp",
+                collector.url,
+            ]
+        )
+    failed = [span for span in roots(collector.spans, "t") if span.error]
+    assert {span.error for span in failed} == {*WORDS.values()}
+    assert {span.attributes["error.type"] for span in failed} == WORDS.keys()
+
+
+def test_what_was_exported_before_the_reasons_were_known_has_them_at_the_end(tmp_path: Path) -> None:
+    with collecting() as collector:
+        tracer = Tracer(collector.url, tmp_path, Scenario.model_validate(FAILING), "sim")
+        books = keep_books(simulate(Scenario.model_validate(FAILING), 5, on_step=tracer.on_step))
+        note_reasons(books)
+        ways = tracer._begin(books.record)
+        for block in books.chain:
+            tracer._export.add(ways.add(block), tracer._began_epoch_ms)
+        tracer.finish(books.record, books.chain, books.reasons)
+    assert problems_of(collector.spans) == []
+    assert {span.error for span in roots(collector.spans, "t")} - {""} == WORDS.keys()
+    assert sorted(span.error for span in named(collector.spans, "reason")) == sorted(WORDS.values())
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
