@@ -1,22 +1,24 @@
-"""The project against the reference, field by field, over generated cases; and whether these would notice a fault."""
+"""The validator against the specification, field by field and leaf by leaf, over generated cases; and whether these
+would notice a fault."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.audit.specified.chain import spec_chain
+from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.cases.crowded import crowded_case
 from cluster.tools.inspect.conform.cases.made import odd_scripts_case, watch_case
-from tests.conformance import reference
-from tests.conformance.compare import compare, difference, project_output, without_roots
+from cluster.tools.inspect.conform.families.table import TABLE
+from cluster.tools.inspect.t8n_by_spec import execute_page
+from spec.leaves import leaves
+from tests.conformance.compare import compare, read, specs_answer, validators_answer
 from tests.conformance.mutants import MUTANTS, mutated
+from tests.validator.state.naive_state import NaiveState
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies import auction
@@ -31,23 +33,37 @@ SEEDS = 250
 CHUNK = 25
 SOAK_SEEDS = range(1_000_000, 1_005_000)
 SOAK_BLOCKS = 60
-Case = tuple[dict[str, Any], list[dict[str, Any]]]
-
-
 MADE = {-1: odd_scripts_case, -2: watch_case}
+FAMILIES = [name for name in TABLE.families if name != "crowded"]
 
 
-@cache
-def case_and_answer(seed: int) -> tuple[Case, dict[str, Any]]:
-    """A default case and the reference's output; case -1 is the corpus of scripts, -2 that of watched keys."""
-    made = crowded_case(seed) if seed >= 0 else MADE[seed]()
-    return made, reference.run(*made)
+def disagreements(cases: Iterable[tuple[object, Page, list[Page]]]) -> dict[object, str]:
+    """How validator and specification differ, by the name of the case."""
+    return {name: how for name, genesis, blocks in cases if (how := compare(genesis, blocks)) is not None}
 
 
-def disagreement(seed: int) -> str | None:
-    """How the project differs from the reference on a default case."""
-    made, answer = case_and_answer(seed)
-    return difference(without_roots(project_output(*made)), answer)
+def family_cases(name: str, seeds: range) -> Iterable[tuple[object, Page, list[Page]]]:
+    family = TABLE.families[name]
+    for seed in family.of_seeds(seeds):
+        case, _ = family.case(seed)
+        yield seed, case.genesis, case.blocks
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_agree_on_a_family(family: str) -> None:
+    assert disagreements(family_cases(family, range(1))) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_agree_on_more_of_a_family(family: str) -> None:
+    assert disagreements(family_cases(family, range(1, 4))) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("family", FAMILIES)
+def test_agree_on_much_of_a_family(family: str) -> None:
+    assert disagreements(family_cases(family, range(4, 150))) == {}
 
 
 @pytest.mark.parametrize(
@@ -60,61 +76,58 @@ def disagreement(seed: int) -> str | None:
         ),
     ],
 )
-def test_agrees(first: int) -> None:
-    found = {seed: how for seed in range(first, first + CHUNK) if (how := disagreement(seed)) is not None}
-    assert not found, f"see `python -m tests.conformance.compare {next(iter(found))}`: {found}"
+def test_agree_on_crowded_cases(first: int) -> None:
+    assert disagreements((seed, *crowded_case(seed)) for seed in range(first, first + CHUNK)) == {}
 
 
 @pytest.mark.parametrize("number", MADE)
-def test_agrees_on_the_made_cases(number: int) -> None:
-    assert disagreement(number) is None
+def test_agree_on_the_made_cases(number: int) -> None:
+    assert compare(*MADE[number]()) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", SOAK_SEEDS[::CHUNK])
+def test_agree_at_length(first: int) -> None:
+    seeds = range(first, first + CHUNK)
+    assert disagreements((seed, *crowded_case(seed, most_blocks=SOAK_BLOCKS)) for seed in seeds) == {}
 
 
 def test_the_made_case_of_watched_keys_does_what_it_is_for() -> None:
-    _, answer = case_and_answer(-2)
+    answer = specs_answer(*watch_case())
     assert all(tx["status"] == "ok" for block in answer["blocks"] for tx in block["txs"])
     fires = [block["height"] for block in answer["blocks"] for _ in block["fires"]]
     assert fires == [3, 5, 7, 9, 13, 14, 23, 25, 26]
 
 
-@pytest.mark.slow
-def test_the_command_writes_the_same(tmp_path: Path) -> None:
-    for seed in (3, 11):
-        (genesis, blocks), answer = case_and_answer(seed)
-        (tmp_path / "g.json").write_text(json.dumps(genesis), encoding="utf-8")
-        (tmp_path / "b.json").write_text(json.dumps(blocks), encoding="utf-8")
-        arguments = ["--genesis", "g.json", "--blocks", "b.json", "--out", "o.json"]
-        root = Path(__file__).parent.parent.parent
-        command = [sys.executable, "-m", "cluster.tools.cli.main", "t8n", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(root)}, capture_output=True, check=True)
-        assert (done.stdout, done.stderr) == (b"", b"")
-        output = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
-        assert difference(without_roots(output), answer) is None
-        roots = [block["state_root"] for block in output["blocks"]]
-        assert all(len(bytes.fromhex(root)) == 32 for root in roots)
-        assert output["final"]["state_root"] == roots[-1]
+@pytest.mark.parametrize("seed", [3, 11])
+def test_roots_follow_from_the_leaves(seed: int) -> None:
+    """By the program in docs/state.md, from what each block changed of the specification's leaves."""
+    genesis, blocks = crowded_case(seed)
+    answer = validators_answer(genesis, blocks)
+    given, inputs = read(genesis, blocks)
+    world = spec_chain(given)
+    before, roots = leaves(world), []
+    state = NaiveState().apply(before, 0)
+    for block in inputs:
+        for _ in range(block.times):
+            execute_page(world, block.proposer, block.transactions)
+            after = leaves(world)
+            state = state.apply(dict.fromkeys(before) | after, world.height)
+            before = after
+            roots.append(state.root.hex())
+    assert roots == [block["state_root"] for block in answer["blocks"]]
+    assert answer["final"]["state_root"] == roots[-1]
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, 50))
 def test_nothing_is_made_or_lost(seed: int) -> None:
     """What the genesis gave is what is there and what was burned."""
-    (genesis, blocks), _ = case_and_answer(seed)
-    output = project_output(genesis, blocks)
+    genesis, blocks = crowded_case(seed)
+    output = validators_answer(genesis, blocks)
     given = [int(entry["balance"]) for part in ("accounts", "actors") for entry in genesis[part].values()]
     left = sum(account["balance"] for account in output["final"]["accounts"].values())
     assert sum(given) == left + output["final"]["burned"]
     assert output["final"]["burned"] == sum(block["burned"] for block in output["blocks"])
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("first", SOAK_SEEDS[::CHUNK])
-def test_agrees_at_length(first: int) -> None:
-    found = {
-        seed: how
-        for seed in range(first, first + CHUNK)
-        if (how := compare(*crowded_case(seed, most_blocks=SOAK_BLOCKS))) is not None
-    }
-    assert not found, f"see `python -m tests.conformance.compare {next(iter(found))} {SOAK_BLOCKS}`: {found}"
 
 
 # --- would a fault be noticed? ----------------------------------------------------------------------------------------
@@ -122,6 +135,13 @@ def test_agrees_at_length(first: int) -> None:
 
 LIKELY = [*MADE, *range(SEEDS)]
 """The default cases. A case that noticed a fault comes first: the next fault is mostly of the same part or policy."""
+
+
+@cache
+def case_and_answer(seed: int) -> tuple[tuple[Page, list[Page]], Page]:
+    """A default case and the specification's answer."""
+    made = crowded_case(seed) if seed >= 0 else MADE[seed]()
+    return made, specs_answer(*made)
 
 
 def is_noticed(notices: Callable[[int], bool]) -> bool:
@@ -134,18 +154,18 @@ def is_noticed(notices: Callable[[int], bool]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "old", "new"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
-def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> None:
-    broken = mutated(old, new)
+@pytest.mark.parametrize(("name", "module", "old", "new"), MUTANTS, ids=[mutant[0] for mutant in MUTANTS])
+def test_a_broken_rule_changes_a_default_case(name: str, module: str, old: str, new: str) -> None:
+    with mutated(module, old, new) as answer:
 
-    def notices(seed: int) -> bool:
-        (genesis, blocks), answer = case_and_answer(seed)
-        try:
-            return bool(broken.run(genesis, blocks) != answer)
-        except (AssertionError, LookupError, ArithmeticError):
-            return True  # it fell over what the rule keeps away
+        def notices(seed: int) -> bool:
+            made, right = case_and_answer(seed)
+            try:
+                return answer(*made) != right
+            except (AssertionError, LookupError, ArithmeticError):
+                return True  # it fell over what the rule keeps away
 
-    assert is_noticed(notices), f"no default case depends on: {name}"
+        assert is_noticed(notices), f"no default case depends on: {name}"
 
 
 def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,4 +249,4 @@ FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Any], None]) -> None:
     fault(monkeypatch)
-    assert any(disagreement(seed) is not None for seed in range(SEEDS))
+    assert any(compare(*crowded_case(seed)) is not None for seed in range(SEEDS))

@@ -29,11 +29,12 @@ ENCODING = (
 user's file is read."""
 
 MAY_IMPORT = {
+    "spec": ("spec",),
     "consensus": ("consensus",),
     "validator": ("consensus", "validator"),
     "loadgen/workloads": ("loadgen.workloads", *ENCODING),
     "loadgen": ("loadgen", *ENCODING),
-    "cluster": ("cluster", "consensus", "validator", "loadgen.workloads", "loadgen.client", "loadgen.runplan"),
+    "cluster": ("cluster", "consensus", "spec", "validator", "loadgen.workloads", "loadgen.client", "loadgen.runplan"),
     "k8s": ("k8s",),
     "actors": ("actors",),
 }
@@ -85,6 +86,9 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.primitives.script_json",
 )
 """All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
+
+OF_THE_SPECIFICATION = ("Crypto", "blake3", "msgpack")
+"""The libraries that the specification may import, besides Python's own: hashes and MessagePack."""
 
 STRANGERS = {"simulation": ("checks",), "live": ("checks",)}
 """Folders of lower layers that a folder does not import either: a driver does not judge."""
@@ -155,6 +159,14 @@ def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
             yield line, f"imports {module}; may import {', '.join(allowed)}"
         elif belongs_to(module, "tests") and not is_in(path, "tests"):
             yield line, f"imports {module}, a test"
+
+
+def the_specification_stands_alone(path: str, source: str) -> Iterator[Finding]:
+    """The specification imports Python's own library, hashes and MessagePack, and nothing else."""
+    for line, module in imports(path, source):
+        top = module.split(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("spec", *OF_THE_SPECIFICATION):
+            yield line, f"imports {module}, which the specification must not need"
 
 
 def is_layered(path: str) -> bool:
@@ -323,6 +335,16 @@ RULES = (
             ("cluster/a.py", "import rayleigh"),
             ("cluster/tools/run/tracing/otlp.py", "from opentelemetry.sdk.trace import ReadableSpan"),
         ),
+    ),
+    Rule(
+        the_specification_stands_alone,
+        lambda path: is_python(path) and is_in(path, "spec"),
+        faults=(
+            ("spec/block.py", "import msgspec"),
+            ("spec/timers.py", "from validator.primitives.codec import keccak256"),
+            ("spec/scripts.py", "import numpy as np"),
+        ),
+        fine=(("spec/fees.py", "import json\nfrom blake3 import blake3\nfrom spec.world import World"),),
     ),
     Rule(
         the_auditor_shares_a_stated_list,

@@ -1,0 +1,1 @@
+"""The specification (:mod:`spec`) as another implementation of this project's chains."""

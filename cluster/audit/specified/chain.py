@@ -1,0 +1,55 @@
+"""A chain of the specification, made of this project's genesis and transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.audit.specified.programs import PvmLanguage
+from spec import encoding
+from spec.block import new_chain
+from spec.world import Agent, GenesisActor, World
+from spec.world import Genesis as SpecGenesis
+from validator.chain.genesis import Genesis
+from validator.chain.transactions import Transaction, unsigned_hash
+
+
+def spec_chain(genesis: Genesis) -> World:
+    """The chain of a genesis at height 0. A user's policy is not specified: the chain has the one it derives from."""
+    names = genesis.parameters.to_names()
+    actors = {
+        bytes(address): GenesisActor(
+            actor.code,
+            actor.deployer,
+            actor.balance,
+            None
+            if actor.agent is None
+            else Agent(actor.agent.code, actor.agent.max_fee_per_cycle, actor.agent.max_priority_fee_per_cycle),
+        )
+        for address, actor in genesis.actors.items()
+    }
+    return new_chain(
+        SpecGenesis(
+            {name: str(value) if isinstance(value, str) else value for name, value in names.items()},
+            genesis.policy.value,
+            {bytes(address): balance for address, balance in genesis.accounts.items()},
+            actors,
+            genesis.system_deployers,
+            genesis.runners,
+            genesis.chain_id,
+        ),
+        PvmLanguage(),
+    )
+
+
+def _spec_struct(value: Any) -> Any:
+    """An action or an instruction as the specification's struct of the same name and fields."""
+    kind = getattr(encoding, type(value).__name__)
+    fields = (getattr(value, name) for name in kind._fields)
+    return kind(*[_spec_struct(field) if type(field).__module__.startswith("validator") else field for field in fields])
+
+
+def spec_transaction(transaction: Transaction) -> encoding.Transaction:
+    """An unsigned transaction for the specification."""
+    numbers = (getattr(transaction, name) for name in encoding.Transaction._fields[:8])
+    action = _spec_struct(transaction.action)
+    return encoding.Transaction._make((*numbers, action, transaction.sender, unsigned_hash(transaction)))

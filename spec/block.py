@@ -1,0 +1,412 @@
+"""A chain: its genesis, and how a block is processed (``docs/protocol.md``). Read this module first.
+
+A block's steps are :func:`begin`, :func:`execute` for each transaction, and :func:`finish`. Under ``gba_auction`` the
+timers come before the transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spec import governance, jobs, messages, watches
+from spec.encoding import (
+    PARAMETERS_ADDRESS,
+    RUNNER_CONTRACT,
+    SCRIPT,
+    Address,
+    Call,
+    CallbackReceipt,
+    Deploy,
+    Event,
+    Hash,
+    MessageReceipt,
+    Receipts,
+    System,
+    Transaction,
+    TransactionReceipt,
+    deployed_address,
+    is_reserved,
+    uint,
+)
+from spec.fees import CYCLE_SLOPE, next_basefee
+from spec.host import Host
+from spec.parameters import GOVERNED, stored_key, stored_text
+from spec.phase import Phase
+from spec.policies.bias_auction import BiasAuction
+from spec.policies.cip1 import Cip1
+from spec.policies.fifo import Fifo
+from spec.policies.gba_auction import GbaAuction
+from spec.programs import Language, code_of, run_handler
+from spec.runs import MESSAGES_PER_TRANSACTION, Ended, Meter, perform
+from spec.world import Actor, Agent, Genesis, World
+
+POLICIES: dict[str, type[Fifo]] = {
+    "cip1": Cip1,
+    "fifo": Fifo,
+    "gba_auction": GbaAuction,
+    "bias_auction": BiasAuction,
+}
+
+
+class NotAdmitted(Exception):
+    """A block must not hold this transaction. ``name`` is the error's name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Outcome(NamedTuple):
+    """What a block came to."""
+
+    receipts: Receipts
+    basefee_cycle: int
+    basefee_cell: int
+    basefee_lane: int
+    lane_cycles: int
+    lane_cells: int
+    user_cycles: int
+    user_cells: int
+    burned: int
+    tips: int
+    spent: int
+    """Cycles of the budget of queries."""
+    not_admitted: int
+    """Timers that might have been asked about, if the budget had reached."""
+    waits: dict[Hash, str]
+    """The timers that were due and wait, and why."""
+    events: list[Event]
+
+
+# --- the genesis ------------------------------------------------------------------------------------------------------
+
+
+def new_chain(genesis: Genesis, language: Language | None = None) -> World:
+    """The state at height 0."""
+    world = World(genesis, language)
+    world.balance.update(genesis.accounts)
+    for address, given in genesis.actors.items():
+        world.balance[address] = given.balance
+        deploy(world, address, given.code, given.deployer)
+        if given.agent is not None:
+            world.actors[address] = world.actors[address]._replace(agent=given.agent)
+    for name in GOVERNED:
+        world.storage[PARAMETERS_ADDRESS, stored_key(name)] = stored_text(genesis.parameters[name]).encode()
+    world.runners.update(dict.fromkeys(genesis.runners, True))
+    for name in ("cycle", "cell", "lane"):
+        world.counters[f"basefee of the {name}"] = genesis.parameters["INITIAL_BASEFEE"]
+    world.counters["minted"] = sum(world.balance.values())
+    world.counters["p50"] = world.counters["last block's cycles"] = 0
+    world.keep()
+    return world
+
+
+def deploy(world: World, address: Address, code: str, deployer: Address) -> None:
+    """Make an actor. Raises ``ActorExists`` or ``ProgramInvalid``."""
+    if address in world.actors:
+        raise world.failure("D-07", "ActorExists")
+    agent = None
+    if code != SCRIPT:
+        if not world.language.accepts(code):
+            raise world.failure("D-06", "ProgramInvalid")
+        source, code = code, code_of(code)
+        world.reached("D-10")
+        world.put(world.programs, code, source)
+        if world.language.bids(source):
+            world.reached("D-11")
+            agent = Agent("python")
+    world.reached("D-12")
+    world.put(world.actors, address, Actor(code, deployer, agent))
+
+
+# --- a block ----------------------------------------------------------------------------------------------------------
+
+
+class BlockRun:
+    """A block that is being processed: what its transactions have used, and what it is to say in the end."""
+
+    def __init__(self, world: World, proposer: Address) -> None:
+        self.world, self.proposer = world, proposer
+        self.phase = Phase(world)
+        self.transactions: list[TransactionReceipt] = []
+        self.callbacks: list[CallbackReceipt] = []
+        self.messages: list[MessageReceipt] = []
+        self.user_cycles = self.system_cycles = self.cells = 0
+        """What user's and system transactions have used of their lanes, and both of the cells."""
+        self.burned = self.tips = 0
+        self.deferred_cycles = 0
+        self.deferred_is_full = False
+
+
+def begin(world: World, proposer: Address) -> BlockRun:
+    """Step 1: freeze parameters, prices and the window of fires for the block."""
+    world.keep()
+    world.height += 1
+    world.events, world.loaded = [], {}
+    world.parameters = governance.parameters_in_force(world)
+    is_active = world.height > world.genesis.parameters["ACTIVATION_HEIGHT"]
+    wanted = POLICIES[world.genesis.policy] if is_active else Fifo
+    if type(world.policy) is not wanted:
+        world.reached("B-09")
+        world.policy = wanted()
+    counters = world.counters
+    world.basefee_cycle, world.basefee_cell = counters["basefee of the cycle"], counters["basefee of the cell"]
+    world.basefee_lane, world.p50 = counters["basefee of the lane"], counters["p50"]
+    world.lane_price, world.fee_floor = world.policy.lane_price(world), world.policy.fee_floor(world)
+    world.policy.begin(world)
+    block = BlockRun(world, proposer)
+    if world.policy.timers_first:
+        _run_timers(block)
+    return block
+
+
+def execute(block: BlockRun, transaction: Transaction) -> TransactionReceipt:
+    """Step 3: admit, charge, run and settle one transaction. Raises :class:`NotAdmitted`, and then changes nothing."""
+    world, sender = block.world, transaction.sender
+    tip = admit(block, transaction)
+    price = world.basefee_cycle + tip
+    upfront = transaction.gas_limit * price + transaction.cells_limit * world.basefee_cell
+    world.reached("A-14")
+    world.put(world.nonce, sender, transaction.nonce + 1)
+    world.debit(sender, upfront)
+    meter = Meter(world, transaction.gas_limit, transaction.cells_limit)
+    ended, created = _perform(block, transaction, meter)
+    burned = meter.cycles * world.basefee_cycle + meter.cells * world.basefee_cell
+    tips = meter.cycles * tip
+    world.reached("A-10")
+    world.credit(sender, upfront - burned - tips)
+    if isinstance(transaction.action, System):
+        block.system_cycles += meter.cycles
+    else:
+        block.user_cycles += meter.cycles
+    block.cells += meter.cells
+    block.burned += burned
+    block.tips += tips
+    used = ended.ok, ended.error, meter.cycles, meter.cells, uint(burned), uint(tips)
+    receipt = TransactionReceipt(transaction.hash, sender, *used, ended.effects, created if ended.ok else b"")
+    block.transactions.append(receipt)
+    return receipt
+
+
+def finish(block: BlockRun) -> Outcome:
+    """All steps after the last transaction."""
+    world, phase = block.world, block.phase
+    world.reached("B-03")
+    world.credit(block.proposer, block.tips)
+    if not world.policy.timers_first:
+        world.reached("B-02")
+        watches.look(world, world.height)
+        _run_timers(block)
+    _run_callbacks(block)
+    _run_messages(block)
+    watches.look(world, world.height + 1)
+    world.policy.count_fires(phase)
+    jobs.end_jobs(world)
+    burned = _close(block)
+    receipts = Receipts(
+        world.height,
+        block.proposer,
+        block.transactions,
+        phase.fires,
+        phase.destroyed,
+        phase.bidding.receipts,
+        block.messages,
+        phase.gc_cycles,
+        uint(world.p50),
+        block.callbacks,
+    )
+    prices = world.basefee_cycle, world.basefee_cell, world.basefee_lane
+    lanes = phase.cycles, phase.cells, block.user_cycles + block.system_cycles, block.cells
+    bidding = phase.bidding.spent, phase.bidding.not_admitted
+    return Outcome(receipts, *prices, *lanes, burned, block.tips + phase.tips, *bidding, phase.waits, world.events)
+
+
+def run_block(world: World, proposer: Address, transactions: Sequence[Transaction]) -> Outcome:
+    """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that it must not."""
+    block = begin(world, proposer)
+    for transaction in transactions:
+        execute(block, transaction)
+    return finish(block)
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def admit(block: BlockRun, transaction: Transaction) -> int:
+    """The tip a cycle of an admissible transaction. Raises :class:`NotAdmitted`, with the first error that applies."""
+    world, p = block.world, block.world.parameters
+    is_system = isinstance(transaction.action, System)
+    used = block.system_cycles if is_system else block.user_cycles
+    limit = p["LANE_SYSTEM_CYCLES"] if is_system else p["LANE_USER_CYCLES"]
+    room = transaction.max_fee_per_cycle - world.basefee_cycle
+    tip = min(transaction.max_priority_fee_per_cycle, room)
+    upfront = transaction.gas_limit * (world.basefee_cycle + tip) + transaction.cells_limit * world.basefee_cell
+    for rule, error, is_wrong in (
+        ("A-01", "BadNonce", transaction.nonce != world.nonce.get(transaction.sender, 0)),
+        ("A-02", "FeeTooLow", room < 0),
+        ("A-03", "FeeTooLow", transaction.max_fee_per_cell < world.basefee_cell),
+        ("A-04", "GasTooLow", transaction.gas_limit < p["TX_BASE_CYCLES"]),
+        ("A-06" if is_system else "A-05", "LaneFull", used + transaction.gas_limit > limit),
+        ("A-07", "LaneFull", block.cells + transaction.cells_limit > p["LANE_USER_CELLS"]),
+        ("A-08", "InsufficientFunds", world.balance.get(transaction.sender, 0) < transaction.value + upfront),
+    ):
+        if is_wrong:
+            world.reached(rule)
+            raise NotAdmitted(error)
+    if tip < transaction.max_priority_fee_per_cycle:
+        world.reached("A-09")
+    return tip
+
+
+def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[Ended, Address]:
+    """The action of a transaction; returns how it ended, and the address of the actor that it was to deploy."""
+    world, sender, action = block.world, transaction.sender, transaction.action
+    if isinstance(action, Deploy):
+        target = deployed_address(sender, transaction.nonce)
+    else:
+        target = PARAMETERS_ADDRESS if isinstance(action, System) else action.to
+    run = Host(world, meter, target, sender)
+    run.allowance, run.messages_left = transaction.timer_allowance, MESSAGES_PER_TRANSACTION
+    run.value, run.origin = transaction.value, transaction.hash
+
+    def body() -> None:
+        world.reached("A-11")
+        meter.charge(world.parameters["TX_BASE_CYCLES"])
+        if isinstance(action, System):
+            governance.instruct(run, action.instruction)
+            return
+        if isinstance(action, Deploy):
+            world.reached("D-03")
+            meter.charge(0 if action.code == SCRIPT else 300 * len(action.code), len(action.code))
+            if action.code != SCRIPT:
+                world.reached("D-04")
+                meter.charge(world.language.token_cycles(action.code))
+        elif isinstance(action, Call):
+            meter.charge(0, len(action.payload))
+        world.reached("A-15")
+        if is_reserved(target):
+            world.reached("A-18")
+        run.move(sender, target, transaction.value)
+        if isinstance(action, Deploy):
+            deploy(world, target, action.code, sender)
+        elif isinstance(action, Call):
+            _call(run, action)
+
+    ended = perform(run, body)
+    if not ended.ok and transaction.value:
+        world.reached("A-16")
+    return ended, target if isinstance(action, Deploy) else b""
+
+
+def _call(run: Host, action: Call) -> None:
+    if run.actor == RUNNER_CONTRACT:
+        jobs.call_contract(run, action.handler, action.payload)
+        return
+    if run.actor not in run.world.actors:
+        raise run.world.refusal("A-17", "UnknownActor")
+    run_handler(run, action.handler, action.payload)
+
+
+# --- timers, callbacks, messages --------------------------------------------------------------------------------------
+
+
+def _run_timers(block: BlockRun) -> None:
+    """Step 4: the timer phase. Its tips go to the proposer."""
+    block.phase.run()
+    block.world.reached("B-05")
+    block.world.credit(block.proposer, block.phase.tips)
+
+
+def _has_room(block: BlockRun, cycles: int) -> bool:
+    """Whether the next callback or message may run. After the first that does not fit, none does."""
+    limit = block.world.parameters["LANE_DEFERRED_CYCLES"]
+    if block.deferred_cycles + cycles > limit:
+        block.world.reached("M-08")
+        block.world.reached("B-10")
+        block.deferred_is_full = True
+    return not block.deferred_is_full
+
+
+def _run_callbacks(block: BlockRun) -> None:
+    """Step 5, first part: the callbacks of jobs that earlier blocks completed."""
+    world, p = block.world, block.world.parameters
+    while (job_id := jobs.first_waiting(world)) is not None:
+        if len(block.callbacks) == jobs.CALLBACKS_PER_BLOCK:
+            block.deferred_is_full = True
+        if not _has_room(block, p["MESSAGE_CYCLES"]):
+            return
+        job, payload = jobs.take_callback(world)
+        run = Host(world, Meter(world, p["MESSAGE_CYCLES"], p["MESSAGE_CELLS"]), job.actor, RUNNER_CONTRACT)
+        run.callback_of = job_id
+        ended = _run_deferred(block, run, job.handler, payload)
+        unsettled = jobs.end_callback(world, job_id)
+        used = ended.ok, ended.error, run.meter.cycles, run.meter.cells, ended.effects
+        block.callbacks.append(CallbackReceipt(job_id, job.actor, job.handler, *used, unsettled))
+
+
+def _run_messages(block: BlockRun) -> None:
+    """Step 5, second part: the messages that wait now, in the order of sending."""
+    world = block.world
+    end = world.counters.get("next message", 0)
+    while (number := world.counters.get("first message", 0)) < end:
+        if not _has_room(block, world.messages[number].cycles):
+            return
+        message = messages.take(world)
+        run = Host(world, Meter(world, message.cycles, message.cells), message.to, message.sender)
+        run.origin = message.origin
+        ended = _run_deferred(block, run, message.handler, message.payload)
+        used = ended.ok, ended.error, run.meter.cycles, run.meter.cells, ended.effects
+        block.messages.append(MessageReceipt(message.to, message.sender, message.handler, *used))
+
+
+def _run_deferred(block: BlockRun, run: Host, handler: str, payload: bytes) -> Ended:
+    """A run that is paid for already. It takes from the lane what it used, less what it reserved for others."""
+    world = block.world
+
+    def body() -> None:
+        world.reached("M-09")
+        run.meter.charge(world.parameters["MESSAGE_BASE_CYCLES"])
+        run_handler(run, handler, payload)
+
+    ended = perform(run, body)
+    if run.reserved:
+        world.reached("M-11" if ended.ok else "M-02")
+    block.deferred_cycles += run.meter.cycles - ended.reserved
+    return ended
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def _close(block: BlockRun) -> int:
+    """Step 6: the prices of the next block; returns what this one burned."""
+    world, phase, p = block.world, block.phase, block.world.parameters
+    cycles, cells = block.user_cycles + block.system_cycles + phase.cycles, block.cells + phase.cells
+    for used, target, above, below in (
+        (cycles, p["BLOCK_CYCLES_TARGET"], "F-01", "F-02"),
+        (cells, p["BLOCK_CELLS_TARGET"], "F-03", "F-04"),
+    ):
+        if used != target:
+            world.reached(above if used > target else below)
+    if not (block.transactions or phase.fires or block.messages):
+        world.reached("B-01")
+    basefee = next_basefee(world, world.basefee_cycle, cycles, p["BLOCK_CYCLES_TARGET"], CYCLE_SLOPE)
+    fires = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
+    burned = {
+        "burned by transactions": block.burned,
+        "burned by fires": phase.burned_cycle,
+        "burned by fires at the lane price": phase.burned_lane,
+        "burned by queries": phase.bidding.burned,
+    }
+    counters = world.counters
+    counters["basefee of the cycle"] = basefee
+    counters["basefee of the cell"] = next_basefee(
+        world, world.basefee_cell, cells, p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE
+    )
+    counters["basefee of the lane"] = world.policy.next_basefee_lane(world, basefee, phase.cycles)
+    counters["p50"] = world.policy.next_p50(world, fires)
+    counters["last block's cycles"] = cycles
+    for name, amount in burned.items():
+        counters[name] = counters.get(name, 0) + amount
+    return sum(burned.values())

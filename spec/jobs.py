@@ -1,0 +1,214 @@
+"""Jobs: work of runners outside of the chain, and callbacks with its results (``docs/protocol.md``, *Jobs*)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spec.encoding import (
+    Address,
+    Event,
+    Hash,
+    Unreadable,
+    address_text,
+    decode,
+    encode,
+    is_name,
+    is_reserved,
+    keccak256,
+    number8,
+)
+from spec.runs import Run
+from spec.world import ActorJobs, Job, Refusal, World
+
+LIFETIME_BLOCKS = 3_600
+UNSETTLED_PER_ACTOR = 64
+MAX_RESULTS_NEEDED = 16
+MAX_PAYLOAD_BYTES = 65_536
+MAX_RESULT_BYTES = 8_192
+CALLBACKS_PER_BLOCK = 256
+ENDED_PER_BLOCK = 128
+HANDLER_CYCLES = {"submit_result": 1_000, "register_runner": 500, "unregister_runner": 500}
+"""The handlers of the runner contract, and what a call of them costs."""
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def request(world: World, actor: Address, payload: bytes, results_needed: int, handler: str) -> Hash:
+    """Open a job. Raises the first error that applies, in this order."""
+    mine = world.actor_jobs.get(actor, ActorJobs())
+    for rule, error, is_wrong in (
+        ("J-02", "JobPayloadTooLarge", len(payload) > MAX_PAYLOAD_BYTES),
+        ("J-03", "JobHandlerInvalid", not is_name(handler)),
+        ("J-04", "JobResultsInvalid", not 1 <= results_needed <= MAX_RESULTS_NEEDED),
+        ("J-05", "JobLimitReached", mine.unsettled >= UNSETTLED_PER_ACTOR),
+    ):
+        if is_wrong:
+            world.reached(rule)
+            raise Refusal(error)
+    world.reached("J-01")
+    job_id = keccak256(actor + number8(mine.requested) + payload)
+    ends_at = world.height + LIFETIME_BLOCKS
+    world.put(world.actor_jobs, actor, ActorJobs(mine.requested + 1, mine.unsettled + 1))
+    world.put(world.jobs, job_id, Job(actor, handler, results_needed, ends_at))
+    world.put(world.job_payloads, job_id, payload)
+    world.put(world.job_ends, world.count("next end"), (job_id, ends_at))
+    return job_id
+
+
+def find(world: World, job_id: bytes) -> Job | None:
+    """A job; ``None`` if there is none, or if it is incomplete and past its end."""
+    job = world.jobs.get(job_id)
+    return None if job is None or (world.height > job.ends_at and not job.is_complete) else job
+
+
+# --- the runner contract ----------------------------------------------------------------------------------------------
+
+
+def call_contract(run: Run, handler: str, payload: bytes) -> None:
+    """A call of ``0x00…0a``."""
+    world, sender = run.world, run.sender
+    if handler not in HANDLER_CYCLES:
+        raise world.refusal("J-21", "UnknownHandler")
+    run.meter.charge(HANDLER_CYCLES[handler])
+    if handler == "submit_result":
+        submit(run, payload)
+        return
+    if sender not in world.genesis.system_deployers:
+        raise world.refusal("J-20", "NotSystemDeployer")
+    (runner,) = _fields(payload, 1)
+    if len(runner) != 20 or is_reserved(runner):
+        raise Refusal("BadSubmission")
+    if handler == "register_runner" and runner not in world.runners:
+        world.reached("J-18")
+        world.put(world.runners, runner, True)
+        run.report("RunnerRegistered", ("runner", address_text(runner)))
+    if handler == "unregister_runner" and runner in world.runners:
+        world.reached("J-19")
+        world.drop(world.runners, runner)
+        run.report("RunnerUnregistered", ("runner", address_text(runner)))
+
+
+def submit(run: Run, payload: bytes) -> None:
+    """Take a runner's result. Raises the first error that applies."""
+    world, runner = run.world, run.sender
+    if runner not in world.runners:
+        raise world.refusal("J-06", "NotRunner")
+    job_id, result = _fields(payload, 2)
+    job = find(world, job_id)
+    if len(result) > MAX_RESULT_BYTES:
+        raise world.refusal("J-07", "ResultTooLarge")
+    if job is None:
+        world.reached("J-23" if job_id in world.jobs else "J-08")
+        raise Refusal("UnknownJob")
+    if job.is_complete:
+        raise world.refusal("J-10", "JobComplete")
+    if runner in job.runners:
+        raise world.refusal("J-11", "AlreadySubmitted")
+    world.reached("J-12")
+    if world.height == job.ends_at:
+        world.reached("J-22")
+    job = job._replace(runners=(*job.runners, runner))
+    world.put(world.jobs, job_id, job)
+    world.put(world.results, (job_id, runner), result)
+    named = ("job_id", job_id.hex())
+    run.events.append(Event("JobResultSubmitted", job.actor, [named, ("runner", address_text(runner))]))
+    if job.is_complete:
+        world.reached("J-13")
+        world.drop(world.job_payloads, job_id)
+        world.put(world.callbacks, world.count("next callback"), (job_id, world.height))
+        run.events.append(Event("JobCompleted", job.actor, [named]))
+
+
+def _fields(payload: bytes, count: int) -> list[bytes]:
+    """The fields of a call's payload, all of them bytes. Raises ``BadSubmission``."""
+    try:
+        value: Any = decode(payload)
+    except Unreadable:
+        value = None
+    if type(value) is not list or len(value) != count or any(type(field) is not bytes for field in value):
+        raise Refusal("BadSubmission")
+    return value
+
+
+# --- callbacks --------------------------------------------------------------------------------------------------------
+
+
+def first_waiting(world: World) -> Hash | None:
+    """The job whose callback runs next: the first that an earlier block completed."""
+    number = world.counters.get("first callback", 0)
+    job_id, completed_at = world.callbacks.get(number, (None, 0))
+    return job_id if completed_at < world.height else None
+
+
+def take_callback(world: World) -> tuple[Job, bytes]:
+    """Take the first callback from the queue; returns its job and its payload."""
+    number = world.count("first callback")
+    job_id, _ = world.callbacks[number]
+    world.drop(world.callbacks, number)
+    job = world.jobs[job_id]
+    return job, encode({"job": job_id, "results": [world.results[job_id, runner] for runner in job.runners]})
+
+
+def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes) -> None:
+    """Settle a job in its own callback. Raises the first error that applies."""
+    job = find(world, job_id)
+    if job is None:
+        raise Refusal("NotFound")
+    if job.actor != actor:
+        raise world.refusal("T-25", "NotOwner")
+    if job.is_consumed:
+        world.reached("J-25" if job_id != callback_of else "J-17")
+        raise Refusal("AlreadyConsumed")
+    if job_id != callback_of:
+        raise world.refusal("J-16", "JobNotReady")
+    world.reached("J-14")
+    _settle(world, job_id, job)
+    world.put(world.jobs, job_id, job._replace(is_consumed=True))
+
+
+def end_callback(world: World, job_id: Hash) -> Event | None:
+    """Remove a job that its callback did not consume; returns the event that reports it."""
+    job = world.jobs[job_id]
+    if job.is_consumed:
+        if job.ends_at < world.height:
+            world.drop(world.jobs, job_id)
+        return None
+    world.reached("J-15")
+    _settle(world, job_id, job)
+    world.drop(world.jobs, job_id)
+    return world.event("JobNotConsumed", job.actor, ("job_id", job_id.hex()))
+
+
+def _settle(world: World, job_id: Hash, job: Job) -> None:
+    for runner in job.runners:
+        world.drop(world.results, (job_id, runner))
+    mine = world.actor_jobs[job.actor]
+    world.put(world.actor_jobs, job.actor, mine._replace(unsettled=mine.unsettled - 1))
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def end_jobs(world: World) -> None:
+    """Remove the records of jobs that end with this block, oldest first, within the limit."""
+    for ended in range(ENDED_PER_BLOCK + 1):
+        number = world.counters.get("first end", 0)
+        job_id, ends_at = world.job_ends.get(number, (b"", world.height + 1))
+        if ends_at > world.height:
+            return
+        if ended == ENDED_PER_BLOCK:
+            world.reached("J-26")
+            return
+        world.drop(world.job_ends, number)
+        world.count("first end")
+        job = world.jobs.get(job_id)
+        if job is None:
+            continue
+        if job.is_complete and not job.is_consumed:
+            world.reached("J-24")
+            continue  # it waits for its callback
+        if not job.is_consumed:
+            _settle(world, job_id, job)
+            world.drop(world.job_payloads, job_id)
+        world.drop(world.jobs, job_id)

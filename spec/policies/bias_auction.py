@@ -1,0 +1,131 @@
+"""``bias_auction``: bids are locked when timers are scheduled, and whoever waits gains on whoever bids
+(``docs/policies.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal, localcontext
+
+from spec.encoding import BID_ESCROW, uint
+from spec.fees import median_tip
+from spec.phase import Phase, Turn
+from spec.policies.fifo import Fifo, in_order
+from spec.world import BiasRate, Timer, World
+
+FRACTION_BITS = 32
+LIMIT = 2**128
+"""A bias, and a bid with its bias, in units of 2⁻³², are below this."""
+
+
+def bias(waited: int, micro: int) -> int:
+    """``e`` to the power of the blocks waited times λ, in units of 2⁻³², rounded down. ``micro``: λ in millionths."""
+    with localcontext(Context(prec=120, Emax=10**6)):
+        return min(LIMIT - 1, int(Decimal(waited * micro).scaleb(-6).exp() * 2**FRACTION_BITS))
+
+
+class BiasAuction(Fifo):
+    bids = "locked"
+    has_watches = True
+    passes_over = True
+
+    def fire_cap(self, world: World) -> int:
+        return int(world.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"])
+
+    def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
+        return median_tip(world, fires)
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def begin(self, world: World) -> None:
+        self.left_out: Timer | None = None
+        self.rate = world.bias_rate.get("", BiasRate(world.parameters["BIAS_LAMBDA_MICRO"]))
+        self.biases: dict[int, int] = {}
+
+    def bias_of(self, world: World, timer: Timer) -> int:
+        late = world.height - timer.trigger_height
+        if late not in self.biases:
+            self.biases[late] = bias(late, self.rate.micro)
+        return self.biases[late]
+
+    def strength(self, world: World, timer: Timer) -> int:
+        """A bid with its bias, in units of 2⁻³²."""
+        return ((timer.bid or 0) << FRACTION_BITS) + self.bias_of(world, timer)
+
+    def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
+        world = phase.world
+        world.reached("X-04")
+        return in_order(
+            phase,
+            [
+                (min(LIMIT - 1, self.strength(world, timer)) // self.gas_limit(world, timer), 0, timer)
+                for timer in self.within_cap(phase, due)
+            ],
+        )
+
+    def has_turn(self, phase: Phase, timer: Timer) -> bool:
+        return bool(phase.fires_of(timer.actor) < phase.world.parameters["MAX_FIRES_PER_ACTOR"])
+
+    def leave_out(self, phase: Phase, timer: Timer) -> None:
+        self.left_out = self.left_out or timer
+
+    def scan(self, phase: Phase, turns: list[Turn]) -> None:
+        phase.scan(turns)
+        self.settle(phase)
+        for turn in turns:
+            timer = phase.world.timers.get(turn.timer_id)
+            if timer and phase.waits.get(turn.timer_id) == "lane_full" and not self.has_turn(phase, timer):
+                phase.world.reached("X-05")
+                phase.waits[turn.timer_id] = "actor_limit"
+
+    # --- payment ------------------------------------------------------------------------------------------------------
+
+    def settle(self, phase: Phase) -> None:
+        """Have each fire pay its part of its bid to the proposer, and return the rest."""
+        world = phase.world
+        for number, timer in enumerate(phase.fired):
+            bid, fire = timer.bid or 0, phase.fires[number]
+            paid = min(bid, max(world.parameters["RESERVE_PRICE"], self.due(world, timer)))
+            world.debit(BID_ESCROW, bid)
+            world.credit(timer.fee_payer, bid - paid)
+            phase.tips += paid
+            phase.fires[number] = fire._replace(tip=uint(paid), tip_per_cycle=uint(paid // fire.cycles))
+
+    def due(self, world: World, timer: Timer) -> int:
+        """What a fire should pay of its bid, by the rule of the chain."""
+        rule, left_out = world.parameters["PAYMENT_RULE"], self.left_out
+        if rule == "first_price":
+            world.reached("X-08")
+            return timer.bid or 0
+        if left_out is None:
+            world.reached("X-09")
+            return 0
+        if rule == "vcg":
+            world.reached("X-06")
+            return (left_out.bid or 0) - (self.bias_of(world, timer) >> FRACTION_BITS)
+        world.reached("X-07")
+        gas_limit, other = self.gas_limit(world, timer), self.gas_limit(world, left_out)
+        needed = -(-self.strength(world, left_out) * gas_limit // other) - self.bias_of(world, timer)
+        return -(-needed >> FRACTION_BITS)
+
+    # --- λ ------------------------------------------------------------------------------------------------------------
+
+    def count_fires(self, phase: Phase) -> None:
+        """Add the block's fires to the sums, and move λ at the end of an interval with fires."""
+        world, rate = phase.world, self.rate
+        waits = sum(world.height - timer.trigger_height for timer in phase.fired)
+        bids = sum(timer.bid or 0 for timer in phase.fired)
+        after = BiasRate(rate.micro, rate.fires + len(phase.fired), rate.waits + waits, rate.bids + bids)
+        if after.fires and world.height % world.parameters["BIAS_INTERVAL_BLOCKS"] == 0:
+            after = BiasRate(self.moved(world, after))
+        if after != rate:
+            world.put(world.bias_rate, "", after)
+
+    def moved(self, world: World, rate: BiasRate) -> int:
+        """λ after an interval: lower if the bias grew faster than bids lose value, both at the mean wait."""
+        p, waited = world.parameters, rate.waits // rate.fires
+        step = rate.micro * p["BIAS_LAMBDA_STEP_MILLI"] // 1_000
+        decay = rate.bids // rate.fires // p["VALUE_LIFE_BLOCKS"]
+        growth = bias(waited + 1, rate.micro) - bias(waited, rate.micro) >> FRACTION_BITS
+        world.reached("X-10" if growth > decay else "X-11")
+        moved = rate.micro - step if growth > decay else rate.micro + step
+        return int(min(p["BIAS_LAMBDA_MAX_MICRO"], max(p["BIAS_LAMBDA_MIN_MICRO"], moved)))
