@@ -61,11 +61,12 @@ def compare(genesis: Page, blocks: list[Page]) -> str | None:
     given, inputs = read(genesis, blocks)
     chain, world = ShownChain(given), spec_chain(given)
     for block in inputs:
-        for _ in range(block.times):
+        for number in range(block.times):
             (page,) = chain.execute(replace(block, times=1))
             page.pop("state_root")
             found = difference(page, execute_page(world, block.proposer, block.transactions))
-            found = found or difference(_hex(dict(chain.view.scan(b""))), _hex(leaves(world)))
+            if not found and (number < 8 or number % 64 == 0):  # of many empty blocks not all
+                found = difference(_hex(dict(chain.view.scan(b""))), _hex(leaves(world)))
             if found:
                 return f"height {world.height}: {found}"
     final = {name: value for name, value in chain.final_page().items() if name != "state_root"}
