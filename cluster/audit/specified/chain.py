@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.audit.specified.programs import PvmLanguage
+from cluster.common.errors import BadInput
 from spec import encoding
 from spec.block import new_chain
 from spec.world import Agent, GenesisActor, World
@@ -14,7 +15,9 @@ from validator.chain.transactions import Transaction, unsigned_hash
 
 
 def spec_chain(genesis: Genesis) -> World:
-    """The chain of a genesis at height 0. A user's policy is not specified: the chain has the one it derives from."""
+    """The chain of a genesis at height 0. Raises :class:`~cluster.common.errors.BadInput` for a user's policy."""
+    if genesis.policy_file is not None:
+        raise BadInput(f"the policy {genesis.policy_name!r} is not specified: it is the user's")
     names = genesis.parameters.to_names()
     actors = {
         bytes(address): GenesisActor(

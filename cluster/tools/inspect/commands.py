@@ -1,6 +1,6 @@
-"""The commands ``stampede runs``, ``verify-run`` and ``bisect``, which read the folders of runs, ``t8n`` and ``nodes``.
+"""The commands that read the folders of runs (``stampede runs``, ``verify-run``, ``bisect``), ``t8n`` and others.
 
-``t8n`` executes given blocks, ``executor`` those of a validator; ``peer`` is a whole validator outside of the harness.
+``t8n`` and ``spec`` execute given blocks, ``executor`` those of a validator; ``peer`` is one outside of the harness.
 ``nodes`` lists the nodes of a Ray cluster. The commands for a validator's data folder are in
 :mod:`cluster.tools.inspect.disk_commands`.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import json_text, printable
-from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, Group, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
 from cluster.tools.console.output import console
 
@@ -176,6 +176,51 @@ class T8n(CodeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpecRun(Command):
+    HELP = "the specification's answer to what t8n takes"
+    RUNS_CODE = False
+    DESCRIPTION = "Write what the specification (spec/) makes of blocks, in the form of t8n, without state roots."
+
+    genesis: Path = option("the genesis", "G.json", Path, required=True)
+    blocks: Path = option("the blocks, in order", "B.json", Path, required=True)
+    out: Path = option("write the answer to this file", "O.json", Path, writes=FILE, required=True)
+
+    def run(self) -> int:
+        from cluster.common.files import write_json_for_user
+        from cluster.tools.inspect.t8n_by_spec import answer_of
+        from cluster.tools.inspect.t8n_input import read_blocks, read_genesis
+
+        genesis = read_genesis(self.genesis)
+        write_json_for_user(self.out, answer_of(genesis, read_blocks(self.blocks, genesis)))
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecDiff(Command):
+    HELP = "the first block and field of a run in which its chain deviates from the specification"
+    RUNS_CODE = False
+
+    folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
+
+    def run(self) -> int:
+        from cluster.audit.reexecution.archived_run import read_run
+        from cluster.audit.specified.judge import SpecifiedChain
+
+        run = read_run(self.folder)
+        chain = SpecifiedChain(run.genesis)
+        for record in run.blocks:
+            if (found := chain.enter(record.block, record.receipts)) is not None:
+                print(printable(f"height {found.height}: {found.text}"))
+                print(f"  rules of the block: {' '.join(found.rules)}")
+                return ExitCode.FAIL
+        if not run.blocks:
+            print(f"{self.folder}: the run kept no blocks")
+            return ExitCode.INCONCLUSIVE
+        print(f"{len(run.blocks):,} blocks are as the specification says")
+        return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServeExecutor(Command):
     HELP = "the reference executor for validators.nodes[].executor, on standard input and output"
     RUNS_CODE = True  # that of the validator that has started it
@@ -214,6 +259,7 @@ COMMANDS: Final = {
     "bisect": Bisect,
     "nodes": Nodes,
     "t8n": T8n,
+    "spec": Group("execute the specification of the protocol, spec/", {"run": SpecRun, "diff": SpecDiff}, "ACTION"),
     "executor": ServeExecutor,
     "peer": Peer,
 }

@@ -77,6 +77,8 @@ COMMANDS: Final[dict[str, str | None]] = {
     "scenarios": NOT_TAKEN,
     "schema": NOT_TAKEN,
     "size": "size {found}",
+    "spec diff": "spec diff {run}",
+    "spec run": "spec run --genesis {folder}/t8n.json --blocks {folder}/blocks.json --out {folder}/new.json",
     "state check": "state check {run}",
     "state diff": "state diff {run} --from 1 --to 2",
     "state get": "state get {run} 0x00",
