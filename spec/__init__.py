@@ -25,5 +25,5 @@ module                       chapter
 :mod:`spec.leaves`           the records of the state tree
 ===========================  ===========================================================================================
 
-``world.reached("L-08")`` marks the place where the rule of that number is applied. The documents have the numbers.
+``world.reached("L-08")`` and a number in brackets mark the place where the rule of that number is applied.
 """

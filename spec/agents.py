@@ -55,9 +55,7 @@ class Bidding:
         world, naming = self.world, self.world.namings.get(timer.actor)
         own = world.actors[timer.actor].agent
         named = timer.bidding_agent
-        if named is not None:
-            world.reached("G-08")
-        elif naming is not None:
+        if named is None and naming is not None:
             named = naming.agent
         if named is None:
             return None if own is None else b""
@@ -118,8 +116,9 @@ class Bidding:
         world.debit(actor, used * world.basefee_cycle)
         self.spent += used
         world.put(world.asked, actor, world.asked.get(actor, Asked())._replace(at=world.height))
+        if agent:
+            world.reached("G-08")
         if bid is not None:
-            world.reached("G-09" if agent else "G-01")
             answered.add((actor, agent))
             before = world.answers.get((actor, agent), Answer())
             world.put(world.answers, (actor, agent), Answer(*bid, before.since))
@@ -136,6 +135,7 @@ class Bidding:
         run.is_query = True
         try:
             bid = world.language.bid(run, world.actors[contract].code, self._offered(timer))
+            world.reached("P-09")
         except Failure:
             world.reached("G-02")
             bid = None
@@ -202,8 +202,8 @@ class Bidding:
             if max_fee is None or priority is None:
                 kept = self.kept_for(timer)
                 bid = self._results.get(timer.timer_id, (kept.max_fee, kept.priority)) or (None, None)
-                if timer.timer_id not in self._results and bid != (None, None):
-                    self.world.reached("G-10")
+                if bid != (None, None):
+                    self.world.reached("G-01" if bid[0] is not None else "G-10")
                 max_fee = bid[0] if max_fee is None else max_fee
                 priority = bid[1] if priority is None else priority
                 if max_fee is None:

@@ -140,7 +140,7 @@ class BlockRun:
 
 
 def begin(world: World, proposer: Address) -> BlockRun:
-    """Step 1: freeze parameters, prices and the window of fires for the block."""
+    """Step 1: freeze parameters, prices and the window of fires for the block. [B-06]"""
     world.keep()
     world.height += 1
     world.events, world.loaded = [], {}
@@ -193,7 +193,7 @@ def finish(block: BlockRun) -> Outcome:
     """All steps after the last transaction."""
     world, phase = block.world, block.phase
     world.reached("B-03")
-    world.credit(block.proposer, block.tips)
+    world.credit(block.proposer, block.tips)  # [B-04] they can pay for a fire
     if not world.policy.timers_first:
         world.reached("B-02")
         watches.look(world, world.height)
@@ -268,7 +268,7 @@ def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[E
         target = PARAMETERS_ADDRESS if isinstance(action, System) else action.to
     run = Host(world, meter, target, sender)
     run.allowance, run.messages_left = transaction.timer_allowance, MESSAGES_PER_TRANSACTION
-    run.value, run.origin = transaction.value, transaction.hash
+    run.value, run.origin = transaction.value, transaction.hash  # [P-07]
 
     def body() -> None:
         world.reached("A-11")
@@ -277,11 +277,13 @@ def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[E
             governance.instruct(run, action.instruction)
             return
         if isinstance(action, Deploy):
-            world.reached("D-03")
+            world.reached("D-02" if action.code == SCRIPT else "D-03")
             meter.charge(0 if action.code == SCRIPT else 300 * len(action.code), len(action.code))
             if action.code != SCRIPT:
-                world.reached("D-04")
-                meter.charge(world.language.token_cycles(action.code))
+                surplus = world.language.token_cycles(action.code)
+                if surplus:
+                    world.reached("D-04")
+                meter.charge(surplus)  # [D-05] all of it before the program is examined
         elif isinstance(action, Call):
             meter.charge(0, len(action.payload))
         world.reached("A-15")
@@ -290,12 +292,13 @@ def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[E
         run.move(sender, target, transaction.value)
         if isinstance(action, Deploy):
             deploy(world, target, action.code, sender)
+            world.reached("D-08")
         elif isinstance(action, Call):
             _call(run, action)
 
     ended = perform(run, body)
     if not ended.ok and transaction.value:
-        world.reached("A-16")
+        world.reached("D-09" if isinstance(action, Deploy) else "A-16")
     return ended, target if isinstance(action, Deploy) else b""
 
 
@@ -322,7 +325,6 @@ def _has_room(block: BlockRun, cycles: int) -> bool:
     """Whether the next callback or message may run. After the first that does not fit, none does."""
     limit = block.world.parameters["LANE_DEFERRED_CYCLES"]
     if block.deferred_cycles + cycles > limit:
-        block.world.reached("M-08")
         block.world.reached("B-10")
         block.deferred_is_full = True
     return not block.deferred_is_full
@@ -356,6 +358,7 @@ def _run_messages(block: BlockRun) -> None:
         run = Host(world, Meter(world, message.cycles, message.cells), message.to, message.sender)
         run.origin = message.origin
         ended = _run_deferred(block, run, message.handler, message.payload)
+        _note_message(world, ended)
         used = ended.ok, ended.error, run.meter.cycles, run.meter.cells, ended.effects
         block.messages.append(MessageReceipt(message.to, message.sender, message.handler, *used))
 
@@ -365,15 +368,21 @@ def _run_deferred(block: BlockRun, run: Host, handler: str, payload: bytes) -> E
     world = block.world
 
     def body() -> None:
-        world.reached("M-09")
         run.meter.charge(world.parameters["MESSAGE_BASE_CYCLES"])
         run_handler(run, handler, payload)
 
     ended = perform(run, body)
-    if run.reserved:
-        world.reached("M-11" if ended.ok else "M-02")
     block.deferred_cycles += run.meter.cycles - ended.reserved
     return ended
+
+
+def _note_message(world: World, ended: Ended) -> None:
+    world.reached("M-01")
+    if ended.reserved:
+        world.reached("M-11")
+    if not ended.ok:
+        world.reached("M-02")
+        world.reached({"OutOfCycles": "M-08", "OutOfCells": "M-09"}.get(ended.error, "M-02"))
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

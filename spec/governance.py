@@ -30,11 +30,11 @@ def instruct(run: Run, instruction: CancelTimer | UpdateTimerConfig | ExtendTime
         run.changes.append(("cancelled", timer.timer_id))
         return
     if timer is None:
-        raise world.refusal("S-08", "NotFound")
+        raise world.refusal("S-07", "NotFound")
     try:
         timer = timers.extend(world, timer, instruction.new_expires_at)
     except Refusal:
-        world.reached("S-07")
+        world.reached("S-08")
         raise
     world.reached("S-06")
     run.changes.append(("extended", timer.timer_id, timer.expires_at))

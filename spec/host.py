@@ -159,8 +159,6 @@ class Host(Run):
         self.change(80)
         world, p = self.world, self.world.parameters
         world.reached("C-11")
-        if cycles is None or cells is None:
-            world.reached("M-01")
         cycles = p["MESSAGE_CYCLES"] if cycles is None else cycles
         cells = p["MESSAGE_CELLS"] if cells is None else cells
         if not (2_000 <= cycles <= p["MESSAGE_CYCLES"] and 0 <= cells <= p["MESSAGE_CELLS"]):
@@ -172,6 +170,8 @@ class Host(Run):
         self.messages.append(Sent(to, handler, cycles, cells))
         self.messages_left -= 1
         self.reserved += cycles
+        if self.allowance is None:
+            world.reached("M-10")
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
         p = self.world.parameters
@@ -187,7 +187,7 @@ class Host(Run):
 
     def _take_message(self) -> None:
         if not self.messages_left:
-            raise self.world.refusal("M-10" if self.allowance is None else "M-04", "TooManyMessages")
+            raise self.world.refusal("M-04", "TooManyMessages")
 
     def consume_result(self, job_id: bytes) -> None:
         self.change(200)

@@ -76,9 +76,9 @@ def call_contract(run: Run, handler: str, payload: bytes) -> None:
         return
     if sender not in world.genesis.system_deployers:
         raise world.refusal("J-20", "NotSystemDeployer")
-    (runner,) = _fields(payload, 1)
+    (runner,) = _fields(world, payload, 1)
     if len(runner) != 20 or is_reserved(runner):
-        raise Refusal("BadSubmission")
+        raise world.refusal("J-07", "BadSubmission")
     if handler == "register_runner" and runner not in world.runners:
         world.reached("J-18")
         world.put(world.runners, runner, True)
@@ -94,13 +94,12 @@ def submit(run: Run, payload: bytes) -> None:
     world, runner = run.world, run.sender
     if runner not in world.runners:
         raise world.refusal("J-06", "NotRunner")
-    job_id, result = _fields(payload, 2)
+    job_id, result = _fields(world, payload, 2)
     job = find(world, job_id)
     if len(result) > MAX_RESULT_BYTES:
-        raise world.refusal("J-07", "ResultTooLarge")
+        raise world.refusal("J-08", "ResultTooLarge")
     if job is None:
-        world.reached("J-23" if job_id in world.jobs else "J-08")
-        raise Refusal("UnknownJob")
+        raise world.refusal("J-09", "UnknownJob")
     if job.is_complete:
         raise world.refusal("J-10", "JobComplete")
     if runner in job.runners:
@@ -120,14 +119,14 @@ def submit(run: Run, payload: bytes) -> None:
         run.events.append(Event("JobCompleted", job.actor, [named]))
 
 
-def _fields(payload: bytes, count: int) -> list[bytes]:
+def _fields(world: World, payload: bytes, count: int) -> list[bytes]:
     """The fields of a call's payload, all of them bytes. Raises ``BadSubmission``."""
     try:
         value: Any = decode(payload)
     except Unreadable:
         value = None
     if type(value) is not list or len(value) != count or any(type(field) is not bytes for field in value):
-        raise Refusal("BadSubmission")
+        raise world.refusal("J-07", "BadSubmission")
     return value
 
 
@@ -158,8 +157,7 @@ def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes) -> 
     if job.actor != actor:
         raise world.refusal("T-25", "NotOwner")
     if job.is_consumed:
-        world.reached("J-25" if job_id != callback_of else "J-17")
-        raise Refusal("AlreadyConsumed")
+        raise world.refusal("J-17", "AlreadyConsumed")
     if job_id != callback_of:
         raise world.refusal("J-16", "JobNotReady")
     world.reached("J-14")
@@ -208,6 +206,7 @@ def end_jobs(world: World) -> None:
         if job.is_complete and not job.is_consumed:
             world.reached("J-24")
             continue  # it waits for its callback
+        world.reached("J-25" if job.is_consumed else "J-23")
         if not job.is_consumed:
             _settle(world, job_id, job)
             world.drop(world.job_payloads, job_id)

@@ -1,7 +1,7 @@
 """The leaves of the state tree: each record of the state under its key (``docs/protocol.md``, *State*).
 
-``docs/state.md`` makes the root of them. A leaf is written when its value at the end of a block is another one than at
-the end of the block before.
+``docs/state.md`` makes the root of them, and appends the oldest active entries again. [R-16] A leaf is written when its
+value at the end of a block is another one than at the end of the block before.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ JOB_COUNTERS = ("first callback", "next callback", "first end", "next end")
 
 
 def leaves(world: World) -> dict[bytes, bytes]:
-    """The whole state by key."""
+    """The whole state by key. [R-01] [R-02] [R-03] A key is there while its record is."""
     found = _accounts(world) | _timers(world) | _auction(world) | _jobs(world)
-    for number, message in world.messages.items():
+    for number, message in world.messages.items():  # [R-10]
         found[b"m" + number8(number)] = encode(message if message.origin != NO_HASH else message[:-1])
     for watch, (digest, watchers) in world.watchable.items():
         found[b"x" + watch.actor + watch.key.encode()] = encode([digest, watchers])
@@ -46,6 +46,7 @@ def leaves(world: World) -> dict[bytes, bytes]:
 
 
 def _accounts(world: World) -> dict[bytes, bytes]:
+    """[R-20] [R-22] Accounts are there once they were, or were in the genesis, whatever they have."""
     found = {
         b"a" + address: encode([uint(balance), world.nonce.get(address, 0)])
         for address, balance in world.balance.items()
@@ -63,9 +64,9 @@ def _accounts(world: World) -> dict[bytes, bytes]:
 def _timers(world: World) -> dict[bytes, bytes]:
     found = {b"t" + timer_id: _timer(timer) for timer_id, timer in world.timers.items()}
     for timer_id, timer in world.timers.items():
-        if len(timer.payload) > LONGEST_INLINE_PAYLOAD:
+        if len(timer.payload) > LONGEST_INLINE_PAYLOAD:  # [R-07]
             found[b"T" + timer_id] = timer.payload
-        if timer.in_turn:
+        if timer.in_turn:  # [R-08] [R-09] as long as one timer depends on it
             priced_at = max(timer.trigger_height, world.genesis.parameters["ACTIVATION_HEIGHT"] + 1)
             found[b"p" + number8(priced_at)] = uint(timer.default_max_fee or 0)
     top = overflow_root(world)
@@ -73,7 +74,7 @@ def _timers(world: World) -> dict[bytes, bytes]:
 
 
 def _auction(world: World) -> dict[bytes, bytes]:
-    """What agents answered, and what policies keep of fires."""
+    """[R-15] What agents answered, [R-11] [R-12] [R-19] and what policies keep of fires."""
     found: dict[bytes, bytes] = {}
     for address, asked in world.asked.items():
         own = world.answers.get((address, b""), Answer())
@@ -93,7 +94,7 @@ def _auction(world: World) -> dict[bytes, bytes]:
 
 
 def _named(plain: bytes, hashed: bytes, address: Address, name: str) -> tuple[bytes, bytes]:
-    """The key of a named value, and what precedes the value: the name, if only its hash is in the key."""
+    """[R-04] The key of a named value, and what precedes the value: the name, if only its hash is in the key."""
     raw = name.encode()
     if len(raw) <= LONGEST_PLAIN_KEY:
         return plain + address + raw, b""
@@ -110,8 +111,11 @@ def _actor(world: World, address: Address) -> bytes:
 
 
 def _timer(timer: Timer) -> bytes:
-    """A timer without its id, and without what is as usual. Its payload is apart if it is long, and the default agent's
-    max fee is in the record of the block that supplied it to all."""
+    """[R-05] [R-06] A live timer without its id, and without what is as usual.
+
+    Its payload is apart if it is long, and the default agent's max fee is in the record of the block that supplied it
+    to all.
+    """
     supplied = None if timer.in_turn else timer.default_max_fee
     fields = [
         timer.actor,
@@ -148,18 +152,19 @@ def _jobs(world: World) -> dict[bytes, bytes]:
 
 
 def tier_of(world: World, timer: Timer) -> str:
-    """Where a timer waits after the block: in the ``ring``, the ``epoch`` queue or the ``overflow`` tree."""
+    """Where a timer waits after the block: in the ``ring``, the ``epoch`` queue [R-14] or the ``overflow`` tree."""
     p, height = world.genesis.parameters, world.height
     if timer.trigger_height <= height + 1 or timer.is_watching:
         return "ring"
-    if timer.trigger_height < timer.scheduled_at + p["RING_BUFFER_SIZE"]:
+    if timer.trigger_height < timer.scheduled_at + p["RING_BUFFER_SIZE"]:  # [R-17]
         return "ring"
     epochs_away = timer.trigger_height // p["EPOCH_LENGTH"] - height // p["EPOCH_LENGTH"]
+    # [R-18] A timer of the epoch queue counts as ring in its epoch.
     return "ring" if epochs_away <= 0 else "epoch" if epochs_away <= p["EPOCH_HORIZON"] else "overflow"
 
 
 def overflow_root(world: World) -> Hash | None:
-    """The root of the overflow tree: a binary radix tree by trigger height and sequence; ``None`` if it is empty."""
+    """[R-13] The root of the overflow tree, a radix tree by trigger height and sequence; ``None`` if it is empty."""
     far = [timer for timer in world.timers.values() if tier_of(world, timer) == "overflow"]
     if not far:
         return None

@@ -9,7 +9,7 @@ from spec.agents import Bidding
 from spec.encoding import Address, DestroyedReceipt, FireReceipt, Hash, address_text, uint
 from spec.host import Host
 from spec.programs import run_handler
-from spec.runs import Meter, perform
+from spec.runs import Ended, Meter, perform
 from spec.scripts import open_envelope
 from spec.timers import end_unfired
 from spec.world import Timer, World
@@ -147,15 +147,13 @@ class Phase:
         run = Host(world, meter, timer.actor, timer.actor)
 
         def body() -> None:
-            world.reached("L-26")
             meter.charge(p["FIRE_BASE_CYCLES"])
             run_handler(run, handler, payload)
 
         ended = perform(run, body)
-        world.reached("L-24" if ended.ok else "L-27")
+        self._note_rules(timer, ended)
         burned_cycle = meter.cycles * world.basefee_cycle + meter.cells * world.basefee_cell
         burned_lane, tips = meter.cycles * world.lane_price, meter.cycles * tip
-        world.reached("L-25")
         world.credit(timer.fee_payer, needed - burned_cycle - burned_lane - tips)
         self.cycles += meter.cycles
         self.cells += meter.cells
@@ -180,6 +178,13 @@ class Phase:
                 ended.effects,
             )
         )
+
+    def _note_rules(self, timer: Timer, ended: Ended) -> None:
+        if timer.fee_payer != timer.actor:
+            self.world.reached("L-24")
+        if not ended.ok:
+            self.world.reached("L-25")
+            self.world.reached({"OutOfCycles": "L-26", "OutOfCells": "L-27"}.get(ended.error, "L-25"))
 
     def fires_of(self, actor: Address) -> int:
         return sum(timer.actor == actor for timer in self.fired)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from spec.encoding import SCRIPT, tagged
 from spec.host import Host
 from spec.scripts import run_script
+from spec.world import Failure
 
 
 class Language(Protocol):
@@ -24,7 +25,7 @@ class Language(Protocol):
         """Whether a program has a ``get_gas_bid``."""
 
     def run(self, run: Host, code: str, handler: str, payload: bytes) -> None:
-        """Run a handler."""
+        """Run a handler. [P-02] The first run of a program in a block pays for its loading."""
 
     def bid(self, run: Host, code: str, offered: dict[str, Any]) -> tuple[int | None, int | None]:
         """Ask a program for its bid: a max fee and a priority."""
@@ -40,5 +41,10 @@ def run_handler(run: Host, handler: str, payload: bytes) -> None:
     world, code = run.world, run.world.actors[run.actor].code
     if code == SCRIPT:
         run_script(run, payload)
-    else:
+        return
+    world.reached("P-01")
+    try:
         world.language.run(run, code, handler, payload)
+    except Failure as failure:
+        world.reached({"UnknownHandler": "P-03", "BadPayload": "P-04"}.get(failure.name, "P-05"))
+        raise

@@ -106,7 +106,7 @@ class Ended(NamedTuple):
 
 
 def perform(run: Run, body: Callable[[], None]) -> Ended:
-    """Perform a run. If it fails, all that it changed is taken back."""
+    """Perform a run. If it fails, all that it changed is taken back, numbers included. [R-21]"""
     world = run.world
     mark = world.mark()
     try:

@@ -21,6 +21,7 @@ from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.served.chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord
@@ -106,17 +107,33 @@ class KeptLedger:
     tips: dict[int, TipState] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
     """The reader of the run's blocks."""
+    specified: SpecifiedChain | None = None
+    """The chain as the specification executes it; ``None`` if it does not: it knows no policy of the user."""
 
     def __post_init__(self) -> None:
         self._note({self.ledger.height})
 
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
-        """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``."""
+        """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``.
+
+        The specification executes them, too. A block that deviates from it is a violation.
+        """
         self._note(tips)
         for record in self.blocks[self.ledger.height :]:
             self.ledger.apply(record.block, record.receipts)
             self._note(tips)
+        self._execute()
         return self
+
+    def _execute(self) -> None:
+        """Have the specification execute the blocks that the ledger has processed."""
+        chain = self.specified
+        if chain is None or chain.deviation is not None:
+            return
+        for record in self.blocks[chain.height : self.ledger.height]:
+            if (found := chain.enter(record.block, record.receipts)) is not None:
+                self.ledger.log.found(found.check, found.height, found.text)
+                return
 
     def _note(self, tips: Collection[int]) -> None:
         if self.ledger.height in tips and not self.ledger.broken:

@@ -126,6 +126,6 @@ class BiasAuction(Fifo):
         step = rate.micro * p["BIAS_LAMBDA_STEP_MILLI"] // 1_000
         decay = rate.bids // rate.fires // p["VALUE_LIFE_BLOCKS"]
         growth = bias(waited + 1, rate.micro) - bias(waited, rate.micro) >> FRACTION_BITS
-        world.reached("X-10" if growth > decay else "X-11")
+        world.reached("X-11" if growth > decay else "X-10")
         moved = rate.micro - step if growth > decay else rate.micro + step
         return int(min(p["BIAS_LAMBDA_MAX_MICRO"], max(p["BIAS_LAMBDA_MIN_MICRO"], moved)))

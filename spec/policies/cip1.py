@@ -49,7 +49,7 @@ class Auction(Fifo):
         may_fire = {timer.timer_id for timer in self.within_cap(phase, due)}
         for timer, max_fee, priority in phase.bidding.prices(due):
             if max_fee < world.fee_floor and world.height <= timer.expires_at:
-                world.reached("L-08")
+                world.reached("L-08" if timer.max_fee is not None else "G-09")
                 phase.waits[timer.timer_id] = "below_basefee"
             elif timer.timer_id in may_fire:
                 if priority > max_fee - world.fee_floor:

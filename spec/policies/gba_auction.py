@@ -21,6 +21,7 @@ class GbaAuction(Auction):
     timers_first = True
 
     def fee_floor(self, world: World) -> int:
+        """[W-02] The cycle's basefee, of which the lane's is an alias."""
         return world.basefee_lane
 
     def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:

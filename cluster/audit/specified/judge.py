@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, get_args, get_type_hints
 
+from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.specified.chain import spec_chain
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
@@ -25,6 +26,8 @@ from spec.encoding import (
 )
 from validator.chain.genesis import Genesis
 
+AMOUNTS: Final = (".burned", ".tip", ".tip_per_cycle", ".cycles", ".cells")
+"""The fields of receipts by which somebody pays."""
 LONGEST_SHOWN: Final = 80
 """Characters of a value in a deviation."""
 
@@ -44,6 +47,15 @@ class Deviation:
     """The numbered rules that the specification applied in the block."""
 
     @property
+    def check(self) -> str:
+        """The check that it fails: of prices, of amounts, of timers, or of the chain."""
+        if self.field.startswith("header.basefee"):
+            return BOUNDS
+        if self.field.endswith(AMOUNTS):
+            return CONSERVATION
+        return TIMERS if self.field.startswith(("receipts.fires", "receipts.destroyed")) else CHAIN
+
+    @property
     def text(self) -> str:
         """The deviation in a line."""
         return f"{self.field} is {self.said}, by the specification {self.expected}"
@@ -56,6 +68,11 @@ class SpecifiedChain:
         self._genesis = genesis
         self._world = spec_chain(genesis)
         self.deviation: Deviation | None = None
+
+    @classmethod
+    def of(cls, genesis: Genesis) -> SpecifiedChain | None:
+        """The chain of a genesis; ``None`` if its policy is the user's."""
+        return cls(genesis) if genesis.policy_file is None else None
 
     @property
     def height(self) -> int:

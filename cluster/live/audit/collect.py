@@ -17,6 +17,7 @@ from cluster.audit.books import FinalQueries, KeptLedger, final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.live.audit.live_audit import LiveAudit, first_height_of, read_status
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
@@ -95,8 +96,8 @@ def _has_supply(client: ValidatorClient) -> bool:
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
     """The ledger for a chain: ``kept`` if it has only blocks of this chain, else a new one."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
-        return KeptLedger(chain, kept.ledger, reader=kept.reader)
-    return KeptLedger(chain, Ledger(record.genesis))
+        return KeptLedger(chain, kept.ledger, reader=kept.reader, specified=kept.specified)
+    return KeptLedger(chain, Ledger(record.genesis), specified=SpecifiedChain.of(record.genesis))
 
 
 def _ask_all(

@@ -25,6 +25,7 @@ from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served.chains import read_served
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left_record import LeftAudit, LeftValidator
@@ -181,7 +182,8 @@ class LiveAudit:
         self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
-        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
+        specified = SpecifiedChain.of(record.genesis)
+        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis), specified=specified)
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
         self.wants_tiers = False

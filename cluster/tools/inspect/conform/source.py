@@ -1,7 +1,7 @@
 """Where cases come from: families and seeds, or a corpus in a folder.
 
-A source can be sent to another process. It lists references to its cases, and loads each of them with this
-implementation's answer.
+A source can be sent to another process. It lists references to its cases, and loads each of them with the answer that
+is expected: the specification's, with the roots of the validator's tree. Where the two disagree there is none.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.tools.inspect.conform.case import AnsweredCase, Reference
+from cluster.common.errors import HarnessError
+from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page, Reference
+from cluster.tools.inspect.conform.difference import first_difference
 from cluster.tools.inspect.conform.families.table import TABLE
 from cluster.tools.inspect.conform.rules.table import reached_by
+from cluster.tools.inspect.t8n_by_spec import answer_of
+from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
 
 
 class Source(Protocol):
@@ -47,4 +51,14 @@ class GeneratedCases:
 
     def load(self, reference: Reference) -> AnsweredCase:
         case, chain = TABLE.families[reference.family].case(reference.number)
-        return AnsweredCase(case, chain.answer(), reached_by(chain))
+        answer = chain.answer()
+        require_the_specification(case, answer)
+        return AnsweredCase(case, answer, reached_by(chain))
+
+
+def require_the_specification(case: Case, answer: Page) -> None:
+    """Raises :class:`~cluster.common.errors.HarnessError` if the specification answers a case otherwise."""
+    genesis = genesis_of(case.genesis)
+    difference = first_difference(answer_of(genesis, blocks_of(case.blocks, genesis)), answer, has_roots=False)
+    if difference is not None:
+        raise HarnessError(f"{case.reference.name}: the validator is not as the specification: {difference.text}")

@@ -127,7 +127,10 @@ def found_with(name: str) -> str:
         for text, is_pending in longest.pending_timers.items():
             if chain.is_pending(bytes.fromhex(text)) != is_pending:
                 return f"timer {text}"
-        if longest.supply is not None and (longest.supply.balances, longest.supply.burned) != (chain.held, chain.burned):
+        if longest.supply is not None and (longest.supply.balances, longest.supply.burned) != (
+            chain.held,
+            chain.burned,
+        ):
             return "supply"
     return ""
 
