@@ -27,7 +27,7 @@ from spec.encoding import (
 from validator.chain.genesis import Genesis
 
 AMOUNTS: Final = (".burned", ".tip", ".tip_per_cycle", ".cycles", ".cells")
-"""The fields of receipts by which somebody pays."""
+"""The fields of receipts from which a charge follows."""
 LONGEST_SHOWN: Final = 80
 """Characters of a value in a deviation."""
 
