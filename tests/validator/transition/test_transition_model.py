@@ -1,4 +1,4 @@
-"""The transition against a naive model (:mod:`tests.validator.naive_chain`) over random chains, and planted faults.
+"""The transition against the specification over random chains, and planted faults.
 
 A chain is drawn from a seed: parameters with lanes so small that every limit is met, then blocks of transactions whose
 scripts schedule, cancel and extend timers that do the same.
@@ -20,21 +20,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.validator.chains import ACTORS, PROPOSER, SMALL, USERS, Chain, make_genesis, number
-from tests.validator.naive_chain import NaiveBlock, NaiveChain
-from validator.chain.block import Event
-from validator.chain.records import STORAGE, Fires, Timer, account_key
+from cluster.audit.specified.chain import spec_chain, spec_transaction
+from spec.block import BlockRun, NotAdmitted, begin, execute, finish
+from spec.encoding import encode_receipts
+from spec.leaves import leaves
+from tests.validator.chains import ACTORS, PROPOSER, SMALL, USERS, Chain, make_genesis, number, prepare
+from validator.chain.records import Fires, Timer, account_key
 from validator.chain.transactions import Call, Transaction, Transfer
 from validator.execution.handler_context import RunResult
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.cip1 import Cip1Phase
 from validator.policies.registry import phases_with
+from validator.primitives.codec import encode as pack
 from validator.primitives.errors import Rejection
 from validator.primitives.meter import Meter
 from validator.primitives.types import Address, address_text
 from validator.scheduler.rows import OPEN_MAX, timer_id_of_row
 from validator.state.working_set import World
-from validator.transition.transition import Outcome, PreparedTransaction, Transition
+from validator.transition.transition import PreparedTransaction, Transition
 
 BLOCKS = 20
 PLANT_SEEDS = range(200)
@@ -44,7 +47,7 @@ KEYS = ("k", "l", "saved")
 
 
 class Mismatch(AssertionError):
-    """Code and model differ."""
+    """Code and specification differ."""
 
 
 # --- random chains --------------------------------------------------------------------------------------------------
@@ -156,113 +159,63 @@ def draw_transaction(random: Random, height: int, price: int, sender: Address, n
 
 
 def compare_chains(seed: int, kind: type[Transition] = Transition) -> Counter[str]:
-    """Run one chain through code and model; counts what was seen. Raises :class:`Mismatch`."""
+    """Run one chain through code and specification; counts what was seen. Raises :class:`Mismatch`."""
     random = Random(seed)
     accounts = {user: random.choice((10**8, 10**10, 10**12)) for user in USERS}
     actors = {actor: random.choice((0, 10**8, 10**12, 10**12)) for actor in ACTORS}
     genesis = make_genesis(draw_parameters(random), accounts=accounts, actors=actors)
-    chain, model = Chain(genesis, kind), NaiveChain(genesis.parameters, accounts, actors)
+    chain, world = Chain(genesis, kind), spec_chain(genesis)
     counts: Counter[str] = Counter()
     for _ in range(BLOCKS):
-        model.begin()
+        block = begin(world, PROPOSER)
         offered, expected = [], []
-        for _ in range(random.randrange(6)):
+        for salt in range(random.randrange(6)):
             sender = random.choice(USERS)
-            nonce = model.books.nonces.get(sender, 0)
-            offered.append(draw_transaction(random, model.height, model.price, sender, nonce))
-            expected.append(model.offer(offered[-1]))
-        seen = model.finish(PROPOSER)
+            nonce = world.nonce.get(sender, 0)
+            offered.append(draw_transaction(random, world.height, world.lane_price, sender, nonce))
+            expected.append(refusal(block, offered[-1], salt))
+        seen = finish(block)
         try:
             refusals, outcome = chain.offer(*offered)
         except (AssertionError, KeyError, Rejection) as error:
-            raise Mismatch(f"height {model.height}: {error!r}") from None
+            raise Mismatch(f"height {world.height}: {error!r}") from None
         require_equal("refusals", refusals, expected)
-        require_equal("block", seen_of(outcome), seen)
-        compare_state(chain, model)
+        require_equal("receipts", pack(outcome.receipts), encode_receipts(seen.receipts))
+        require_equal("carried", outcome.carried, seen.waits)
+        require_equal("state", dict(chain.view.scan(b"")), leaves(world))
+        require_equal("conservation", chain.globals.minted, sum(world.balance.values()) + chain.globals.burned)
         counts.update(expected)
-        counts.update(transaction[0] for transaction in seen.transactions)
-        counts.update(f"fire {fire[1]}" for fire in seen.fires)
-        counts.update(reason for _, reason in seen.destroyed)
-        counts.update(seen.carried.values())
-        results = [*(each[-1] for each in seen.transactions), *(fire[-1] for fire in seen.fires)]
-        events = [event for result in results for event in result]
-        counts.update(name if name != "ScriptCaught" else f"caught {fields}" for name, fields in events)
+        counts.update(transaction.error for transaction in seen.receipts.transactions)
+        counts.update(f"fire {fire.error}" for fire in seen.receipts.fires)
+        counts.update(end.reason for end in seen.receipts.destroyed)
+        counts.update(seen.waits.values())
+        names = (
+            event.name if event.name != "ScriptCaught" else f"caught {event.fields[0][1]}" for event in seen.events
+        )
+        counts.update(names)
     return counts
 
 
-def seen_of(outcome: Outcome) -> NaiveBlock:
-    """A block's receipts in the model's words."""
-    receipts = outcome.receipts
-    return NaiveBlock(
-        transactions=[
-            (t.error, t.cycles, t.cells, number(t.burned), number(t.tip), events_of(t.effects.events))
-            for t in receipts.transactions
-        ],
-        fires=[
-            (
-                f.timer_id.hex(),
-                f.error,
-                f.cycles,
-                f.cells,
-                number(f.burned),
-                number(f.tip),
-                number(f.tip_per_cycle),
-                events_of(f.effects.events),
-            )
-            for f in receipts.fires
-        ],
-        destroyed=[(end.timer_id.hex(), end.reason) for end in receipts.destroyed],
-        carried={timer_id.hex(): reason for timer_id, reason in outcome.carried.items()},
-        gc_cycles=receipts.gc_cycles,
-    )
-
-
-def events_of(events: tuple[Event, ...]) -> list[Any]:
-    """An event with one field stands for that field."""
-    shown = []
-    for event in events:
-        fields = dict(event.fields)
-        is_single = event.name != "TimerPriorityClampedAtSchedule"
-        shown.append((event.name, next(iter(fields.values())) if is_single else fields))
-    return shown
-
-
-def compare_state(chain: Chain, model: NaiveChain) -> None:
-    """Accounts, storage, timers, prices and the sum of all amounts."""
-    books, state = model.books, chain.globals
-    balances = {address: account.balance for address, account in chain.accounts().items()}
-    require_equal("balances", balances, {at: books.balances.get(at, 0) for at in balances})
-    require_equal("nobody else", {at for at, amount in books.balances.items() if amount} - set(balances), set())
-    nonces = {address: account.nonce for address, account in chain.accounts().items() if account.nonce}
-    require_equal("nonces", nonces, {at: nonce for at, nonce in books.nonces.items() if nonce})
-    stored = {(key[1:21], key[21:].decode()): value.decode() for key, value in chain.view.scan(STORAGE)}
-    require_equal("storage", {key: value for key, value in stored.items() if key[0] in ACTORS}, books.storage)
-    timers = sorted((in_models_words(chain, timer) for timer in chain.timers()), key=lambda timer: timer[3])
-    expected = sorted((tuple(vars(timer).values()) for timer in books.timers), key=lambda timer: timer[3])
-    require_equal("timers", timers, expected)
-    prices = (state.basefee_cycle, state.basefee_cell, state.basefee_lane_timer, state.p50_tip)
-    require_equal("prices", prices, (model.cycle_fee, model.cell_fee, model.lane_fee, model.p50))
-    require_equal("burned", state.burned, model.burned)
-    require_equal("conservation", state.minted, sum(balances.values()) + state.burned)
-    require_equal("live timers", state.live_timers, len(timers))
-
-
-def in_models_words(chain: Chain, timer: Timer) -> tuple[Any, ...]:
-    fees = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap, chain.supplied(timer))
-    when = (timer.trigger_height, timer.sequence, json.loads(chain.payload_of(timer)), timer.fee_payer)
-    return (timer.timer_id.hex(), timer.actor, *when, timer.gas_limit, timer.expires_at, *fees)
+def refusal(block: BlockRun, transaction: Transaction, salt: int) -> str:
+    """Why the specification does not admit a transaction; empty if it executes it."""
+    taken = spec_transaction(transaction)._replace(hash=prepare(transaction, salt).hash)
+    try:
+        execute(block, taken)
+    except NotAdmitted as refused:
+        return refused.name
+    return ""
 
 
 def require_equal(what: str, found: object, expected: object) -> None:
     if found != expected:
-        raise Mismatch(f"{what}: the code has {found}, the model {expected}")
+        raise Mismatch(f"{what}: the code has {found}, the specification {expected}")
 
 
 # --- tests ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("examples", [50, pytest.param(400, marks=pytest.mark.soak)])
-def test_code_and_model_agree_on_random_chains(examples: int) -> None:
+def test_code_and_specification_agree_on_random_chains(examples: int) -> None:
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.integers(0, 2**32))
     def agree(seed: int) -> None:
