@@ -12,6 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from spec.host import Host
+from spec.scripts import run_script
+from spec.world import Failure, Refusal
 from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, RICH, USERS, Chain, make_genesis
 from validator.chain.block import CallbackReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
@@ -40,8 +43,8 @@ def _request(context: HandlerContext, given: Any) -> None:
 def _try_consume(context: HandlerContext, job_id: bytes) -> None:
     try:
         context.consume_result(job_id)
-    except Rejection as rejection:
-        context.emit("Caught", rejection.name)
+    except (Rejection, Refusal) as refused:
+        context.emit("Caught", refused.name)
 
 
 def _consume(context: HandlerContext, given: Any) -> None:
@@ -95,10 +98,24 @@ def job_program(_vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[H
     return lambda context: HANDLERS[handler](context, given)
 
 
+def run_specified(run: Host, handler: str, payload: bytes) -> None:
+    """:func:`job_program` for a run of the specification."""
+    if handler not in HANDLERS:
+        run_script(run, payload)
+        return
+    handlers: dict[str, Callable[[Any, Any], None]] = HANDLERS
+    try:
+        handlers[handler](run, msgspec.msgpack.decode(payload))
+    except HandlerFailure as failure:
+        raise Failure(failure.name) from None
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every actor be one of :func:`job_program`."""
+    """Let every actor be one of :func:`job_program`, in the specification, too."""
     monkeypatch.setattr("validator.transition.transition.program", job_program)
     monkeypatch.setattr("validator.execution.timer_phase.program", job_program)
+    monkeypatch.setattr("spec.block.run_handler", run_specified)
+    monkeypatch.setattr("spec.phase.run_handler", run_specified)
 
 
 def job_genesis(runners: tuple[Address, ...] = RUNNERS, **params: Any) -> Genesis:

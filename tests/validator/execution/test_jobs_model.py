@@ -1,4 +1,4 @@
-"""Jobs against a naive model (:mod:`tests.validator.naive_jobs`) over random chains with branches, and planted faults.
+"""Jobs against the specification over random chains with branches, and planted faults.
 
 Lifetimes, lanes and limits are so small that every one of them is met.
 """
@@ -9,7 +9,6 @@ import copy
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -18,26 +17,34 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from cluster.audit.specified.chain import spec_chain, spec_transaction
 from cluster.disks.memory import MemoryDisk
+from spec import block as spec_block
+from spec import jobs as spec_jobs
+from spec.encoding import CallbackReceipt, Event, encode_receipts
+from spec.leaves import leaves
+from spec.world import World as SpecifiedWorld
 from tests.validator import job_chain
 from tests.validator.chains import ACTOR, ALICE, OTHER, PROPOSER, USERS, prepare, script
-from tests.validator.job_chain import JOB_PREFIXES, RUNNERS, appointment, job_genesis, request_call, submission
-from tests.validator.naive_jobs import Limits, NaiveJobs
+from tests.validator.job_chain import RUNNERS, appointment, job_genesis, request_call, submission
 from tests.validator.rewriting import rewrite
-from validator.chain.block import BlockReceipts, Event
-from validator.chain.records import ACCOUNT, RUNNER, decode_record
 from validator.chain.transactions import Call, Transaction
 from validator.execution import jobs, runner_contract
 from validator.primitives.codec import encode
 from validator.primitives.types import Address, Height
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, View
-from validator.state.working_set import World
 from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, DeferredLane, Transition
 
 MESSAGE_CYCLES, LANES = 20_000, (20_000, 24_000, 44_000)
-LIMITS = Limits(MESSAGE_CYCLES, LANES[0], 6, 4, 2, 2, jobs.MAX_RESULTS_NEEDED, jobs.MAX_RESULT_BYTES)
+LIMITS = {
+    "LIFETIME_BLOCKS": ("JOB_LIFETIME_BLOCKS", 6),
+    "UNSETTLED_PER_ACTOR": ("JOBS_PER_ACTOR", 4),
+    "ENDED_PER_BLOCK": ("JOBS_ENDED_PER_BLOCK", 2),
+    "CALLBACKS_PER_BLOCK": ("CALLBACKS_PER_BLOCK", 2),
+}
+"""Small limits: the name in the specification, that in the code, and the value."""
 OPERATIONS = ("request", "submit", "appoint", "take", "send")
 MOODS = ((6, 12, 2, 3, 2), (12, 4, 1, 1, 1), (2, 20, 3, 1, 0), (1, 4, 0, 1, 12))
 """What blocks are mostly about, as weights of the operations."""
@@ -47,29 +54,28 @@ PLANT_SEEDS = range(250)
 
 
 class Mismatch(AssertionError):
-    """Code and model differ."""
+    """Code and specification differ."""
 
 
 @contextmanager
 def small_limits() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patched:
         job_chain.install(patched)
-        patched.setattr(jobs, "JOB_LIFETIME_BLOCKS", LIMITS.lifetime)
-        patched.setattr(jobs, "JOBS_PER_ACTOR", LIMITS.jobs_per_actor)
-        patched.setattr(jobs, "JOBS_ENDED_PER_BLOCK", LIMITS.ended_per_block)
-        patched.setattr(jobs, "CALLBACKS_PER_BLOCK", LIMITS.callbacks_per_block)
+        for specified, (coded, most) in LIMITS.items():
+            patched.setattr(spec_jobs, specified, most)
+            patched.setattr(jobs, coded, most)
         yield patched
 
 
 class Node:
-    """A block: its state, the model's, and the nonces after it."""
+    """A block: its state, the specification's, and the nonces after it."""
 
-    def __init__(self, view: View, model: NaiveJobs, nonces: Counter[Address], ids: list[bytes]) -> None:
-        self.view, self.model, self.nonces, self.ids = view, model, nonces, ids
+    def __init__(self, view: View, specified: SpecifiedWorld, nonces: Counter[Address], ids: list[bytes]) -> None:
+        self.view, self.specified, self.nonces, self.ids = view, specified, nonces, ids
 
 
 class JobMachine(RuleBasedStateMachine):
-    """Blocks grow on random parents; on each branch the code does what the model says."""
+    """Blocks grow on random parents; on each branch the code does what the specification does."""
 
     transition: type[Transition] = Transition
 
@@ -79,8 +85,9 @@ class JobMachine(RuleBasedStateMachine):
         self.genesis = job_genesis(RUNNERS[:2], **params)
         store = LogStateStore.open(MemoryDisk())
         view = store.final.derive(Height(0), genesis_batch(self.genesis))
-        model = NaiveJobs(replace(LIMITS, lane=lane), set(RUNNERS[:2]), {ALICE})
-        self.nodes = [Node(view, model, Counter(), [])]
+        world = spec_chain(self.genesis)
+        world.language = None  # it is copied with each block
+        self.nodes = [Node(view, world, Counter(), [])]
         self.reached: Counter[str] = Counter()
 
     @rule(parent=st.integers(0, 10**6), seed=st.integers(0, 10**6), count=st.integers(1, 6))
@@ -92,30 +99,31 @@ class JobMachine(RuleBasedStateMachine):
             self.nodes.append(node)
 
     def extend(self, parent: Node, random: Random) -> Node:
-        model, nonces, ids = copy.deepcopy(parent.model), Counter(parent.nonces), list(parent.ids)
-        model.height += 1
+        world, nonces, ids = copy.deepcopy(parent.specified), Counter(parent.nonces), list(parent.ids)
+        specified = spec_block.begin(world, PROPOSER)
         index = SchedulerIndex.rebuild(self.genesis, parent.view)
-        block = self.transition(parent.view, index, BlockContext(Height(model.height), PROPOSER, self.genesis))
+        block = self.transition(parent.view, index, BlockContext(Height(world.height), PROPOSER, self.genesis))
         block.start()
         count, mood = random.choice((0, 1, 3, 6, 9)), random.choice(MOODS)
         for salt in range(count):
-            kind = random.choices(OPERATIONS, mood)[0]
-            sender, call, expected = self.draw(kind, random, model, ids)
+            sender, call = self.draw(random.choices(OPERATIONS, mood)[0], random, ids)
             fields = {"max_fee_per_cycle": 10**9, "max_priority_fee_per_cycle": 3, "max_fee_per_cell": 10**9}
-            transaction = Transaction(sender, nonces[sender], 150_000, 60_000, action=call, **fields)
-            block.execute(prepare(transaction, salt))
+            prepared = prepare(Transaction(sender, nonces[sender], 150_000, 60_000, action=call, **fields), salt)
+            block.execute(prepared)
+            expected = spec_transaction(prepared.transaction)._replace(hash=prepared.hash)
+            receipt = spec_block.execute(specified, expected)
             nonces[sender] += 1
-            receipt = block.receipts[-1]
-            self.require(receipt.error or caught(receipt.effects.events), expected, call)
-            self.reached[expected] += 1
-        outcome = block.finish()
-        self.require_block(outcome.receipts, *model.finish())
-        ids += [job_id for job_id, _ in model.requests if job_id not in ids]
-        self.require_state(outcome.view, model)
-        return Node(outcome.view, model, nonces, ids)
+            events = receipt.effects.events
+            ids += [bytes.fromhex(event.fields[0][1]) for event in events if event.name == "JobRequested"]
+            self.reached[receipt.error or caught(events)] += 1
+        outcome, seen = block.finish(), spec_block.finish(specified)
+        self.require(encode(outcome.receipts), encode_receipts(seen.receipts), "receipts")
+        self.require(dict(outcome.view.scan(b"")), leaves(world), "state")
+        self.note(seen.receipts.callbacks, world)
+        return Node(outcome.view, world, nonces, ids)
 
-    def draw(self, kind: str, random: Random, model: NaiveJobs, ids: list[bytes]) -> tuple[Address, Call, str]:
-        """An operation as a call, who sends it, and how it ends; the model has taken it in then."""
+    def draw(self, kind: str, random: Random, ids: list[bytes]) -> tuple[Address, Call]:
+        """An operation as a call, and who sends it."""
         actor = random.choice((ACTOR, ACTOR, OTHER))
         job_id = random.choice(ids[-6:]) if ids and random.random() < 0.95 else bytes(32)
         match kind:
@@ -125,70 +133,43 @@ class JobMachine(RuleBasedStateMachine):
                 wanted = [
                     (bytes([random.randrange(3)]), n, handler) for n, handler in zip(needed, handlers, strict=True)
                 ]
-                expected = model.request(actor, wanted)
-                ids += [known for known, _ in model.requests if known not in ids]
-                return ALICE, request_call(*wanted, actor=actor), expected
+                return ALICE, request_call(*wanted, actor=actor)
             case "submit":
                 runner = random.choice(USERS)
                 result = bytes(jobs.MAX_RESULT_BYTES + 1) if random.random() < 0.05 else random.randbytes(2)
-                return runner, submission(job_id, result), model.submit(runner, job_id, result)
+                return runner, submission(job_id, result)
             case "appoint":
                 sender = ALICE if random.random() < 0.9 else USERS[1]
-                runner, registers = random.choice(USERS), random.random() < 0.8
-                return sender, appointment(runner, registers), model.appoint(sender, runner, registers)
+                return sender, appointment(random.choice(USERS), random.random() < 0.8)
             case "take":
-                return ALICE, Call(actor, "take", encode(job_id)), model.take(actor, job_id)
+                return ALICE, Call(actor, "take", encode(job_id))
             case _:
                 cycles, burned = random.choice((2_000, 20_000)), random.choice((0, 900, 10_000, 19_500))
                 to = {"to": "0x" + OTHER.hex(), "handler": "run", "payload": [["burn", burned]]}
-                operation = ["send", {**to, "cycles": cycles, "cells": 0}]
-                return ALICE, Call(ACTOR, "run", script(operation)), model.send(cycles, burned)
+                return ALICE, Call(ACTOR, "run", script(["send", {**to, "cycles": cycles, "cells": 0}]))
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
-    def require(self, found: Any, expected: Any, about: Any) -> None:
+    def require(self, found: Any, expected: Any, about: str) -> None:
         if found != expected:
-            raise Mismatch(f"{about}: {found} where the model has {expected}")
+            raise Mismatch(f"{about}: {found} where the specification has {expected}")
 
-    def require_block(self, receipts: BlockReceipts, callbacks: list[tuple[Any, ...]], messages: int) -> None:
-        found = [
-            (
-                each.job_id,
-                each.error,
-                each.unsettled is None,
-                each.cycles,
-                [words(event) for event in each.effects.events],
-            )
-            for each in receipts.callbacks
-        ]
-        self.require(found, callbacks, "callbacks")
-        self.require(len(receipts.messages), messages, "messages")
-        self.reached.update(f"callback {error or consumed}" for _, error, consumed, _, _ in callbacks)
-
-    def require_state(self, view: View, model: NaiveJobs) -> None:
-        found = {key: value for prefix in JOB_PREFIXES for key, value in view.scan(prefix)}
-        self.require(found, model.encoded(), "state")
-        self.require([key[1:] for key, _ in view.scan(RUNNER)], sorted(model.runners), "runners")
-        chain = World(view).globals
-        held = sum(decode_record(*item).balance for item in view.scan(ACCOUNT))
-        self.require(held + chain.burned, chain.minted, "balances and burned")
-        self.reached["callback carried"] += model.called < len(model.completions)
-        self.reached["end carried"] += any(end < model.height for _, end in model.requests[model.ended :])
+    def note(self, callbacks: list[CallbackReceipt], world: SpecifiedWorld) -> None:
+        """What the block reached."""
+        self.reached.update(f"callback {each.error or each.unsettled is None}" for each in callbacks)
+        self.reached["callback carried"] += bool(world.callbacks)
+        self.reached["end carried"] += any(ends_at < world.height for _, ends_at in world.job_ends.values())
         self.reached["late callback"] += any(
-            job.completed and not job.consumed and job.ends < model.height for job in model.jobs
+            job.is_complete and not job.is_consumed and job.ends_at < world.height for job in world.jobs.values()
         )
 
 
-def caught(events: tuple[Event, ...]) -> str:
+def caught(events: list[Event]) -> str:
     return next((dict(event.fields)["data"] for event in events if event.name == "Caught"), "")
 
 
-def words(event: Event) -> str:
-    return dict(event.fields).get("data", event.name)
-
-
 @pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.soak)])
-def test_jobs_are_what_the_model_says_on_every_branch(examples: int) -> None:
+def test_jobs_are_as_specified_on_every_branch(examples: int) -> None:
     with small_limits():
         run_state_machine_as_test(
             JobMachine,
