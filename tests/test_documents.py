@@ -265,6 +265,7 @@ FOLDERS: Final = (
     "k8s",
     "loadgen",
     "scenarios",
+    "spec",
     "tests",
     "validator",
 )

@@ -13,12 +13,15 @@ import pytest
 
 from cluster.common.checkout import OWN_PACKAGES, check_working_directory
 from cluster.common.errors import BadInput
+from cluster.live.nodes import code_survey
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
+from cluster.tools.cli import warm_up
 from cluster.tools.sweeps.drawing import random_scenario as generator
 from cluster.tools.sweeps.drawing.extremes import PROGRAMS
 from stampede_command import OWN_PACKAGES as CHECKED_FIRST
 from stampede_command import hidden
+from tests.repository.import_rules import MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(".*", "runs", "build", "tests", "benchmarks", "docs", "__pycache__", "*.egg-info")
@@ -96,7 +99,10 @@ def test_a_missing_program_is_no_failed_seed(installed: Path, tmp_path: Path) ->
 
 def test_ours_are_found_here() -> None:
     assert hidden() is None
-    assert CHECKED_FIRST == OWN_PACKAGES
+    assert CHECKED_FIRST == OWN_PACKAGES == warm_up.PACKAGES
+    assert {*OWN_PACKAGES} <= {*code_survey.FOLDERS}
+    imported = {name for name in MAY_IMPORT["cluster"] if "." not in name} | {"loadgen"}
+    assert imported == {*OWN_PACKAGES}
 
 
 def test_live_processes_look_into_the_working_directory_so_that_is_looked_at_first(tmp_path: Path) -> None:

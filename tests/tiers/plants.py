@@ -27,7 +27,7 @@ from validator.node.assembly import PRODUCTION, Parts
 
 CONTROL: Final = "control"
 """Not a bug: an empty subclass of every part. A test that fails with it says nothing of a mutant."""
-PACKAGES: Final = ("consensus", "validator", "cluster", "loadgen", "stampede", "tests")
+PACKAGES: Final = ("consensus", "spec", "validator", "cluster", "loadgen", "stampede", "tests")
 KEPT: Final = ("cluster.misbehaviour.mutants.", "tests.tiers.")
 """Modules that go on using the originals."""
 

@@ -19,7 +19,7 @@ from cluster.simulation import driver
 from cluster.tools.actors import local_chain
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("consensus", "validator", "cluster", "loadgen")
+PACKAGES = ("consensus", "spec", "validator", "cluster", "loadgen")
 COUNTED = """
 import sys
 import numpy as np

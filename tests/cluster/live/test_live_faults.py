@@ -32,7 +32,7 @@ from cluster.scenario.sections.faults import KIND_NAMES
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("cluster", "consensus", "validator", "loadgen")
+PACKAGES = ("cluster", "consensus", "spec", "validator", "loadgen")
 EXECUTOR_ARGUMENT = "executor"
 EXECUTOR = f"stampede {EXECUTOR_ARGUMENT}"
 FOREIGN = (1, 2, 3)
