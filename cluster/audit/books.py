@@ -15,7 +15,7 @@ from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.figures import Failure
 from cluster.audit.ledger.accounts import Accounts
-from cluster.audit.ledger.context import Violation, hex_bytes
+from cluster.audit.ledger.context import CONSERVATION, TIMERS, Violation, hex_bytes, short
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
@@ -134,6 +134,23 @@ class KeptLedger:
             if (found := chain.enter(record.block, record.receipts)) is not None:
                 self.ledger.log.found(found.check, found.height, found.text)
                 return
+
+    def compared(self) -> KeptLedger:
+        """Hold the ledger's last state against the specification's; a difference is a violation. Returns itself."""
+        chain, ledger = self.specified, self.ledger
+        if chain is None or chain.deviation is not None or ledger.broken or chain.height != ledger.height:
+            return self
+        for address, balance in ledger.accounts.balances.items():
+            if chain.balance(address) != balance:
+                what = f"{address_text(address)} has {balance:,} in the books, {chain.balance(address):,} as specified"
+                ledger.log.found(CONSERVATION, ledger.height, what)
+                break
+        for timer_id in ledger.timers.pending.keys() ^ chain.pending:
+            is_kept = timer_id in chain.pending
+            what = f"timer {short(timer_id)} is pending {'as specified' if is_kept else 'in the books'} alone"
+            ledger.log.found(TIMERS, ledger.height, what)
+            break
+        return self
 
     def _note(self, tips: Collection[int]) -> None:
         if self.ledger.height in tips and not self.ledger.broken:

@@ -5,7 +5,7 @@ State roots are not compared: the specification has the leaves of the tree and n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any, Final, get_args, get_type_hints
 
@@ -83,9 +83,10 @@ class SpecifiedChain:
         """The balance of an account after the last block."""
         return self._world.balance.get(address, 0)
 
-    def is_pending(self, timer_id: bytes) -> bool:
-        """Whether a timer is live after the last block."""
-        return timer_id in self._world.timers
+    @property
+    def pending(self) -> Set[bytes]:
+        """Ids of the timers that are live after the last block."""
+        return self._world.timers.keys()
 
     @property
     def held(self) -> int:

@@ -62,7 +62,7 @@ def collect(
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
     chain = longest_chain(record.lives)
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
-    ledger = kept.advance({found.tip for found in record.lives}).ledger
+    ledger = kept.advance({found.tip for found in record.lives}).compared().ledger
     asked = final_queries(record.genesis, chain, ledger)
     note_stateless(answering, record, urls)
     with_state = [found for found in answering if found.serves_state]

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cluster.audit.books import KeptLedger, ledger_of
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.common.errors import BadInput, ExitCode
 from cluster.misbehaviour.mutants.base import ALL, Area
 from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
@@ -23,7 +25,7 @@ from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.block import BlockReceipts, decode_block, receipts_root
 from validator.primitives.codec import decode, encode, pack_uint
-from validator.primitives.types import parse_address
+from validator.primitives.types import address_text, parse_address
 
 BOOKS = ("timers", "conservation", "bounds", "chain")
 """The checks that judge by the ledger."""
@@ -125,7 +127,7 @@ def found_with(name: str) -> str:
             if chain.balance(parse_address(text)) != balance:
                 return f"balance of {text}"
         for text, is_pending in longest.pending_timers.items():
-            if chain.is_pending(bytes.fromhex(text)) != is_pending:
+            if (bytes.fromhex(text) in chain.pending) != is_pending:
                 return f"timer {text}"
         if longest.supply is not None and (longest.supply.balances, longest.supply.burned) != (
             chain.held,
@@ -143,6 +145,28 @@ def test_a_bug_that_all_validators_share_is_found() -> None:
 @pytest.mark.parametrize("name", SHARED)
 def test_each_bug_that_all_validators_share_is_found(name: str) -> None:
     assert found_with(name)
+
+
+def kept(blocks: list[BlockRecord]) -> KeptLedger:
+    genesis = record().genesis
+    return KeptLedger(blocks, ledger_of(genesis, blocks), specified=SpecifiedChain.of(genesis)).advance()
+
+
+def test_books_and_specification_judge_each_other() -> None:
+    blocks = list(record().validators[0].blocks)
+    right = kept(blocks).compared()
+    assert right.ledger.log.violations == []
+    address = next(iter(right.ledger.accounts.balances))
+    right.ledger.accounts.balances[address] += 1
+    right.ledger.timers.pending.popitem()
+    found = right.compared().ledger.log.violations
+    assert [violation.check for violation in found] == ["conservation", "timers"]
+    assert found[0].what.startswith(f"{address_text(address)} has ") and found[1].what.endswith(" as specified alone")
+    place = next(place for place, each in enumerate(blocks) if decode(each.receipts, BlockReceipts).fires)
+    changed = in_first_fire(burned=b"\x01")
+    blocks[place] = BlockRecord(*changed(blocks[place].block, blocks[place].receipts), blocks[place].computed_root)
+    wrong = [violation for violation in kept(blocks).ledger.log.violations if "by the specification" in violation.what]
+    assert [(violation.check, violation.height) for violation in wrong] == [("conservation", place + 1)]
 
 
 def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
