@@ -175,14 +175,15 @@ class LiveAudit:
         record: RunRecord,
         now_ms: Callable[[], float] = lambda: 0.0,
         reexecution: ReexecutionProcess | None = None,
+        specified: SpecifiedChain | None = None,
     ) -> None:
-        """``now_ms`` returns the time since the run began; ``reexecution`` re-executes the blocks, if given."""
+        """``now_ms`` returns the time since the run began. ``reexecution`` re-executes the blocks, and ``specified``
+        executes them by the specification, if given."""
         self._record = record
         self.reexecution = reexecution
         self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
-        specified = SpecifiedChain.of(record.genesis)
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis), specified=specified)
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.audit.served.proofs import with_answers
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -334,7 +335,8 @@ class _LiveRun:
             last_to_first.callback(self._audit.close)
 
     def _new_audit(self) -> LiveAudit:
-        return LiveAudit(self.record, self._clock.now_ms, ReexecutionProcess(self.record, self._folder))
+        reexecution = ReexecutionProcess(self.record, self._folder)
+        return LiveAudit(self.record, self._clock.now_ms, reexecution, SpecifiedChain.of(self.record.genesis))
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 

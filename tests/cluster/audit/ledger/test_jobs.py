@@ -291,7 +291,7 @@ def test_what_an_actor_emits_is_no_event_of_the_protocol() -> None:
 
 def test_jobs_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for height, error in ((4, "UnknownJob"), (3, "")):
-        monkeypatch.setattr(job_books, "JOB_LIFETIME_BLOCKS", LIMITS.lifetime - 4)
+        monkeypatch.setattr(job_books, "JOB_LIFETIME_BLOCKS", LIMITS["LIFETIME_BLOCKS"][1] - 4)
         maker = maker_of_jobs()
         request(maker)
         while maker.height < height:
