@@ -52,14 +52,17 @@ class Bidding:
 
     def agent_of(self, timer: Timer) -> Address | None:
         """The agent of a timer: a contract, empty for the actor's own one, or null if there is none."""
-        world, naming = self.world, self.world.namings.get(timer.actor)
-        own = world.actors[timer.actor].agent
-        named = timer.bidding_agent
+        return self._agent_for(timer.actor, timer.bidding_agent)
+
+    def _agent_for(self, actor: Address, named: Address | None) -> Address | None:
+        """The agent of an actor's timers that name this contract, or none."""
+        world, naming = self.world, self.world.namings.get(actor)
+        own = world.actors[actor].agent
         if named is None and naming is not None:
             named = naming.agent
         if named is None:
             return None if own is None else b""
-        return b"" if named == timer.actor and own is not None and own.code == "python" else named
+        return b"" if named == actor and own is not None and own.code == "python" else named
 
     def _candidates(self, due: list[Timer]) -> list[Timer]:
         """The timers about which agents may be asked, in the order of asking."""
@@ -175,12 +178,7 @@ class Bidding:
             answer = world.answers[place]
             world.put(world.answers, place, answer._replace(since=self._since(answer.since, answer.max_fee)))
         for actor, naming in list(world.namings.items()):
-            agent = naming.agent
-            own = world.actors[actor].agent
-            if agent is None or (agent == actor and own is not None and own.code == "python"):
-                agent = b""
-            kept = world.answers.get((actor, agent), Answer()) if agent or own is not None else Answer()
-            since = self._since(naming.since, kept.max_fee)
+            since = self._since(naming.since, self._kept_for(actor, None).max_fee)
             if since != naming.since:
                 world.put(world.namings, actor, naming._replace(since=since))
 
@@ -189,10 +187,10 @@ class Bidding:
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
-    def kept_for(self, timer: Timer) -> Answer:
-        """The last good answer of a timer's agent."""
-        agent = self.agent_of(timer)
-        return Answer() if agent is None else self.world.answers.get((timer.actor, agent), Answer())
+    def _kept_for(self, actor: Address, named: Address | None) -> Answer:
+        """The last good answer of the agent of an actor's timers that name this contract, or none."""
+        agent = self._agent_for(actor, named)
+        return Answer() if agent is None else self.world.answers.get((actor, agent), Answer())
 
     def prices(self, due: list[Timer]) -> Iterator[tuple[Timer, int, int]]:
         """The max fee and the priority of each due timer: its own, else its agent's, else the default agent's."""
@@ -200,7 +198,7 @@ class Bidding:
         for timer in due:
             max_fee, priority = timer.max_fee, timer.priority
             if max_fee is None or priority is None:
-                kept = self.kept_for(timer)
+                kept = self._kept_for(timer.actor, timer.bidding_agent)
                 bid = self._results.get(timer.timer_id, (kept.max_fee, kept.priority)) or (None, None)
                 if bid != (None, None):
                     self.world.reached("G-01" if bid[0] is not None else "G-10")

@@ -345,6 +345,11 @@ class World(State):
                 raise Refusal("InsufficientBalance")
             self.put(self.balance, address, balance - amount)
 
+    @property
+    def burned(self) -> int:
+        """What was burned since the genesis."""
+        return sum(amount for name, amount in self.counters.items() if name.startswith("burned "))
+
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def add_timer(self, timer: Timer) -> None:

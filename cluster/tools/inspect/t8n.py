@@ -16,7 +16,6 @@ from cluster.common.files import write_for_user
 from cluster.common.strict_json import Wrong
 from cluster.tools.actors.local_chain import BareChain
 from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis, read_request
-from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.records import (
     ACCOUNT,
@@ -126,7 +125,7 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
     except NotAdmitted as refusal:
         return {"status": "rejected", "error": refusal.name, "cycles": 0, "cells": 0, "fee": 0}
     receipt = transition.receipts[-1]
-    page = _run_page(receipt)
+    page = run_page(receipt)
     return {**page, "created": address_text(receipt.created)} if receipt.created else page
 
 
@@ -173,15 +172,15 @@ def _block_page(outcome: Outcome) -> Page:
         "tips": outcome.tips,
         "burned": outcome.burned,
         "gba": {"queried": len(receipts.queries), "spent": bidding.spent, "not_admitted": bidding.not_admitted},
-        "fires": [_fire_page(fire) for fire in receipts.fires],
-        "messages": [_message_page(message) for message in receipts.messages],
+        "fires": [fire_page(fire) for fire in receipts.fires],
+        "messages": [message_page(message) for message in receipts.messages],
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
         "deferred": {timer_id.hex(): reason for timer_id, reason in sorted(outcome.carried.items())},
-        "events": [_event_page(event) for event in outcome.events],
+        "events": [event_page(event) for event in outcome.events],
         "state_root": outcome.state_root.hex(),
     }
     if receipts.callbacks:
-        page["callbacks"] = [_callback_page(callback) for callback in receipts.callbacks]
+        page["callbacks"] = [callback_page(callback) for callback in receipts.callbacks]
     return page
 
 
@@ -198,7 +197,7 @@ def _value_text(value: Value) -> str | None:
     return None if value is None else value.hex()
 
 
-def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
+def _outcome_page(receipt: Any) -> Page:
     """The result of an execution and its use of resources, as JSON data."""
     return {
         "status": "ok" if receipt.ok else "reverted",
@@ -208,19 +207,19 @@ def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | C
     }
 
 
-def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
+def run_page(receipt: Any) -> Page:
     return {**_outcome_page(receipt), "fee": int.from_bytes(receipt.burned) + int.from_bytes(receipt.tip)}
 
 
-def _fire_page(fire: FireReceipt) -> Page:
-    return {"timer_id": fire.timer_id.hex(), **_run_page(fire), "tip": int.from_bytes(fire.tip_per_cycle)}
+def fire_page(fire: Any) -> Page:
+    return {"timer_id": fire.timer_id.hex(), **run_page(fire), "tip": int.from_bytes(fire.tip_per_cycle)}
 
 
-def _message_page(message: MessageReceipt) -> Page:
+def message_page(message: Any) -> Page:
     return {"to": address_text(message.to), "handler": message.handler, **_outcome_page(message)}
 
 
-def _callback_page(callback: CallbackReceipt) -> Page:
+def callback_page(callback: Any) -> Page:
     return {
         "job_id": callback.job_id.hex(),
         "actor": address_text(callback.actor),
@@ -230,7 +229,7 @@ def _callback_page(callback: CallbackReceipt) -> Page:
     }
 
 
-def _event_page(event: Event) -> Page:
+def event_page(event: Any) -> Page:
     shown: Page = {"name": event.name, "actor": address_text(event.actor)}
     for name, text in event.fields:
         shown[name] = int(text) if name in NUMERIC_FIELDS else text
@@ -256,15 +255,17 @@ def _runs_program(view: View, address: bytes) -> bool:
 
 def _timers(chain: BareChain) -> list[Page]:
     height = chain.view.height
-    return [
-        {
-            "timer_id": timer.timer_id.hex(),
-            "actor": address_text(timer.actor),
-            "trigger_height": timer.trigger_height,
-            "due_height": timer.due_height(height),
-            "deferrals": timer.due_height(height) - timer.trigger_height,
-            "expires_at": timer.expires_at,
-            **watch_page(timer),
-        }
-        for timer in sorted(chain.timers(), key=lambda timer: timer.due_height(height))
-    ]
+    timers = sorted(chain.timers(), key=lambda timer: timer.due_height(height))
+    return [{**timer_page(timer, timer.due_height(height)), **watch_page(timer)} for timer in timers]
+
+
+def timer_page(timer: Any, due_height: int) -> Page:
+    """A live timer as JSON data, without the key that it watches."""
+    return {
+        "timer_id": timer.timer_id.hex(),
+        "actor": address_text(timer.actor),
+        "trigger_height": timer.trigger_height,
+        "due_height": due_height,
+        "deferrals": due_height - timer.trigger_height,
+        "expires_at": timer.expires_at,
+    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from cluster.audit.specified.chain import spec_chain, spec_transaction
+from cluster.tools.inspect.t8n import callback_page, event_page, fire_page, message_page, run_page, timer_page
 from cluster.tools.inspect.t8n_input import InputBlock
 from spec.block import NotAdmitted, Outcome, begin, execute, finish
 from spec.leaves import tier_of
@@ -14,7 +15,6 @@ from validator.chain.genesis import Genesis
 from validator.chain.transactions import Transaction
 from validator.primitives.types import address_text
 
-NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 Page = dict[str, Any]
 
 
@@ -35,7 +35,7 @@ def execute_page(world: World, proposer: bytes, transactions: Sequence[Transacti
         except NotAdmitted as refused:
             shown.append({"status": "rejected", "error": refused.name, "cycles": 0, "cells": 0, "fee": 0})
         else:
-            page = {**_outcome(receipt), "fee": _fee(receipt)}
+            page = run_page(receipt)
             shown.append(page | {"created": address_text(receipt.created)} if receipt.created else page)
     outcome = finish(block)
     return {**_block_page(outcome), "txs": shown, "tiers": _tiers(world)}
@@ -46,15 +46,6 @@ def _tiers(world: World) -> Page:
     for timer in world.timers.values():
         counts[tier_of(world, timer)] += 1
     return counts
-
-
-def _outcome(receipt: Any) -> Page:
-    status = "ok" if receipt.ok else "reverted"
-    return {"status": status, "error": receipt.error or None, "cycles": receipt.cycles, "cells": receipt.cells}
-
-
-def _fee(receipt: Any) -> int:
-    return int.from_bytes(receipt.burned, "big") + int.from_bytes(receipt.tip, "big")
 
 
 def _block_page(outcome: Outcome) -> Page:
@@ -72,47 +63,20 @@ def _block_page(outcome: Outcome) -> Page:
         "tips": outcome.tips,
         "burned": outcome.burned,
         "gba": {"queried": len(receipts.queries), "spent": outcome.spent, "not_admitted": outcome.not_admitted},
-        "fires": [
-            {
-                "timer_id": fire.timer_id.hex(),
-                **_outcome(fire),
-                "fee": _fee(fire),
-                "tip": int.from_bytes(fire.tip_per_cycle, "big"),
-            }
-            for fire in receipts.fires
-        ],
-        "messages": [
-            {"to": address_text(each.to), "handler": each.handler, **_outcome(each)} for each in receipts.messages
-        ],
+        "fires": [fire_page(fire) for fire in receipts.fires],
+        "messages": [message_page(message) for message in receipts.messages],
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
         "deferred": {timer_id.hex(): reason for timer_id, reason in outcome.waits.items()},
-        "events": [
-            {
-                "name": event.name,
-                "actor": address_text(event.actor),
-                **{name: int(text) if name in NUMERIC_FIELDS else text for name, text in event.fields},
-            }
-            for event in outcome.events
-        ],
+        "events": [event_page(event) for event in outcome.events],
     }
     if receipts.callbacks:
-        page["callbacks"] = [
-            {
-                "job_id": each.job_id.hex(),
-                "actor": address_text(each.actor),
-                "handler": each.handler,
-                **_outcome(each),
-                "consumed": each.unsettled is None,
-            }
-            for each in receipts.callbacks
-        ]
+        page["callbacks"] = [callback_page(callback) for callback in receipts.callbacks]
     return page
 
 
 def final_page(world: World) -> Page:
     """The state after the last block, without its root."""
     given = {*world.genesis.accounts, *world.genesis.actors}
-    burned = sum(amount for name, amount in world.counters.items() if name.startswith("burned"))
     page = {
         "accounts": {
             address_text(address): {"balance": balance, "nonce": world.nonce.get(address, 0)}
@@ -121,7 +85,7 @@ def final_page(world: World) -> Page:
         },
         "storage": _values(world, world.storage),
         "timers": _timers(world),
-        "burned": burned,
+        "burned": world.burned,
     }
     return page | {"published": _values(world, world.published)} if world.published else page
 
@@ -139,14 +103,7 @@ def _timers(world: World) -> list[Page]:
     shown = []
     for timer in sorted(world.timers.values(), key=lambda each: (max(each.trigger_height, world.height + 1), each.age)):
         due = max(timer.trigger_height, world.height + 1)
-        page: Page = {
-            "timer_id": timer.timer_id.hex(),
-            "actor": address_text(timer.actor),
-            "trigger_height": timer.trigger_height,
-            "due_height": due,
-            "deferrals": due - timer.trigger_height,
-            "expires_at": timer.expires_at,
-        }
+        page = timer_page(timer, due)
         if timer.watch is not None:
             page["watch"] = {"actor": address_text(timer.watch.actor), "key": timer.watch.key}
         shown.append(page)
