@@ -75,8 +75,7 @@ class Bidding:
                 world.reached("G-06")
                 continue
             found.append((rank, world.asked.get(timer.actor, Asked()).at, timer.timer_id, timer))
-        if len({entry[1] for entry in found}) > 1:
-            world.reached("G-07")
+        world.reached("G-07", len({entry[1] for entry in found}) > 1)
         return [timer for *_, timer in sorted(found, key=lambda entry: entry[:3])]
 
     def _may_be_asked(self, timer: Timer) -> bool:
@@ -89,8 +88,7 @@ class Bidding:
             return False
         unpaid_at = world.asked.get(timer.actor, Asked()).unpaid_at
         is_paused = unpaid_at > 0 and world.height - unpaid_at <= world.parameters["GBA_UNPAID_PAUSE"]
-        if is_paused:
-            world.reached("G-04")
+        world.reached("G-04", is_paused)
         return not is_paused
 
     # --- queries ------------------------------------------------------------------------------------------------------
@@ -119,8 +117,8 @@ class Bidding:
         world.debit(actor, used * world.basefee_cycle)
         self.spent += used
         world.put(world.asked, actor, world.asked.get(actor, Asked())._replace(at=world.height))
-        if agent:
-            world.reached("G-08")
+        world.reached("R-15")
+        world.reached("G-08", agent)
         if bid is not None:
             answered.add((actor, agent))
             before = world.answers.get((actor, agent), Answer())
@@ -209,7 +207,7 @@ class Bidding:
                     max_fee = timer.default_max_fee
                     assert max_fee is not None
                 if priority is None:
-                    self.world.reached("L-05")
+                    self.world.reached("L-05", priority_now)
                     priority = priority_now
             yield timer, max_fee, priority
 
@@ -222,6 +220,7 @@ class Bidding:
         world.reached("L-03")
         first = max(timer.trigger_height, world.genesis.parameters["ACTIVATION_HEIGHT"] + 1)
         in_turn = world.height == first and kept.max_fee is None
+        world.reached("R-08", in_turn)
         timer = timer._replace(default_max_fee=supplied, in_turn=in_turn)
         world.put(world.timers, timer.timer_id, timer)
         return timer

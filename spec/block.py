@@ -99,6 +99,8 @@ def new_chain(genesis: Genesis, language: Language | None = None) -> World:
     world.counters["minted"] = sum(world.balance.values())
     world.counters["p50"] = world.counters["last block's cycles"] = 0
     world.keep()
+    world.rules.clear()
+    world.reached("R-22", 0 in genesis.accounts.values())
     return world
 
 
@@ -111,7 +113,7 @@ def deploy(world: World, address: Address, code: str, deployer: Address) -> None
         if not world.language.accepts(code):
             raise world.failure("D-06", "ProgramInvalid")
         source, code = code, code_of(code)
-        world.reached("D-10")
+        world.reached("D-10", code in world.programs)
         world.put(world.programs, code, source)
         if world.language.bids(source):
             world.reached("D-11")
@@ -140,15 +142,16 @@ class BlockRun:
 
 
 def begin(world: World, proposer: Address) -> BlockRun:
-    """Step 1: freeze parameters, prices and the window of fires for the block. [B-06]"""
+    """Step 1: freeze parameters, prices and the window of fires for the block."""
     world.keep()
     world.height += 1
     world.events, world.loaded = [], {}
-    world.parameters = governance.parameters_in_force(world)
+    before, world.parameters = world.parameters, governance.parameters_in_force(world)
+    world.reached("B-06", before != world.parameters)
     is_active = world.height > world.genesis.parameters["ACTIVATION_HEIGHT"]
     wanted = POLICIES[world.genesis.policy] if is_active else Fifo
     if type(world.policy) is not wanted:
-        world.reached("B-09")
+        world.reached("B-09", world.policy is not None)
         world.policy = wanted()
     counters = world.counters
     world.basefee_cycle, world.basefee_cell = counters["basefee of the cycle"], counters["basefee of the cell"]
@@ -167,14 +170,14 @@ def execute(block: BlockRun, transaction: Transaction) -> TransactionReceipt:
     tip = admit(block, transaction)
     price = world.basefee_cycle + tip
     upfront = transaction.gas_limit * price + transaction.cells_limit * world.basefee_cell
-    world.reached("A-14")
     world.put(world.nonce, sender, transaction.nonce + 1)
     world.debit(sender, upfront)
     meter = Meter(world, transaction.gas_limit, transaction.cells_limit)
     ended, created = _perform(block, transaction, meter)
+    world.reached("A-14", not ended.ok)
     burned = meter.cycles * world.basefee_cycle + meter.cells * world.basefee_cell
     tips = meter.cycles * tip
-    world.reached("A-10")
+    world.reached("A-10", upfront > burned + tips)
     world.credit(sender, upfront - burned - tips)
     if isinstance(transaction.action, System):
         block.system_cycles += meter.cycles
@@ -192,14 +195,14 @@ def execute(block: BlockRun, transaction: Transaction) -> TransactionReceipt:
 def finish(block: BlockRun) -> Outcome:
     """All steps after the last transaction."""
     world, phase = block.world, block.phase
-    world.reached("B-03")
-    world.credit(block.proposer, block.tips)  # [B-04] they can pay for a fire
+    world.reached("B-03", block.tips)
+    world.credit(block.proposer, block.tips)
     if not world.policy.timers_first:
-        world.reached("B-02")
         watches.look(world, world.height)
         _run_timers(block)
     _run_callbacks(block)
     _run_messages(block)
+    world.reached("R-10", world.messages)
     watches.look(world, world.height + 1)
     world.policy.count_fires(phase)
     jobs.end_jobs(world)
@@ -254,8 +257,7 @@ def admit(block: BlockRun, transaction: Transaction) -> int:
         if is_wrong:
             world.reached(rule)
             raise NotAdmitted(error)
-    if tip < transaction.max_priority_fee_per_cycle:
-        world.reached("A-09")
+    world.reached("A-09", tip < transaction.max_priority_fee_per_cycle)
     return tip
 
 
@@ -271,7 +273,6 @@ def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[E
     run.value, run.origin = transaction.value, transaction.hash  # [P-07]
 
     def body() -> None:
-        world.reached("A-11")
         meter.charge(world.parameters["TX_BASE_CYCLES"])
         if isinstance(action, System):
             governance.instruct(run, action.instruction)
@@ -281,24 +282,24 @@ def _perform(block: BlockRun, transaction: Transaction, meter: Meter) -> tuple[E
             meter.charge(0 if action.code == SCRIPT else 300 * len(action.code), len(action.code))
             if action.code != SCRIPT:
                 surplus = world.language.token_cycles(action.code)
-                if surplus:
-                    world.reached("D-04")
-                meter.charge(surplus)  # [D-05] all of it before the program is examined
+                world.reached("D-04", surplus)
+                meter.charge(surplus)  # all of it before the program is examined
         elif isinstance(action, Call):
             meter.charge(0, len(action.payload))
-        world.reached("A-15")
-        if is_reserved(target):
-            world.reached("A-18")
+            world.reached("A-11", action.payload)
+        world.reached("A-15", transaction.value)
+        world.reached("A-18", transaction.value and is_reserved(target))
         run.move(sender, target, transaction.value)
         if isinstance(action, Deploy):
             deploy(world, target, action.code, sender)
-            world.reached("D-08")
+            world.reached("D-01")
+            world.reached("D-08", transaction.value)
         elif isinstance(action, Call):
             _call(run, action)
 
     ended = perform(run, body)
-    if not ended.ok and transaction.value:
-        world.reached("D-09" if isinstance(action, Deploy) else "A-16")
+    world.reached("D-09" if isinstance(action, Deploy) else "A-16", not ended.ok and transaction.value)
+    world.reached("D-05", isinstance(action, Deploy) and ended.error == "OutOfCycles")
     return ended, target if isinstance(action, Deploy) else b""
 
 
@@ -317,7 +318,8 @@ def _call(run: Host, action: Call) -> None:
 def _run_timers(block: BlockRun) -> None:
     """Step 4: the timer phase. Its tips go to the proposer."""
     block.phase.run()
-    block.world.reached("B-05")
+    block.world.reached("B-04", block.tips and any(fire.fee_payer == block.proposer for fire in block.phase.fires))
+    block.world.reached("B-05", block.phase.tips)
     block.world.credit(block.proposer, block.phase.tips)
 
 
@@ -378,8 +380,7 @@ def _run_deferred(block: BlockRun, run: Host, handler: str, payload: bytes) -> E
 
 def _note_message(world: World, ended: Ended) -> None:
     world.reached("M-01")
-    if ended.reserved:
-        world.reached("M-11")
+    world.reached("M-11", ended.reserved)
     if not ended.ok:
         world.reached("M-02")
         world.reached({"OutOfCycles": "M-08", "OutOfCells": "M-09"}.get(ended.error, "M-02"))
@@ -398,8 +399,8 @@ def _close(block: BlockRun) -> int:
     ):
         if used != target:
             world.reached(above if used > target else below)
-    if not (block.transactions or phase.fires or block.messages):
-        world.reached("B-01")
+    world.reached("W-01" if world.policy.timers_first else "B-02", block.transactions and phase.fires)
+    world.reached("B-01", not (block.transactions or phase.fires or block.messages or phase.destroyed or phase.waits))
     basefee = next_basefee(world, world.basefee_cycle, cycles, p["BLOCK_CYCLES_TARGET"], CYCLE_SLOPE)
     fires = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
     burned = {

@@ -14,27 +14,23 @@ CYCLE_SLOPE = 8
 def next_basefee(world: World, basefee: int, used: int, target: int, slope: int) -> int:
     p = world.parameters
     distance = 8 * abs(used - target)
-    if distance > slope * target:
-        world.reached("F-09")
+    world.reached("F-09", distance > slope * target)
     step = basefee * min(distance, slope * target) // (8 * slope * target)
     if used == target:
         world.reached("F-07")
         return basefee
     if used > target:
-        if step == 0:
-            world.reached("F-08")
-        if basefee + max(1, step) > p["MAX_BASEFEE"]:
-            world.reached("F-10")
+        world.reached("F-08", step == 0)
+        world.reached("F-10", basefee + max(1, step) > p["MAX_BASEFEE"])
         return int(min(p["MAX_BASEFEE"], basefee + max(1, step)))
-    if basefee - step < p["MIN_BASEFEE"]:
-        world.reached("F-11")
+    world.reached("F-11", basefee - step < p["MIN_BASEFEE"])
     return int(max(p["MIN_BASEFEE"], basefee - step))
 
 
 def median_tip(world: World, fires: Sequence[tuple[int, int]]) -> int:
     """The median tip a cycle of fires, each a pair of tip and cycles; 0 if there are none."""
     if not fires:
-        world.reached("F-16")
+        world.reached("F-16", world.p50)
         return 0
     ascending = sorted(fires)
     if world.parameters["P50_WEIGHT"] == "fires":

@@ -41,6 +41,9 @@ class Host(Run):
     def _write(self, key: str, value: bytes | None) -> None:
         """Write a value or remove it. If the key is watched, the write pays for its watchers."""
         world, place = self.world, (self.actor, key)
+        world.reached("R-04", len(key.encode()) > 256)
+        if value is not None or place in world.storage:
+            world.reached("R-03" if value is None else "R-02" if place in world.storage else "R-01")
         watched = world.watchable.get(Watch(*place)) if world.watchable and world.policy.has_watches else None
         if watched is not None:
             self.meter.charge(200 + 200 * len(watched[1]))
@@ -109,6 +112,7 @@ class Host(Run):
             world.reached("T-03")
             self.report("TimerBidIgnored")
         timer, stated = timers.schedule(self, request)
+        world.reached("R-07", len(request.payload) > 1_024)
         if stated is not None:
             world.reached("T-19")
             fields = {"timer_id": timer.timer_id.hex(), "stated": str(stated), "clamped": str(timer.priority)}
@@ -170,8 +174,7 @@ class Host(Run):
         self.messages.append(Sent(to, handler, cycles, cells))
         self.messages_left -= 1
         self.reserved += cycles
-        if self.allowance is None:
-            world.reached("M-10")
+        world.reached("M-10", self.allowance is None)
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
         p = self.world.parameters

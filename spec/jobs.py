@@ -105,8 +105,7 @@ def submit(run: Run, payload: bytes) -> None:
     if runner in job.runners:
         raise world.refusal("J-11", "AlreadySubmitted")
     world.reached("J-12")
-    if world.height == job.ends_at:
-        world.reached("J-22")
+    world.reached("J-22", world.height == job.ends_at)
     job = job._replace(runners=(*job.runners, runner))
     world.put(world.jobs, job_id, job)
     world.put(world.results, (job_id, runner), result)

@@ -152,15 +152,17 @@ def _jobs(world: World) -> dict[bytes, bytes]:
 
 
 def tier_of(world: World, timer: Timer) -> str:
-    """Where a timer waits after the block: in the ``ring``, the ``epoch`` queue [R-14] or the ``overflow`` tree."""
+    """Where a timer waits after the block: in the ``ring``, the ``epoch`` queue or the ``overflow`` tree."""
     p, height = world.genesis.parameters, world.height
     if timer.trigger_height <= height + 1 or timer.is_watching:
         return "ring"
-    if timer.trigger_height < timer.scheduled_at + p["RING_BUFFER_SIZE"]:  # [R-17]
-        return "ring"
     epochs_away = timer.trigger_height // p["EPOCH_LENGTH"] - height // p["EPOCH_LENGTH"]
-    # [R-18] A timer of the epoch queue counts as ring in its epoch.
-    return "ring" if epochs_away <= 0 else "epoch" if epochs_away <= p["EPOCH_HORIZON"] else "overflow"
+    tier = "ring" if epochs_away <= 0 else "epoch" if epochs_away <= p["EPOCH_HORIZON"] else "overflow"
+    if timer.trigger_height < timer.scheduled_at + p["RING_BUFFER_SIZE"]:
+        world.reached("R-17", tier == "overflow")
+        return "ring"
+    world.reached({"ring": "R-18", "epoch": "R-14", "overflow": "R-13"}[tier])
+    return tier
 
 
 def overflow_root(world: World) -> Hash | None:

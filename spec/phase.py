@@ -92,8 +92,7 @@ class Phase:
             if not policy.has_turn(self, timer):
                 self.waits[timer.timer_id] = "lane_full"
                 continue
-            if looked_at >= p["SCAN_LIMIT"]:
-                world.reached("L-18")
+            world.reached("L-18", looked_at >= p["SCAN_LIMIT"])
             gas_limit = policy.gas_limit(world, timer)
             is_over = self.is_full() or looked_at >= p["SCAN_LIMIT"]
             if is_over or self.cycles + gas_limit > p["LANE_TIMER_CYCLES"]:
@@ -138,11 +137,13 @@ class Phase:
     def fire(self, timer: Timer, tip: int, gas_limit: int, needed: int) -> None:
         """Remove a timer, take what it may cost at most, run its handler and return the rest."""
         world, p = self.world, self.world.parameters
+        world.reached("R-06")
         world.remove_timer(timer)
         world.debit(timer.fee_payer, needed)
         meter = Meter(world, gas_limit, p["MAX_CELLS_PER_FIRE"])
         handler, payload = open_envelope(timer.handler, timer.payload)
-        world.reached("L-28" if payload is not timer.payload else "L-29")
+        world.reached("L-28", payload is not timer.payload)
+        world.reached("L-29", payload is timer.payload and b"_handler" in payload)
 
         run = Host(world, meter, timer.actor, timer.actor)
 
@@ -180,8 +181,7 @@ class Phase:
         )
 
     def _note_rules(self, timer: Timer, ended: Ended) -> None:
-        if timer.fee_payer != timer.actor:
-            self.world.reached("L-24")
+        self.world.reached("L-24", timer.fee_payer != timer.actor)
         if not ended.ok:
             self.world.reached("L-25")
             self.world.reached({"OutOfCycles": "L-26", "OutOfCells": "L-27"}.get(ended.error, "L-25"))

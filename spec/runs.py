@@ -106,14 +106,14 @@ class Ended(NamedTuple):
 
 
 def perform(run: Run, body: Callable[[], None]) -> Ended:
-    """Perform a run. If it fails, all that it changed is taken back, numbers included. [R-21]"""
+    """Perform a run. If it fails, all that it changed is taken back, numbers included."""
     world = run.world
     mark = world.mark()
     try:
         body()
     except Failure as failure:
-        if world.mark() > mark:
-            world.reached("B-11")
+        world.reached("B-11", world.mark() > mark)
+        world.reached("R-21", run.scheduled or run.messages)
         world.back(mark)
         return Ended(failure.name, Effects([], [], [], [], []))
     world.events.extend(run.events)

@@ -74,7 +74,7 @@ def _depth(text: str) -> int:
 
 
 def json_text(value: Any) -> bytes:
-    """[C-18] A value as JSON in ASCII: no white space, keys in the order given, all beyond ``~`` escaped."""
+    """A value as JSON in ASCII: no white space, keys in the order given, all beyond ``~`` escaped."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -129,16 +129,16 @@ def _address(value: Any) -> Address:
     return bytes.fromhex(text[2:])
 
 
-def _payload(value: Any) -> bytes:
-    """[C-16] A text, [C-17] hex digits, or a list, which means its JSON in ASCII."""
+def _payload(value: Any) -> tuple[str, bytes]:
+    """A text, hex digits, or a list, which means its JSON in ASCII; with the rule that reads it."""
     if isinstance(value, str):
-        return value.encode()
+        return "C-16", value.encode()
     if isinstance(value, list):
-        return json_text(value)
+        return "C-18", json_text(value)
     _need(isinstance(value, dict))
     digits = _text(value.get("hex"))
     _need(len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits))
-    return bytes.fromhex(digits)
+    return "C-17", bytes.fromhex(digits)
 
 
 def _watch(value: Any) -> Watch:
@@ -258,15 +258,18 @@ def _try(run: Host, operation: Operation) -> None:
 
 
 def _send(run: Host, given: dict[str, Any]) -> None:
-    run.send(given["to"], given["handler"], given["payload"], given.get("cycles"), given.get("cells"))
+    rule, payload = given["payload"]
+    run.world.reached(rule)
+    run.send(given["to"], given["handler"], payload, given.get("cycles"), given.get("cells"))
 
 
 def _schedule(run: Host, given: dict[str, Any]) -> None:
     height = given["height"] if "height" in given else run.height + given["in"] if "in" in given else None
-    payer = given.get("fee_payer")
+    payer, (rule, payload) = given.get("fee_payer"), given["payload"]
+    run.world.reached(rule)
     request = Request(
         height,
-        given["payload"],
+        payload,
         given.get("handler", DEFAULT_HANDLER),
         run.sender if payer == "sender" else payer,
         given.get("gas_limit"),

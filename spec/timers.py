@@ -152,10 +152,8 @@ def _check_gas_limit(world: World, gas_limit: int | None) -> None:
 
 def _expiry(world: World, request: Request) -> int:
     latest: int = world.height + world.parameters["MAX_TTL"]
-    if request.expires_at is None:
-        world.reached("T-17")
-    elif request.expires_at > latest:
-        world.reached("T-16")
+    world.reached("T-17", request.expires_at is None)
+    world.reached("T-16", request.expires_at is not None and request.expires_at > latest)
     expires_at = latest if request.expires_at is None else min(request.expires_at, latest)
     if expires_at < (world.height + 1 if request.height is None else request.height):
         raise world.refusal("T-15", "TimerExpiryInvalid")
@@ -181,8 +179,7 @@ def extend(world: World, timer: Timer, expires_at: int) -> Timer:
     if min(expires_at, latest) <= timer.expires_at or world.height > timer.expires_at:
         raise world.refusal("T-15", "TimerExpiryInvalid")
     world.reached("T-22")
-    if expires_at > latest:
-        world.reached("T-23")
+    world.reached("T-23", expires_at > latest)
     extended = timer._replace(expires_at=min(expires_at, latest))
     if timer.is_watching:
         extended = extended._replace(trigger_height=extended.expires_at + 1)

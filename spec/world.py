@@ -279,8 +279,6 @@ class World(State):
         """Watchable keys that were written since the last look, undone or not."""
         self.rules: set[str] = set()
         """The numbered rules that were applied."""
-        self.reached = self.rules.add
-        """Say that a rule is applied here: ``world.reached("A-01")``."""
         self._notes: list[tuple[dict[Any, Any], Any, Any]] = []
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -321,6 +319,11 @@ class World(State):
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
+    def reached(self, rule: str, matters: object = True) -> None:
+        """Say that a rule is applied here, if it matters: ``world.reached("A-01")``."""
+        if matters:
+            self.rules.add(rule)
+
     def refusal(self, rule: str, name: str) -> Refusal:
         """The error with which a rule refuses a call."""
         self.rules.add(rule)
@@ -343,6 +346,7 @@ class World(State):
             balance = self.balance.get(address, 0)
             if balance < amount:
                 raise Refusal("InsufficientBalance")
+            self.reached("R-20", balance == amount and address not in self.nonce)
             self.put(self.balance, address, balance - amount)
 
     @property
@@ -354,6 +358,7 @@ class World(State):
 
     def add_timer(self, timer: Timer) -> None:
         """Enter a new timer, and count it."""
+        self.reached("R-05")
         self.put(self.timers, timer.timer_id, timer)
         self.put(self.live_timers, timer.actor, self.live_timers.get(timer.actor, 0) + 1)
         heapq.heappush(self.calendar, (timer.trigger_height, timer.sequence, timer.timer_id))
@@ -364,6 +369,7 @@ class World(State):
         heapq.heappush(self.calendar, (timer.trigger_height, timer.sequence, timer.timer_id))
 
     def remove_timer(self, timer: Timer) -> None:
+        self.reached("R-09", timer.in_turn)
         self.drop(self.timers, timer.timer_id)
         self.put(self.live_timers, timer.actor, self.live_timers[timer.actor] - 1)
 

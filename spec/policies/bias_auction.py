@@ -53,7 +53,7 @@ class BiasAuction(Fifo):
 
     def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
         world = phase.world
-        world.reached("X-04")
+        world.reached("X-04", len({timer.trigger_height for timer in due}) > 1)
         return in_order(
             phase,
             [

@@ -50,18 +50,17 @@ class Auction(Fifo):
         for timer, max_fee, priority in phase.bidding.prices(due):
             if max_fee < world.fee_floor and world.height <= timer.expires_at:
                 world.reached("L-08" if timer.max_fee is not None else "G-09")
+                world.reached("W-02", self.timers_first)
                 phase.waits[timer.timer_id] = "below_basefee"
             elif timer.timer_id in may_fire:
-                if priority > max_fee - world.fee_floor:
-                    world.reached("L-07")
+                world.reached("L-07", priority > max_fee - world.fee_floor)
                 found.append((min(priority, max_fee - world.fee_floor), timer))
         return found
 
 
 class Cip1(Auction):
     def lane_price(self, world: World) -> int:
-        if world.parameters["LANE_FEE_MULTIPLIER_MILLI"] != 1_000:
-            world.reached("F-12")
+        world.reached("F-12", world.parameters["LANE_FEE_MULTIPLIER_MILLI"] != 1_000)
         return int(world.basefee_lane * world.parameters["LANE_FEE_MULTIPLIER_MILLI"] // 1_000)
 
     def fee_floor(self, world: World) -> int:
@@ -81,6 +80,7 @@ class Cip1(Auction):
         first = world.height - world.parameters["FAIRNESS_WINDOW_BLOCKS"]
         while world.fires and (height := next(iter(world.fires))) < first:
             world.reached("L-13")
+            world.reached("R-12")
             for account, fires in world.fires[height]:
                 world.recent[account] -= fires
                 if not world.recent[account]:
@@ -91,6 +91,7 @@ class Cip1(Auction):
             world.reached("K-02")
             newest = ONE * _divisor(world) // 2
             before = world.median.get("", newest)
+            world.reached("R-19")
             world.put(world.median, "", (share * newest + (1_000 - share) * before) // 1_000)
 
     def counts_for(self, world: World, actor: Address) -> Address:
@@ -121,12 +122,11 @@ class Cip1(Auction):
     def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
         world = phase.world
         weight, floor = self.weights(world), world.parameters["PRIORITY_FLOOR"]
-        if floor:
-            world.reached("L-12")
         scored = []
         for tip, timer in self.tips(phase, due):
             fires = world.recent.get(self.counts_for(world, timer.actor), 0)
             scored.append(((tip + floor) * weight(fires), tip, timer))
+        world.reached("L-12", floor and len(scored) > 1)
         return in_order(phase, scored)
 
     def count_fires(self, phase: Phase) -> None:
@@ -135,6 +135,7 @@ class Cip1(Auction):
         for account, fires in counts.items():
             world.recent[account] = world.recent.get(account, 0) + fires
         if counts:
+            world.reached("R-11")
             world.put(world.fires, world.height, sorted(counts.items()))
 
 

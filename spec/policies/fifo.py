@@ -39,7 +39,7 @@ class Fifo:
         return priority, None
 
     def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
-        world.reached("F-13")
+        world.reached("F-13", next_basefee_cycle != world.basefee_lane)
         return next_basefee_cycle
 
     def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
@@ -71,7 +71,7 @@ class Fifo:
 
     def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
         """The timers that may fire, in the order of their turns. ``due`` is by age."""
-        phase.world.reached("B-07")
+        phase.world.reached("B-07", len(due) > 1)
         return [Turn(timer.timer_id) for timer in self.within_cap(phase, due)]
 
     def scan(self, phase: Phase, turns: list[Turn]) -> None:
@@ -83,8 +83,7 @@ class Fifo:
 
     def leave_out(self, phase: Phase, timer: Timer) -> None:
         """A timer finds no room in the lane, or no turn."""
-        if not self.passes_over and not phase.is_full():
-            phase.world.reached("B-08")
+        phase.world.reached("B-08", not self.passes_over and not phase.is_full())
 
     def turn_away(self, phase: Phase, timer: Timer, needed: int, balance: int) -> bool:
         """A timer's payer cannot pay. Returns whether the timer's turn counts."""
@@ -104,6 +103,5 @@ def in_order(phase: Phase, scored: list[tuple[int, int, Timer]]) -> list[Turn]:
         scored.sort(key=lambda entry: (-entry[0], entry[2].timer_id))
     for (score, tip, _), (next_score, next_tip, _) in pairwise(scored):
         world.reached("L-10" if score > next_score else "L-15" if is_aged else "L-14")
-        if tip < next_tip:
-            world.reached("L-11")
+        world.reached("L-11", tip < next_tip)
     return [Turn(timer.timer_id, tip) for _, tip, timer in scored]

@@ -26,7 +26,6 @@ class GbaAuction(Auction):
 
     def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
         world = phase.world
-        world.reached("W-01")
         scored = [
             (tip << WEIGHT_BITS | self.weight_of(world, timer), tip, timer) for tip, timer in self.tips(phase, due)
         ]
@@ -110,7 +109,7 @@ class GbaAuction(Auction):
         """The mean of four figures from 0 to 1: tip, outcome, lateness, and what was left of the lane, rounded up."""
         p, tip = world.parameters, int.from_bytes(fire.tip_per_cycle, "big")
         late = world.height - fire.trigger_height
-        world.reached("W-08")
+        world.reached("W-08", ONE * fire.cycles % p["LANE_TIMER_CYCLES"])
         return (
             int(
                 (ONE * tip // (tip + world.p50) if tip + world.p50 else ONE // 2)

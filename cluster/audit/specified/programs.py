@@ -35,6 +35,7 @@ class PvmLanguage:
 
     def run(self, run: Host, code: str, handler: str, payload: bytes) -> None:
         host: Any = _Host(run)
+        run.world.reached("P-02", code in host.world.loaded_programs.names())
         self._perform(lambda: self._vm.run(code, handler, payload, host))
 
     def bid(self, run: Host, code: str, offered: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -91,6 +92,11 @@ class _Host:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._run, name)
         return _translated(value) if callable(value) else value
+
+    @property
+    def origin(self) -> bytes:
+        self._run.world.reached("P-07")
+        return self._run.origin
 
     def schedule_timer(self, request: ScheduleRequest) -> bytes:
         fields = [getattr(request, name) for name in ScheduleRequest.__struct_fields__]

@@ -112,11 +112,7 @@ class ShownChain(BareChain):
         page = {**_block_page(outcome), "txs": shown, "tiers": tiers}
         if self._wants_steps:
             page["steps"] = [_step_page(step) for step in recorder.steps]
-        self.executed(transition, outcome, page)
         return page
-
-    def executed(self, transition: Transition, outcome: Outcome, page: Page) -> None:
-        """Called after each block, with all that its execution shows. It does nothing here."""
 
 
 def _execute(transition: Transition, transaction: Transaction) -> Page:

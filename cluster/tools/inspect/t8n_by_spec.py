@@ -20,9 +20,14 @@ Page = dict[str, Any]
 
 def answer_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
     """The output for a genesis and blocks."""
+    return answer_and_rules(genesis, blocks)[0]
+
+
+def answer_and_rules(genesis: Genesis, blocks: Sequence[InputBlock]) -> tuple[Page, frozenset[str]]:
+    """The output for a genesis and blocks, and the ids of the numbered rules that the execution reached."""
     world = spec_chain(genesis)
     pages = [execute_page(world, block.proposer, block.transactions) for block in blocks for _ in range(block.times)]
-    return {"blocks": pages, "final": final_page(world)}
+    return {"blocks": pages, "final": final_page(world)}, frozenset(world.rules)
 
 
 def execute_page(world: World, proposer: bytes, transactions: Sequence[Transaction]) -> Page:

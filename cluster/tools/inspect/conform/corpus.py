@@ -20,9 +20,7 @@ from cluster.common.strict_json import Wrong
 from cluster.record.folder import claimed
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Reference
 from cluster.tools.inspect.conform.cases.family import Family
-from cluster.tools.inspect.conform.cases.running_chain import RunningChain
-from cluster.tools.inspect.conform.rules.table import reached_by
-from cluster.tools.inspect.conform.source import GeneratedCases
+from cluster.tools.inspect.conform.source import GeneratedCases, execute_by_spec
 
 FORMAT: Final = 1
 """Version of the corpus's files."""
@@ -127,12 +125,10 @@ class CorpusCases:
             raise BadInput(f"{path}: expected the fields {', '.join(sorted(CASE_FIELDS))}")
         case = Case(reference.family, reference.number, page["description"], page["genesis"], page["blocks"])
         try:
-            chain = RunningChain(case.genesis)
-            for block in case.blocks:
-                chain.block(block)
+            _, rules = execute_by_spec(case)
         except Wrong as error:
             raise BadInput(f"{path}: {error}") from None
-        return AnsweredCase(case, page["expected"], reached_by(chain))
+        return AnsweredCase(case, page["expected"], rules)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from cluster.common.strict_json import Wrong
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page
-from cluster.tools.inspect.conform.cases.running_chain import RunningChain
 from cluster.tools.inspect.conform.difference import Difference, first_difference
 from cluster.tools.inspect.conform.families.table import ordered_rules
-from cluster.tools.inspect.conform.rules.table import reached_by
+from cluster.tools.inspect.conform.source import execute_by_spec
 from cluster.tools.inspect.conform.tool import Tool, ToolFailure
 from cluster.tools.inspect.t8n import outcome_of
 from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
@@ -89,10 +88,8 @@ def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs
 
 def rules_of_case(case: Case) -> tuple[str, ...]:
     """Ids of the rules that the execution of a case reaches, those that its family is about first."""
-    chain = RunningChain(case.genesis)
-    for block in case.blocks:
-        chain.block(block)
-    return ordered_rules(case.family, reached_by(chain))
+    _, rules = execute_by_spec(case)
+    return ordered_rules(case.family, rules)
 
 
 class _NoRunsLeft(Exception):

@@ -14,8 +14,7 @@ from cluster.common.errors import HarnessError
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page, Reference
 from cluster.tools.inspect.conform.difference import first_difference
 from cluster.tools.inspect.conform.families.table import TABLE
-from cluster.tools.inspect.conform.rules.table import reached_by
-from cluster.tools.inspect.t8n_by_spec import answer_of
+from cluster.tools.inspect.t8n_by_spec import answer_and_rules
 from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
 
 
@@ -29,7 +28,11 @@ class Source(Protocol):
         """Number of the cases."""
 
     def load(self, reference: Reference) -> AnsweredCase:
-        """A case with its answer. Raises :class:`~cluster.common.errors.BadInput` if it cannot be read."""
+        """A case with its answer and its rules, by one execution of the specification.
+
+        Raises :class:`~cluster.common.errors.BadInput` if it cannot be read, and
+        :class:`~cluster.common.errors.HarnessError` if validator and specification disagree on a generated case.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,17 @@ class GeneratedCases:
     def load(self, reference: Reference) -> AnsweredCase:
         case, chain = TABLE.families[reference.family].case(reference.number)
         answer = chain.answer()
-        require_the_specification(case, answer)
-        return AnsweredCase(case, answer, reached_by(chain))
+        specified, rules = execute_by_spec(case)
+        difference = first_difference(specified, answer, has_roots=False)
+        if difference is not None:
+            raise HarnessError(f"{case.reference.name}: the validator is not as the specification: {difference.text}")
+        return AnsweredCase(case, answer, rules)
 
 
-def require_the_specification(case: Case, answer: Page) -> None:
-    """Raises :class:`~cluster.common.errors.HarnessError` if the specification answers a case otherwise."""
+def execute_by_spec(case: Case) -> tuple[Page, frozenset[str]]:
+    """The specification's answer to a case, and ids of the rules that it reaches.
+
+    Raises :class:`~cluster.common.strict_json.Wrong` if the input is malformed.
+    """
     genesis = genesis_of(case.genesis)
-    difference = first_difference(answer_of(genesis, blocks_of(case.blocks, genesis)), answer, has_roots=False)
-    if difference is not None:
-        raise HarnessError(f"{case.reference.name}: the validator is not as the specification: {difference.text}")
+    return answer_and_rules(genesis, blocks_of(case.blocks, genesis))

@@ -21,7 +21,7 @@ from cluster.common.errors import ExitCode, HarnessError
 from cluster.tools.inspect.conform.case import AnsweredCase, Reference
 from cluster.tools.inspect.conform.difference import first_difference
 from cluster.tools.inspect.conform.families.table import rules_about
-from cluster.tools.inspect.conform.rules.table import RULES
+from cluster.tools.inspect.conform.rules import RULES
 from cluster.tools.inspect.conform.source import Source
 from cluster.tools.inspect.conform.tool import Tool, ToolCommand, ToolFailure
 

@@ -5,52 +5,14 @@ It executes each block as soon as it is made, so it also has this implementation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.tools.inspect.t8n import Page, ShownChain
 from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
-from validator.chain.genesis import Genesis
 from validator.chain.records import MESSAGE, WATCHABLE, Account, Actor, Timer, account_key, actor_key, decode_record
 from validator.execution.governance import parameters_in_force
-from validator.primitives.params import Parameters
 from validator.primitives.types import ADDRESS_BYTES, address_text
-from validator.state.store import section_of
 from validator.state.working_set import World
-from validator.transition.transition import Outcome, Transition
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutedBlock:
-    """What the execution of a block shows, from inside and outside."""
-
-    given: Page
-    """The block as the input has it; several executed blocks share it if it is repeated."""
-    page: Page
-    """The output's page of the block."""
-    outcome: Outcome
-    parameters: Parameters
-    lane_price: int
-    section: bytes
-    """What the block appended to the state's log (docs/state.md)."""
-
-
-class _ObservedChain(ShownChain):
-    """A chain that keeps what each block shows."""
-
-    def __init__(self, genesis: Genesis) -> None:
-        super().__init__(genesis)
-        self.given: Page = {}
-        self.blocks: list[ExecutedBlock] = []
-        self._section = b""
-
-    def commit(self, outcome: Outcome) -> None:
-        self._section = section_of(outcome.view)
-        super().commit(outcome)
-
-    def executed(self, transition: Transition, outcome: Outcome, page: Page) -> None:
-        prices, parameters = transition.prices, transition.terms.parameters
-        self.blocks.append(ExecutedBlock(self.given, page, outcome, parameters, prices.lane_price, self._section))
 
 
 class RunningChain:
@@ -62,18 +24,14 @@ class RunningChain:
         self.policy: str = self.genesis.policy.value
         self.actors = sorted(address_text(address) for address in self.genesis.actors)
         """The actors of the genesis, then those that were deployed."""
-        self._chain = _ObservedChain(self.genesis)
+        self._chain = ShownChain(self.genesis)
+        self._pages: list[Page] = []
         self._params: dict[str, Any] | None = None
 
     @property
     def height(self) -> int:
         """Height of the last block."""
         return self._chain.view.height
-
-    @property
-    def blocks(self) -> list[ExecutedBlock]:
-        """The blocks so far."""
-        return self._chain.blocks
 
     @property
     def params(self) -> dict[str, Any]:
@@ -110,15 +68,15 @@ class RunningChain:
     def block(self, block: Page) -> list[Page]:
         """Execute a block of the input; returns the output's pages: several if it is repeated."""
         (made,) = blocks_of([block], self.genesis)
-        self._chain.given = block
         pages = self._chain.execute(made)
+        self._pages += pages
         self._params = None
         self.actors += [tx["created"] for page in pages for tx in page["txs"] if "created" in tx]
         return pages
 
     def answer(self) -> Page:
         """The tool's output for the blocks so far."""
-        return {"blocks": [block.page for block in self.blocks], "final": self._chain.final_page()}
+        return {"blocks": list(self._pages), "final": self._chain.final_page()}
 
     def nonce(self, sender: str) -> int:
         """The next nonce of an account."""

@@ -28,7 +28,7 @@ def fixed_agents(rng: random.Random) -> Scene:
     return scene
 
 
-@family("bids-below-the-price", "G-09", "L-08")
+@family("bids-below-the-price", "G-09")
 def bids_below_the_price(rng: random.Random) -> Scene:
     """A timer whose agent bids less than the lane price waits, and is asked about again."""
     basefee = rng.choice([100, 1_000])

@@ -247,7 +247,7 @@ def extending(rng: random.Random) -> Scene:
     return scene
 
 
-@family("named-agents", "T-20", "C-12")
+@family("named-agents", "M-06", "C-12")
 def named_agents(rng: random.Random) -> Scene:
     """A call that needs an actor fails for another account."""
     scene = Scene(rng)

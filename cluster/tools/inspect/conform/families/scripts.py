@@ -59,6 +59,7 @@ def odd_scripts(rng: random.Random) -> Scene:
     scene.call(rng.choice([script, {"hex": script.encode().hex()}, {"hex": script.encode().hex().upper()}]))
     scene.call({"hex": b"[]".hex()})
     scene.call("[]")
+    scene.call([["schedule", {"in": 1, "payload": {"hex": b"[]".hex()}}]])
     scene.block()
     scene.empty()
     return scene

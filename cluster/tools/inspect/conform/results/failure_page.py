@@ -14,7 +14,7 @@ from cluster.report.page import render_page
 from cluster.tools.inspect.conform.case import Page, Reference
 from cluster.tools.inspect.conform.difference import STEPS, arranged, is_same
 from cluster.tools.inspect.conform.results.steps import ToldSteps
-from cluster.tools.inspect.conform.rules.table import RULES
+from cluster.tools.inspect.conform.rules import RULES
 from cluster.tools.inspect.conform.shrink import Shrunk
 from cluster.tools.inspect.conform.tool import ToolCommand
 
@@ -97,7 +97,7 @@ def failure_html(shrunk: Shrunk, command: ToolCommand, place: Path, steps: ToldS
         blocks=json.dumps(case.blocks, indent=1, ensure_ascii=False),
         parts=[] if failure.got is None else _parts(failure.expected, failure.got),
         steps=steps,
-        rules=[RULES[name] for name in shrunk.rules],
+        rules=[(name, RULES[name]) for name in shrunk.rules],
     )
 
 

@@ -11,7 +11,7 @@ from cluster.common.wording import counted, first_few
 from cluster.report.junit import Case as TestCase
 from cluster.report.junit import Suite, junit_xml
 from cluster.tools.console.output import plain_table, print_line
-from cluster.tools.inspect.conform.rules.table import RULES
+from cluster.tools.inspect.conform.rules import OF_THE_TREE, RULES
 from cluster.tools.inspect.conform.sweep import SweepResult
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def print_sweep(output: Console, result: SweepResult) -> None:
     verdict = f"{failed:,} failed" if failed else "all the same"
     speed = f"{result.seconds:.1f} s, {result.cases_per_minute:,.0f} a minute"
     print_line(output, f"{counted(result.cases.total(), 'case')} of {families} in {speed}: {verdict}")
-    missed = [name for name in RULES if not result.rules[name]]
-    reached = f"{len(RULES) - len(missed)} of {len(RULES)} rules reached"
+    counted_rules = [name for name in RULES if name not in OF_THE_TREE]
+    missed = [name for name in counted_rules if not result.rules[name]]
+    reached = f"{len(counted_rules) - len(missed)} of {len(counted_rules)} rules reached"
     print_line(output, f"{reached}; not: {first_few(missed, MAX_UNREACHED)}" if missed else reached)
     if result.was_interrupted:
         print_line(output, "interrupted: not all cases ran")
@@ -55,8 +56,8 @@ def rules_text(rules: Sequence[str]) -> str:
 def print_rules(output: Console, result: SweepResult) -> None:
     """Print a table of all rules with the number of cases that reached each."""
     table = plain_table(("rule", "", "cases"), right=("cases",))
-    for name, rule in RULES.items():
-        table.add_row(name, rule.about, f"{result.rules[name]:,}")
+    for name, about in RULES.items():
+        table.add_row(name, about, f"{result.rules[name]:,}")
     output.print(table)
 
 

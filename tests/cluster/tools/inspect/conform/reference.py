@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.tools.inspect.conform.families.table import TABLE
-from cluster.tools.inspect.conform.rules.table import RULES
+from cluster.tools.inspect.conform.rules import RULES
 
 PAGE = Path(__file__).parents[5] / "docs" / "conformance.md"
 FAMILIES, FAMILIES_END = "<!-- families -->\n", "<!-- end of families -->"
@@ -26,10 +26,10 @@ def families_table() -> str:
 def rules_table() -> str:
     """The rules with the families that are about them."""
     rows = [
-        f"| {rule.id} | {rule.about} | "
-        + ", ".join(f"`{name}`" for name, family in TABLE.families.items() if rule.id in family.rules)
+        f"| {rule} | {about} | "
+        + ", ".join(f"`{name}`" for name, family in TABLE.families.items() if rule in family.rules)
         + " |"
-        for rule in RULES.values()
+        for rule, about in RULES.items()
     ]
     return "\n".join(["", "| rule | about | families |", "|---|---|---|", *rows, "", ""])
 
