@@ -149,7 +149,7 @@ def begin(world: World, proposer: Address) -> BlockRun:
     before, world.parameters = world.parameters, governance.parameters_in_force(world)
     world.reached("B-06", before != world.parameters)
     is_active = world.height > world.genesis.parameters["ACTIVATION_HEIGHT"]
-    wanted = POLICIES[world.genesis.policy] if is_active else Fifo
+    wanted = (world.genesis.own_policy or POLICIES[world.genesis.policy]) if is_active else Fifo
     if type(world.policy) is not wanted:
         world.reached("B-09", world.policy is not None)
         world.policy = wanted()

@@ -56,7 +56,7 @@ def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
     payer, payer_cap = _payer(run, request)
     _check_gas_limit(world, request.gas_limit)
     expires_at = _expiry(world, request)
-    priority, stated = policy.accept_fees(world, request.max_fee, priority)
+    max_fee, kept, clamped_from = policy.accept_fees(world, request.max_fee, priority)
     if request.bidding_agent is not None:
         require_agent(world, request.bidding_agent)
     bid = _lock_bid(world, request, priority, payer, payer_cap) if policy.bids == "locked" else None
@@ -73,8 +73,8 @@ def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
         payer,
         request.gas_limit,
         expires_at,
-        request.max_fee,
-        priority,
+        max_fee,
+        kept,
         payer_cap,
         world.height,
         request.bidding_agent,
@@ -90,7 +90,7 @@ def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
         run.allowance -= payer_cap
     if timer.watch is not None:
         watches.add(world, timer.watch, timer.timer_id)
-    return timer, stated
+    return timer, clamped_from
 
 
 def _priority(world: World, request: Request) -> int | None:

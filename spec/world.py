@@ -179,6 +179,8 @@ class Genesis:
 
     parameters: Parameters
     policy: str = "cip1"
+    own_policy: Any = None
+    """A class in place of the named policy's: a chain may have one of its users' (:mod:`spec.policies.fifo`)."""
     accounts: Mapping[Address, int] = field(default_factory=dict)
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()

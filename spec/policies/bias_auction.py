@@ -83,12 +83,15 @@ class BiasAuction(Fifo):
         """Have each fire pay its part of its bid to the proposer, and return the rest."""
         world = phase.world
         for number, timer in enumerate(phase.fired):
-            bid, fire = timer.bid or 0, phase.fires[number]
-            paid = min(bid, max(world.parameters["RESERVE_PRICE"], self.due(world, timer)))
+            bid, fire, paid = timer.bid or 0, phase.fires[number], self.payment(world, timer)
             world.debit(BID_ESCROW, bid)
             world.credit(timer.fee_payer, bid - paid)
             phase.tips += paid
             phase.fires[number] = fire._replace(tip=uint(paid), tip_per_cycle=uint(paid // fire.cycles))
+
+    def payment(self, world: World, timer: Timer) -> int:
+        """What a fire pays of its bid: at least the reserve, and no more than the bid."""
+        return min(timer.bid or 0, max(int(world.parameters["RESERVE_PRICE"]), self.due(world, timer)))
 
     def due(self, world: World, timer: Timer) -> int:
         """What a fire should pay of its bid, by the rule of the chain."""

@@ -12,7 +12,7 @@ from spec.encoding import Address
 from spec.fees import median_tip, next_basefee
 from spec.parameters import DEFAULTS
 from spec.phase import Phase, Turn
-from spec.policies.fifo import Fifo, in_order
+from spec.policies.fifo import Fees, Fifo, in_order
 from spec.world import Timer, World
 
 ONE = 2**16
@@ -30,14 +30,14 @@ class Auction(Fifo):
     def fire_cap(self, world: World) -> int:
         return int(world.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"])
 
-    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> tuple[int | None, int | None]:
+    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
         if max_fee is None:
-            return priority, None
+            return None, priority, None
         if max_fee < world.fee_floor:
             raise world.refusal("T-18", "TimerRejectedBelowBasefee")
         if priority is None or priority <= max_fee - world.fee_floor:
-            return priority, None
-        return max_fee - world.fee_floor, priority
+            return max_fee, priority, None
+        return max_fee, max_fee - world.fee_floor, priority
 
     def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
         return median_tip(world, fires)

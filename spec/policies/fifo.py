@@ -9,6 +9,8 @@ from itertools import pairwise
 from spec.phase import Phase, Turn
 from spec.world import Timer, World
 
+Fees = tuple[int | None, int | None, int | None]
+
 
 class Fifo:
     bids = "ignored"
@@ -34,9 +36,9 @@ class Fifo:
         """The least max fee with which a timer may fire."""
         return 0
 
-    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> tuple[int | None, int | None]:
-        """The priority to store for a new timer, and the one that was stated if it is clamped."""
-        return priority, None
+    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
+        """The max fee and priority to store for a new timer, and the priority that was stated if it is clamped."""
+        return max_fee, priority, None
 
     def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
         world.reached("F-13", next_basefee_cycle != world.basefee_lane)

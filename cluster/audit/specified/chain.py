@@ -8,15 +8,20 @@ from cluster.audit.specified.programs import PvmLanguage
 from cluster.common.errors import BadInput
 from spec import encoding
 from spec.block import new_chain
+from spec.policies.fifo import Fifo
 from spec.world import Agent, GenesisActor, World
 from spec.world import Genesis as SpecGenesis
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import Transaction, unsigned_hash
 
 
-def spec_chain(genesis: Genesis) -> World:
-    """The chain of a genesis at height 0. Raises :class:`~cluster.common.errors.BadInput` for a user's policy."""
-    if genesis.policy_file is not None:
+def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
+    """The chain of a genesis at height 0. ``own_policy`` is the class of a user's policy
+    (:func:`~cluster.audit.specified.own_policy.own_policy`).
+
+    Raises :class:`~cluster.common.errors.BadInput` for a user's policy without one.
+    """
+    if genesis.policy_file is not None and own_policy is None:
         raise BadInput(f"the policy {genesis.policy_name!r} is not specified: it is the user's")
     names = genesis.parameters.to_names()
     actors = {
@@ -34,6 +39,7 @@ def spec_chain(genesis: Genesis) -> World:
         SpecGenesis(
             {name: str(value) if isinstance(value, str) else value for name, value in names.items()},
             genesis.policy.value,
+            own_policy,
             {bytes(address): balance for address, balance in genesis.accounts.items()},
             actors,
             genesis.system_deployers,

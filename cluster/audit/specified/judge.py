@@ -11,6 +11,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.specified.chain import spec_chain
+from cluster.audit.specified.own_policy import NotAllowed, Told, own_policy
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
     Block,
@@ -66,13 +67,9 @@ class SpecifiedChain:
 
     def __init__(self, genesis: Genesis) -> None:
         self._genesis = genesis
-        self._world = spec_chain(genesis)
+        self._own = own_policy(genesis)
+        self._world = spec_chain(genesis, self._own)
         self.deviation: Deviation | None = None
-
-    @classmethod
-    def of(cls, genesis: Genesis) -> SpecifiedChain | None:
-        """The chain of a genesis; ``None`` if its policy is the user's."""
-        return cls(genesis) if genesis.policy_file is None else None
 
     @property
     def height(self) -> int:
@@ -113,7 +110,12 @@ class SpecifiedChain:
         """Field, what the chain says, what the specification says."""
         try:
             read = read_block(block)
+            if self._own is not None:
+                self._own.told = Told.of(decode(receipts))
             outcome = self._execute(read)
+        except NotAllowed as told:
+            yield told.field, told.said, told.expected
+            return
         except (Unreadable, NotAdmitted) as error:
             yield "the block", "final", f"not valid: {error}"
             return

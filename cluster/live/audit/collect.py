@@ -97,7 +97,7 @@ def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger
     """The ledger for a chain: ``kept`` if it has only blocks of this chain, else a new one."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
         return KeptLedger(chain, kept.ledger, reader=kept.reader, specified=kept.specified)
-    specified = None if kept.specified is None else SpecifiedChain.of(record.genesis)
+    specified = None if kept.specified is None else SpecifiedChain(record.genesis)
     return KeptLedger(chain, Ledger(record.genesis), specified=specified)
 
 

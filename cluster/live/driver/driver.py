@@ -336,7 +336,7 @@ class _LiveRun:
 
     def _new_audit(self) -> LiveAudit:
         reexecution = ReexecutionProcess(self.record, self._folder)
-        return LiveAudit(self.record, self._clock.now_ms, reexecution, SpecifiedChain.of(self.record.genesis))
+        return LiveAudit(self.record, self._clock.now_ms, reexecution, SpecifiedChain(self.record.genesis))
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 

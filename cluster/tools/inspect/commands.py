@@ -196,9 +196,8 @@ class SpecRun(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpecDiff(Command):
+class SpecDiff(CodeOptions):
     HELP = "the first block and field of a run in which its chain deviates from the specification"
-    RUNS_CODE = False
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.audit.books import KeptLedger, ledger_of
+from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.common.errors import BadInput, ExitCode
 from cluster.misbehaviour.mutants.base import ALL, Area
@@ -149,7 +150,7 @@ def test_each_bug_that_all_validators_share_is_found(name: str) -> None:
 
 def kept(blocks: list[BlockRecord]) -> KeptLedger:
     genesis = record().genesis
-    return KeptLedger(blocks, ledger_of(genesis, blocks), specified=SpecifiedChain.of(genesis)).advance()
+    return KeptLedger(blocks, ledger_of(genesis, blocks), specified=SpecifiedChain(genesis)).advance()
 
 
 def test_books_and_specification_judge_each_other() -> None:
@@ -176,7 +177,7 @@ def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.endswith(" blocks are as the specification says\n")
 
 
-def test_a_policy_of_the_user_is_not_specified() -> None:
+def test_a_chain_of_a_users_policy_has_no_answer_without_receipts() -> None:
     own = simulate(Scenario.model_validate(RUN | {"chain": {"policy": {"name": "deadlines", "source": DEADLINES}}}), 7)
     with pytest.raises(BadInput, match="the policy 'deadlines' is not specified"):
-        SpecifiedChain(own.genesis)
+        spec_chain(own.genesis)

@@ -1,0 +1,241 @@
+"""The specification on blocks of users' policies: what a class replaces is not judged, and all else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as changed
+
+from cluster.audit.specified.judge import Deviation, SpecifiedChain
+from tests.cluster.audit.ledger.test_bias_auction import BIDS, RATES
+from tests.cluster.audit.ledger.test_gba_auction import PARAMETERS, POOR, Plant, timers
+from tests.cluster.audit.ledger.test_own_policies import (
+    BACKWARDS,
+    LANE,
+    ORDER,
+    ORDERED,
+    burns_nothing,
+    fires_twice,
+    ignores_the_lane,
+)
+from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
+from tests.validator.executors import Author, wire
+from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example
+from validator.chain.block import BlockReceipts
+from validator.chain.genesis import Genesis, Policy
+from validator.chain.transactions import Call
+from validator.policies.own import read_policy
+from validator.primitives.codec import decode, encode, pack_uint
+
+HEIGHTS = 30
+HALF = ("def candidates(self):", "    yield from list(super(Own, self).candidates())[::2]")
+"""The class lets half of the due timers fire, in their order."""
+
+
+class Judged:
+    """A chain as the specification judges it, block by block."""
+
+    def __init__(self, genesis: Genesis) -> None:
+        self.author, self.spec = Author(genesis), SpecifiedChain(genesis)
+        self.receipts: list[BlockReceipts] = []
+
+    def build(self, *scripts: tuple[Any, bytes]) -> None:
+        """The next block, with calls of actors."""
+        nonce = self.author.executor.pages.account(USERS[0])["nonce"]
+        wires = [wire(nonce + n, action=Call(actor, "run", text)) for n, (actor, text) in enumerate(scripts)]
+        self.author.finalize(self.author.build(None, *wires).digest)
+        archived = self.author.executor.archive.get(len(self.receipts) + 1)
+        assert archived is not None
+        self.receipts.append(decode(archived.receipts, BlockReceipts))
+        self.spec.enter(archived.block, archived.receipts)
+
+    @property
+    def found(self) -> Deviation | None:
+        return self.spec.deviation
+
+
+def genesis_of(source: str, **params: Any) -> Genesis:
+    policy, policy_file = read_policy("own", source)
+    given = {**PARAMETERS, "TIE_BREAK": "aged", **LANE, **params}
+    genesis = make_genesis(given, actors={ACTOR: RICH, OTHER: RICH, POOR: 10**9}, policy=policy)
+    return replace(genesis, policy_file=policy_file)
+
+
+def walk(source: str, seed: int = 0, **params: Any) -> Judged:
+    """Contended blocks, up to the first that deviates."""
+    is_bias = read_policy("own", source)[0] is Policy.BIAS_AUCTION
+    chain, random = Judged(genesis_of(source, **{**(RATES if is_bias else {}), **params})), Random(seed)
+    for _ in range(HEIGHTS):
+        bids = BIDS if is_bias else ()
+        chain.build(
+            *((actor, script(*timers(random, random.choice((0, 2, 5)), bids))) for actor in (ACTOR, OTHER, POOR))
+        )
+        if chain.found is not None:
+            break
+    return chain
+
+
+def entered(source: str, *scripts: bytes) -> Judged:
+    """Two blocks, of which the first has these scripts."""
+    policy, policy_file = read_policy("own", source)
+    chain = Judged(replace(make_genesis(SMALL, policy=policy), policy_file=policy_file))
+    chain.build(*((ACTOR, text) for text in scripts))
+    chain.build()
+    return chain
+
+
+def told(chain: Judged) -> str:
+    return "" if chain.found is None else chain.found.text
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("params", [{}, {"ACTIVATION_HEIGHT": 9}, {"SCAN_LIMIT": 3}], ids=str)
+def test_an_order_of_ones_own_passes_in_silence(policy: Policy, params: dict[str, Any]) -> None:
+    for seed in range(2):
+        assert told(walk(ORDERED[policy], seed, **params)) == ""
+    assert told(walk(DEADLINES, **params)) == ""
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_what_the_class_does_not_say_to_replace_is_judged(policy: Policy) -> None:
+    assert told(walk(derived(policy))) == ""
+    assert told(walk(ORDERED[policy].replace(f"    {ORDER}\n", ""))).startswith("receipts.")
+    assert told(walk(derived(policy, *HALF))).startswith("receipts.")
+    waiting = 'replaces = {"waiting"}'
+    assert told(walk(derived(policy, waiting, *HALF))) == ""
+    found = told(
+        walk(
+            derived(
+                policy, waiting, "def candidates(self):", "    return reversed(list(super(Own, self).candidates()))"
+            )
+        )
+    )
+    assert "out of turn" in found
+
+
+def test_prices_of_ones_own_pass_in_silence() -> None:
+    chain = walk(example("python"), PRIORITY_FLOOR=1)
+    assert told(chain) == "" and any(receipts.fires for receipts in chain.receipts)
+
+
+def test_prices_that_the_class_does_not_say_to_replace_are_named() -> None:
+    found = told(walk(example("python").replace('"order", "prices"', '"order"'), PRIORITY_FLOOR=1))
+    assert "basefee_lane_timer is" in found or "burned is" in found
+
+
+def test_a_tip_that_is_not_of_the_terms_is_named() -> None:
+    freely = (ORDER, "def candidates(self):", "    return map(self.turn, self.eligible())")
+    assert "].tip_per_cycle is 0, by the specification" in told(walk(derived(Policy.CIP1, *freely)))
+
+
+@pytest.mark.parametrize("policy", [Policy.CIP1, Policy.FIFO, Policy.BIAS_AUCTION])
+def test_a_timer_may_be_extended_by_a_fire_before_it_is_destroyed(policy: Policy) -> None:
+    fees: dict[str, Any] = {"max_fee_per_cycle": 2**60, "expires_at": 20}
+    poor = schedule(1, gas_limit=1_000, payer_cap=5, save_as="poor", **fees)
+    extends = schedule(1, ["extend", {"saved": "poor", "expires_at": 40}], gas_limit=8_000, **fees)
+    chain = entered(derived(policy, ORDER, *BACKWARDS), script(poor, extends))
+    assert told(chain) == ""
+    assert [each.reason for each in chain.receipts[1].destroyed] == ["insufficient_funds"]
+    assert len(chain.receipts[1].fires) == 1
+
+
+@pytest.mark.parametrize("policy", [Policy.FIFO, Policy.BIAS_AUCTION])
+def test_fee_fields_that_a_price_of_ones_own_admits_pass_in_silence(policy: Policy) -> None:
+    rules = {Policy.FIFO: "fifo.FifoRules", Policy.BIAS_AUCTION: "bias_auction.BiasRules"}[policy]
+    module, _, name = rules.partition(".")
+    mine = (
+        f"from validator.policies.auction import AuctionRules\nfrom validator.policies.{module} import {name}\n\n\n"
+        f"class Mine({name}):\n    def fee_floor(self, basefee_lane, parameters):\n        return 100\n\n"
+        "    def admit(self, offer, fee_floor):\n        return AuctionRules.admit(self, offer, fee_floor)\n\n\n"
+    )
+    low = schedule(1, max_fee_per_cycle=5)
+    clamped = schedule(1, max_fee_per_cycle=105, max_priority_fee_per_cycle=50)
+    source = mine + derived(policy, 'replaces = {"prices"}', "rules = Mine()")
+    chain = entered(source, script(low), script(clamped))
+    assert told(chain) == ""
+    assert len(chain.receipts[1].fires) == 1, "the first was refused"
+    found = told(entered(source.replace('"prices"', '"order"'), script(low), script(clamped)))
+    assert found.startswith("receipts.transactions[0].ok is False")
+
+
+# --- what is judged always --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [ORDERED[Policy.FIFO], example("python")], ids=["order", "prices"])
+@pytest.mark.parametrize(
+    ("plant", "named"),
+    [(fires_twice, "by the specification a timer that is due"), (ignores_the_lane, "lane_cycles is 0")],
+)
+def test_what_no_class_replaces_is_named(
+    monkeypatch: pytest.MonkeyPatch, source: str, plant: Plant, named: str
+) -> None:
+    plant(monkeypatch)
+    assert named in told(walk(source, PRIORITY_FLOOR=1))
+
+
+def test_a_price_is_judged_where_only_the_order_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    burns_nothing(monkeypatch)
+    assert ".burned is 0x" in told(walk(ORDERED[Policy.FIFO]))
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_due_timer_that_waits_while_the_lane_has_room_is_named(policy: Policy) -> None:
+    every = (
+        (ORDER, "formula = None", "def score(self, timer, tip):", "    return 1")
+        if policy
+        in (
+            Policy.CIP1,
+            Policy.GBA_AUCTION,
+        )
+        else (ORDER,)
+    )
+    assert "the lane has room for its" in told(walk(derived(policy, *every, *HALF)))
+    assert "the lane has room for its" in told(walk(NEVER_ODD))
+    assert "the lane has room for its" in told(walk(NOTHING))
+
+
+def test_timers_may_wait_if_the_class_says_so_or_nobody_knows_their_prices() -> None:
+    for given in ('{"order", "waiting"}', '{"order", "prices"}'):
+        assert told(walk(NOTHING.replace('{"order"}', given))) == ""
+
+
+def test_a_timer_that_cannot_pay_or_does_not_fit_may_wait_under_any_order() -> None:
+    poor = schedule(1, gas_limit=1_000, payer_cap=5, max_fee_per_cycle=2**60, expires_at=20)
+    assert told(entered(NOTHING, script(poor))) == ""
+    rich = schedule(1, gas_limit=1_000, max_fee_per_cycle=2**60, expires_at=20)
+    assert "the lane has room for its 1000 cycles" in told(entered(NOTHING, script(rich)))
+
+
+WRONG = {
+    "fires": {"burned": pack_uint(2**120)},
+    "fires of nobody's timer": {"timer_id": bytes(32)},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_receipts_that_say_what_cannot_be_are_named(wrong: dict[str, Any]) -> None:
+    chain = walk(example("python"), PRIORITY_FLOOR=1)
+    genesis, spec = chain.author.genesis, SpecifiedChain(chain.author.genesis)
+    assert genesis.policy_file is not None
+    for height in range(1, HEIGHTS + 1):
+        archived = chain.author.executor.archive.get(height)
+        assert archived is not None
+        read = decode(archived.receipts, BlockReceipts)
+        if read.fires:
+            receipts = encode(changed(read, fires=(changed(read.fires[0], **wrong), *read.fires[1:])))
+            assert spec.enter(archived.block, receipts) is not None
+            return
+        assert spec.enter(archived.block, archived.receipts) is None
+    raise AssertionError("nothing fired")
+
+
+@pytest.mark.parametrize("receipts", [b"", b"\x90", b"\x94\x01\x02\x03\x91\x90", b"\x95\x01\x02\x03\x90\x91\x01"])
+def test_receipts_that_cannot_be_read_are_named(receipts: bytes) -> None:
+    chain = walk(NOTHING)
+    archived = chain.author.executor.archive.get(1)
+    assert archived is not None
+    found = SpecifiedChain(chain.author.genesis).enter(archived.block, receipts)
+    assert found is not None and found.height == 1
