@@ -7,6 +7,7 @@ price is an ``int`` in this package, and :func:`uint` writes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgpack
@@ -124,20 +125,20 @@ def _of(kind: type, name: str) -> Read:
     return read
 
 
-def _bytes_of(length: int) -> Read:
+def _bytes_of(*lengths: int) -> Read:
     def read(value: Any) -> bytes:
-        if type(value) is not bytes or len(value) != length:
-            raise Unreadable(f"expected {length} bytes, got {value!r:.80}")
+        if type(value) is not bytes or len(value) not in lengths:
+            raise Unreadable(f"expected {' or '.join(map(str, lengths))} bytes, got {value!r:.80}")
         return value
 
     return read
 
 
-def _uint_below(limit: int) -> Read:
-    def read(value: Any) -> int:
+def _uint_below(limit: int, stays_bytes: bool = False) -> Read:
+    def read(value: Any) -> int | bytes:
         if type(value) is not bytes or value[:1] == b"\0" or int.from_bytes(value, "big") >= limit:
             raise Unreadable(f"expected an integer below {limit} as bytes without leading zeros, got {value!r:.80}")
-        return int.from_bytes(value, "big")
+        return value if stays_bytes else int.from_bytes(value, "big")
 
     return read
 
@@ -148,7 +149,15 @@ def _u64(value: Any) -> int:
     return value
 
 
-_text, _bytes = _of(str, "a text"), _of(bytes, "bytes")
+def _list_of(read: Read) -> Read:
+    return lambda value: [read(each) for each in _list(value)]
+
+
+def _or_null(read: Read) -> Read:
+    return lambda value: None if value is None else read(value)
+
+
+_list, _flag, _text, _bytes = _of(list, "a list"), _of(bool, "a flag"), _of(str, "a text"), _of(bytes, "bytes")
 _address, _hash = _bytes_of(20), _bytes_of(32)
 _price, _amount = _uint_below(PRICE_LIMIT), _uint_below(AMOUNT_LIMIT)
 
@@ -158,6 +167,17 @@ def read_struct(kind: Any, reads: Sequence[Read], value: Any) -> Any:
     if type(value) is not list or len(value) != len(reads):
         raise Unreadable(f"{kind.__name__}: expected a list of {len(reads)}, got {value!r:.80}")
     return kind(*[read(field) for read, field in zip(reads, value, strict=True)])
+
+
+def struct(*fields: Any) -> tuple[Any, ...]:
+    return fields
+
+
+def _tagged_struct(kinds: dict[Any, tuple[Any, list[Read]]], value: Any) -> Any:
+    """A struct of several shapes: it begins with its tag."""
+    if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in kinds:
+        raise Unreadable(f"expected one of {', '.join(map(str, kinds))}, got {value!r:.80}")
+    return read_struct(*kinds[value[0]], value[1:])
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -215,41 +235,22 @@ _INSTRUCTIONS: dict[int, tuple[Any, list[Read]]] = {
     49: (UpdateTimerConfig, [_text]),
     50: (ExtendTimer, [_hash, _u64]),
 }
-
-
-def _instruction(value: Any) -> Any:
-    return _tagged_struct(_INSTRUCTIONS, value)
-
-
 _ACTIONS: dict[str, tuple[Any, list[Read]]] = {
     "transfer": (Transfer, [_address]),
     "deploy": (Deploy, [_text]),
     "call": (Call, [_address, _text, _bytes]),
-    "system": (System, [_instruction]),
+    "system": (System, [partial(_tagged_struct, _INSTRUCTIONS)]),
 }
-
-
-def _tagged_struct(kinds: dict[Any, tuple[Any, list[Read]]], value: Any) -> Any:
-    """A struct of several shapes: it begins with its tag."""
-    if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in kinds:
-        raise Unreadable(f"expected one of {', '.join(map(str, kinds))}, got {value!r:.80}")
-    return read_struct(*kinds[value[0]], value[1:])
-
-
-_BODY = (_text, _u64, _u64, _u64, _price, _price, _price, _amount, _amount)
+_BODY = (_text, _u64, _u64, _u64, _price, _price, _price, _amount, _amount, partial(_tagged_struct, _ACTIONS))
 
 
 def read_transaction(wire: bytes, chain_id: str) -> Transaction:
     """A transaction from its bytes. Signatures are not verified. Raises :class:`Unreadable` for a malformed one."""
-    signed = decode(wire)
-    if type(signed) is not list or len(signed) != 3 or len(wire) > MAX_TRANSACTION_BYTES:
-        raise Unreadable("transaction: expected a list of 3, of 2 MiB at most")
-    public_key, _, body = map(_bytes, signed)
-    fields = decode(body)
-    if type(fields) is not list or len(fields) != 10:
-        raise Unreadable("transaction body: expected a list of 10")
-    named, *numbers = (read(field) for read, field in zip(_BODY, fields[:9], strict=True))
-    sender, action = address_of(public_key), _tagged_struct(_ACTIONS, fields[9])
+    if len(wire) > MAX_TRANSACTION_BYTES:
+        raise Unreadable("transaction: expected 2 MiB at most")
+    public_key, _, body = read_struct(struct, [_bytes] * 3, decode(wire))
+    named, *numbers, action = read_struct(struct, _BODY, decode(body))
+    sender = address_of(public_key)
     if named != chain_id or is_reserved(sender):
         raise Unreadable("transaction: of another chain, or of a reserved address")
     if isinstance(action, Call) and not is_name(action.handler):
@@ -306,10 +307,8 @@ class Block(NamedTuple):
 def read_block(data: bytes) -> Block:
     """A block from its bytes. Raises :class:`Unreadable`."""
     value = decode(data)
-    if type(value) is not list or len(value) != 2 or type(value[1]) is not list:
-        raise Unreadable("block: expected a header and a list of transactions")
-    header = read_struct(Header, _HEADER, value[0])
-    return Block(header, tuple(map(_bytes, value[1])), tagged(b"header", encode(value[0])))
+    header, wires = read_struct(struct, (partial(read_struct, Header, _HEADER), _list_of(_bytes)), value)
+    return Block(header, tuple(wires), tagged(b"header", encode(value[0])))
 
 
 def transactions_root(wires: Sequence[bytes]) -> Hash:
@@ -465,3 +464,44 @@ def receipts_root(receipts: Receipts) -> Hash:
         lists.append(receipts.callbacks)
     summary = [height, proposer, gc_cycles, p50_tip, *map(len, lists)]
     return merkle_root(b"receipts", [encode(item) for item in [summary, *(item for each in lists for item in each)]])
+
+
+_empty_or_address, _empty_or_hash, _RUN = _bytes_of(0, 20), _bytes_of(0, 32), (_flag, _text, _u64, _u64)
+_fee, _cap, _sum = (_uint_below(limit, stays_bytes=True) for limit in (PRICE_LIMIT, AMOUNT_LIMIT, 2**256))
+_TERMS = (_or_null(_u64), _or_null(_fee), _or_null(_fee), _or_null(_cap))
+_CHANGES: dict[str, tuple[Any, list[Read]]] = {
+    "cancelled": (struct, [_hash]),
+    "extended": (struct, [_hash, _u64]),
+    "bidder": (struct, [_empty_or_hash, _empty_or_address]),
+    "locked": (struct, [_hash, _fee]),
+    "watching": (struct, [_hash, _address, _text]),
+    "watchable": (struct, [_address, _text, _empty_or_hash]),
+    "unwatchable": (struct, [_address, _text]),
+}
+_movements = _list_of(partial(read_struct, Movement, (_address, _address, _sum)))
+_scheduled = _list_of(partial(read_struct, Scheduled, (_hash, _address, _u64, _u64, _u64, _address, *_TERMS)))
+_changes = _list_of(lambda value: _tagged_struct(_CHANGES, value) and tuple(value))
+_event = partial(read_struct, Event, (_text, _bytes, _list_of(partial(read_struct, struct, (_text, _text)))))
+_sent = _list_of(partial(read_struct, Sent, (_address, _text, _u64, _u64)))
+_effects = partial(read_struct, Effects, (_movements, _scheduled, _changes, _list_of(_event), _sent))
+_TRANSACTION = (_hash, _address, *_RUN, _sum, _sum, _effects, _empty_or_address)
+_FIRE = (_hash, _address, _u64, _u64, _address, *_RUN, _sum, _sum, _fee, _effects)
+_bid = partial(read_struct, struct, (_or_null(_fee), _or_null(_fee)))
+_QUERY = (_hash, _address, _text, _u64, _sum, _or_null(_bid), _empty_or_address)
+_transactions = _list_of(partial(read_struct, TransactionReceipt, _TRANSACTION))
+_fires = _list_of(partial(read_struct, FireReceipt, _FIRE))
+_destroyed = _list_of(partial(read_struct, DestroyedReceipt, (_hash, _text, _event)))
+_queries = _list_of(lambda query: read_struct(QueryReceipt, _QUERY, [*query, b""] if len(_list(query)) == 6 else query))
+_messages = _list_of(partial(read_struct, MessageReceipt, (_address, _address, _text, *_RUN, _effects)))
+_CALLBACK = (_hash, _address, _text, *_RUN, _effects, _or_null(_event))
+_callbacks = _list_of(partial(read_struct, CallbackReceipt, _CALLBACK))
+_RECEIPTS = (_u64, _address, _transactions, _fires, _destroyed, _queries, _messages, _u64, _fee, _callbacks)
+
+
+def read_receipts(data: bytes) -> Receipts:
+    """Receipts from their bytes. Raises :class:`Unreadable`."""
+    value = _list(decode(data))
+    receipts: Receipts = read_struct(Receipts, _RECEIPTS, [*value, []] if len(value) == 9 else value)
+    if encode_receipts(receipts) != data:
+        raise Unreadable("receipts: what is empty and last is left out")
+    return receipts

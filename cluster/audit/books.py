@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.figures import Failure
 from cluster.audit.ledger.accounts import Accounts
@@ -25,6 +24,7 @@ from cluster.audit.specified.judge import SpecifiedChain
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord
+from spec.encoding import address_of
 from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
 

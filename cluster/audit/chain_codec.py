@@ -25,12 +25,8 @@ U64_LIMIT: Final = 2**64
 ADDRESS_BYTES: Final = 20
 HASH_BYTES: Final = 32
 MAX_UINT_BYTES: Final = 32
-REMEMBERED_BLOCKS: Final = 4
 REMEMBERED_ADDRESSES: Final = 1_024
 REMEMBERED_TAGS: Final = 32
-REMEMBERED_TRANSACTIONS: Final = 1_024
-MAX_REMEMBERED_BYTES: Final = 8_192
-"""The size of a transaction up to which it is remembered."""
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -564,17 +560,10 @@ def _unpack(data: bytes) -> Any:
     return value
 
 
-@lru_cache(REMEMBERED_BLOCKS)
 def read_block(data: bytes) -> Block:
-    """Decode a block. Raises :class:`Unreadable`. The newest blocks are remembered: several observers read each."""
+    """Decode a block. Raises :class:`Unreadable`."""
     header, transactions = _fields("block", _unpack(data), 2)
     return Block(_header(header), _transactions(transactions), tagged(b"header", msgpack.packb(header)))
-
-
-def read_header(block: bytes) -> tuple[Header, bytes]:
-    """Decode an encoded block's header. Returns it with its hash. Raises :class:`Unreadable`."""
-    header, _ = _fields("block", _unpack(block), 2)
-    return _header(header), tagged(b"header", msgpack.packb(header))
 
 
 def read_receipts(data: bytes) -> BlockReceipts:
@@ -590,26 +579,9 @@ def read_receipts(data: bytes) -> BlockReceipts:
 
 
 def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Decode a signed transaction into sender and body, without verifying it. Raises :class:`Unreadable`.
-
-    The newest short ones are remembered: they are read when a client gives them, and again in a final block.
-    """
-    return _remembered(wire) if len(wire) <= MAX_REMEMBERED_BYTES else _read_transaction(wire)
-
-
-def _read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
+    """Decode a signed transaction into sender and body, without verifying it. Raises :class:`Unreadable`."""
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     return address_of(public_key), _body(_unpack(body))
-
-
-_remembered: Final = lru_cache(REMEMBERED_TRANSACTIONS)(_read_transaction)
-
-
-def read_key_and_nonce(wire: bytes) -> tuple[bytes, int]:
-    """Decode a signed transaction's public key and nonce only. Raises :class:`Unreadable`."""
-    public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
-    _, nonce, *_ = _fields("transaction body", _unpack(body), len(TransactionBody._fields))
-    return public_key, _u64(nonce)
 
 
 def read_payload(kind: type[T], payload: bytes) -> T:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, overload
 
-from cluster.audit.chain_codec import BlockReceipts, Call, TransactionBody
+from spec.encoding import Receipts
 
 MAX_ERRORS: Final = 8
 """The most different errors kept of one kind of one actor's runs: an error may have the program's own text."""
@@ -124,13 +124,13 @@ class RunOutcomes:
         self._errors: dict[tuple[RunKind, bytes], Counter[str]] = {}
         self._first: dict[Failure, int] = {}
 
-    def enter(self, receipts: BlockReceipts, bodies: Sequence[tuple[bytes, TransactionBody]]) -> None:
-        """Enter the runs of a block. ``bodies`` are its transactions' senders and bodies; those that call no actor do
-        not count."""
+    def enter(self, receipts: Receipts, called: Iterable[bytes | None]) -> None:
+        """Enter the runs of a block. ``called`` are the actors that its transactions call; ``None`` for those that call
+        none, which do not count."""
         height = receipts.height
-        for (_, body), sent in zip(bodies, receipts.transactions, strict=False):
-            if isinstance(body.action, Call):
-                self._enter(height, RunKind.TRANSACTION, body.action.to, sent.ok, sent.error)
+        for actor, sent in zip(called, receipts.transactions, strict=False):
+            if actor is not None:
+                self._enter(height, RunKind.TRANSACTION, actor, sent.ok, sent.error)
         for fire in receipts.fires:
             self._enter(height, RunKind.FIRE, fire.actor, fire.ok, fire.error)
         for callback in receipts.callbacks:

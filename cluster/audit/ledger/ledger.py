@@ -12,6 +12,8 @@ The parameters in force are the genesis's, as changed by system instructions. A 
 
 from __future__ import annotations
 
+from typing import cast
+
 from cluster.audit.chain_codec import (
     NO_EFFECTS,
     Block,
@@ -48,6 +50,7 @@ from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
 from cluster.audit.scripts.script_run import Outcome
 from cluster.record.rules import LedgerRule
+from spec.encoding import Receipts
 from validator.chain.genesis import Genesis
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
@@ -199,7 +202,8 @@ class Ledger:
         receipts: tuple[RunReceipt, ...]
         receipts = (*outcome.transactions, *outcome.fires, *outcome.callbacks, *outcome.messages)
         self._mechanisms.enter(context, receipts, self._mailboxes.holds_back)
-        self.outcomes.enter(outcome, context.bodies)
+        called = [body.action.to if isinstance(body.action, Call) else None for _, body in context.bodies]
+        self.outcomes.enter(cast(Receipts, outcome), called)
         self.blocks.append(
             BlockMetrics(
                 height=context.height,

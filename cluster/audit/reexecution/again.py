@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cluster.audit.chain_codec import Unreadable, read_receipts
 from cluster.audit.evidence import invalid_blocks
 from cluster.audit.ledger.context import short
 from cluster.audit.reexecution.archived_run import ArchivedRun
@@ -30,6 +29,7 @@ from cluster.common.files import write_atomically
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, Reexecuted, write_blocks
 from cluster.record.genesis_file import to_json
 from cluster.record.run import RunRecord, note_own_problem
+from spec.encoding import Unreadable, read_receipts
 from validator.chain.genesis import Genesis, PolicyFile
 
 MAX_BLOCKS: Final = 512
@@ -40,6 +40,8 @@ SEEDS_TRIED: Final = 2
 """The number of hash seeds under which the blocks of an archived run are executed."""
 LINES_NAMED: Final = 3
 """The most lines of a policy that are named as possible causes."""
+AMOUNTS: Final = frozenset({"burned", "tip", "tip_per_cycle"})
+"""The fields of receipts that are numbers as bytes."""
 PARTS: Final = (
     ("transactions", "transaction", "transaction_hash"),
     ("fires", "fire", "timer_id"),
@@ -146,6 +148,9 @@ def first_difference(recorded: bytes, again: bytes) -> str:
             if names[0] != names[1]:
                 return f"{what} {number} is {names[0]} in one, {names[1]} in the other"
             field = next(name for name in left._fields if getattr(left, name) != getattr(right, name))
-            values = " in one, ".join(f"{getattr(item, field)!r:.60}" for item in (left, right))
+            said = [getattr(item, field) for item in (left, right)]
+            if field in AMOUNTS:
+                said = [int.from_bytes(amount, "big") for amount in said]
+            values = " in one, ".join(f"{value!r:.60}" for value in said)
             return f"{field} of {what} {number}, {names[0]}, is {values} in the other"
     return ""

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cluster.audit.chain_codec import HASH_BYTES, Unreadable, read_header
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks, differing_places, joined
 from cluster.record.run import ValidatorRecord
+from spec.encoding import NO_HASH, Unreadable, read_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ServedBlock:
     """The consensus view in which it was proposed."""
 
 
-NOTHING_READ: Final = ServedBlock(bytes(HASH_BYTES), bytes(HASH_BYTES), bytes(HASH_BYTES), 0)
+NOTHING_READ: Final = ServedBlock(NO_HASH, NO_HASH, NO_HASH, 0)
 
 
 class StoredChain:
@@ -56,7 +56,8 @@ class StoredChain:
             self._hashes += block.block_hash + block.header_root + block.computed_root
 
     def at(self, height: int) -> ServedBlock:
-        at, size = 3 * HASH_BYTES * (height - 1), HASH_BYTES
+        size = len(NO_HASH)
+        at = 3 * size * (height - 1)
         digest, root, computed = (bytes(self._hashes[at + n * size : at + (n + 1) * size]) for n in range(3))
         return ServedBlock(digest, root, computed, self.views[height - 1])
 
@@ -103,10 +104,10 @@ class ServedChain:
 def read_served(record: BlockRecord) -> ServedBlock | None:
     """The parts of a block that are compared; ``None`` if it cannot be read."""
     try:
-        header, digest = read_header(record.block)
+        block = read_block(record.block)
     except Unreadable:
         return None
-    return ServedBlock(digest, header.state_root, record.computed_root, header.view)
+    return ServedBlock(block.hash, block.header.state_root, record.computed_root, block.header.view)
 
 
 class ChainReader:

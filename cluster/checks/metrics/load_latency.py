@@ -10,16 +10,16 @@ a load whose slowest part is lost would look faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.audit.chain_codec import Unreadable, read_block, read_key_and_nonce
 from cluster.checks.metrics.actor_classes import SHARES
 from cluster.common.quantiles import counted_quantile, quantile
 from loadgen.workloads.measures import LoadTimeline, Sends, TimeBucket, send_key, slot_ms
+from spec.encoding import Unreadable, decode, read_block, read_transaction
 
 QUANTILES: Final = (*SHARES, (1.0, "max"))
 
@@ -115,10 +115,20 @@ def _final_keys(books: Books) -> Iterable[tuple[int, str]]:
     """Height and key of every final transaction, ascending."""
     for height, block in enumerate(books.chain[: books.ledger.height], 1):
         try:
-            for wire in read_block(block.block).transactions:
-                yield height, send_key(*read_key_and_nonce(wire))
+            for key in keys_in(block.block):
+                yield height, key
         except Unreadable:
             return
+
+
+def keys_in(encoded: bytes) -> Iterator[str]:
+    """The :func:`~loadgen.workloads.measures.send_key` of each transaction in a block. Raises
+    :class:`~spec.encoding.Unreadable`."""
+    block = read_block(encoded)
+    for wire in block.transactions:
+        transaction = read_transaction(wire, block.header.chain_id)
+        public_key, _, _ = decode(wire)
+        yield send_key(public_key, transaction.nonce)
 
 
 def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:

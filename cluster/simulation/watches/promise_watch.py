@@ -30,13 +30,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
-from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
 from cluster.scenario.model import LimitsSection
+from spec.encoding import Block, System, Unreadable, read_block, read_transaction, tagged
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import Departure
@@ -63,10 +62,11 @@ class _Offered(msgspec.Struct, frozen=True):
         return self.value + self.gas_limit * self.max_fee_per_cycle + self.cells_limit * self.max_fee_per_cell
 
     @classmethod
-    def read(cls, wire: bytes) -> _Offered:
-        sender, body = read_transaction(wire)
+    def read(cls, wire: bytes, chain_id: str) -> _Offered:
+        """Raises :class:`~spec.encoding.Unreadable` for a transaction that no block may have."""
+        body = read_transaction(wire, chain_id)
         return cls(
-            sender=sender,
+            sender=body.sender,
             nonce=body.nonce,
             is_system=isinstance(body.action, System),
             gas_limit=body.gas_limit,
@@ -76,6 +76,10 @@ class _Offered(msgspec.Struct, frozen=True):
             value=body.value,
             size=len(wire),
         )
+
+
+def _hash(wire: bytes) -> bytes:
+    return tagged(b"transaction", wire)
 
 
 class _Promise(NamedTuple):
@@ -154,7 +158,7 @@ class PromiseWatch:
         """Note transactions that a validator sends to its peers."""
         self._note_seen(transactions)
         if is_to_all:
-            self._memories[index].sent.update(map(transaction_hash, transactions))
+            self._memories[index].sent.update(map(_hash, transactions))
 
     def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
         """Note that a validator at this final height tells a client that it accepted these transactions, keyed by hash.
@@ -162,7 +166,12 @@ class PromiseWatch:
         memory, ledger = self._memory(index, life), self._ledger()
         self._note_seen(transactions.values())
         for digest, wire in transactions.items():
-            offered = _Offered.read(wire)
+            try:
+                offered = _Offered.read(wire, ledger.genesis.chain_id)
+            except Unreadable:
+                if is_honest:
+                    self._look(Rule.KEPT, False, index, digest, "that no block may have")
+                continue
             if offered.nonce < ledger.chain.nonces[offered.sender]:
                 continue  # it has become final, or cannot any more: the validator is behind
             self._offered.setdefault(offered.sender, {})[digest] = offered
@@ -219,7 +228,7 @@ class PromiseWatch:
         header, ledger = block.header, self._ledger()
         memory = self._memories[header.proposer]
         built = memory.built.get(header.view, 0)
-        hashes = [transaction_hash(wire) for wire in block.transactions]
+        hashes = [_hash(wire) for wire in block.transactions]
         due = [
             digest
             for digest, (offered, number, _) in memory.open.items()
@@ -257,8 +266,8 @@ class PromiseWatch:
         header, ledger, sender = block.header, self._ledger(), offered.sender
         if offered.nonce != ledger.chain.nonces[sender] or sender not in self._balances:
             return False
-        fees, limits = Basefees.of(header), ledger.instructions.in_force
-        if offered.max_fee_per_cycle < fees.cycle or offered.max_fee_per_cell < fees.cell:
+        limits = ledger.instructions.in_force
+        if offered.max_fee_per_cycle < header.basefee_cycle or offered.max_fee_per_cell < header.basefee_cell:
             return False
         lane = limits.lane_system_cycles if offered.is_system else limits.lane_user_cycles
         has_room = (

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
 from cluster.audit.served.chains import is_part
 from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import differing_places
 from cluster.record.run import FaultRecord, ValidatorRecord
 from cluster.tools.drills.base import Expectation, Judgement
+from spec.encoding import Effects, Header, Receipts, Unreadable, read_block, read_receipts
 
 KILL: Final = "kill"
 """The kind of fault with which drills take validators down."""
@@ -112,7 +112,7 @@ def ended(record: BlockRecord) -> list[bytes]:
 def cancelled(record: BlockRecord) -> list[bytes]:
     """Timers that a block cancelled."""
     changes = (change for effects in _effects(record) for change in effects.timer_changes)
-    return [change.timer_id for change in changes if isinstance(change, Cancelled)]
+    return [change[1] for change in changes if change[0] == "cancelled"]
 
 
 def _effects(record: BlockRecord) -> Iterator[Effects]:
@@ -229,7 +229,7 @@ def _ended_ms(fault: FaultRecord) -> float:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
+def diverged_receipts(books: Books) -> Iterator[tuple[str, Receipts]]:
     """The name of each diverged validator, with its receipts of the block at which it diverged. Validators that do not
     serve these receipts are left out."""
     for validator in books.judged:
@@ -247,13 +247,13 @@ def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
     """The headers of a chain's blocks; unreadable blocks are left out."""
     for record in chain:
         try:
-            yield read_header(record.block)[0]
+            yield read_block(record.block).header
         except Unreadable:
             continue
 
 
 @lru_cache(READINGS_KEPT)
-def receipts_of(data: bytes) -> BlockReceipts | None:
+def receipts_of(data: bytes) -> Receipts | None:
     """Decode a block's receipts as served; ``None`` if they are unreadable, which the check ``chain`` reports."""
     try:
         return read_receipts(data)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
-from cluster.audit.chain_codec import Unreadable, read_block, read_key_and_nonce
+from cluster.checks.metrics.load_latency import keys_in
 from loadgen.client import ClientError, ValidatorClient
-from loadgen.workloads.measures import is_chosen, send_key
+from loadgen.workloads.measures import is_chosen
+from spec.encoding import Unreadable
 
 MAX_KEPT: Final = 1 << 17
 """Maximum number of transactions whose time of finality is kept. If there are more, a sample is kept, chosen by bits of
@@ -76,9 +77,8 @@ class ChainFollower:
         now_ms = time.time() * 1_000
         assert self._height is not None
         for block, _, _ in blocks:
-            for wire in read_block(block).transactions:
+            for key in keys_in(block):
                 self._transactions += 1
-                key = send_key(*read_key_and_nonce(wire))
                 if is_chosen(key, self._chosen_bits):
                     self.final.setdefault(key, now_ms)
             self._height += 1

@@ -6,7 +6,7 @@ The chain has to remove them within the garbage collection's budget, without del
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -153,6 +153,6 @@ def _destroyed(books: Books) -> Iterator[Any]:
         yield from _destroyed_in(books, height)
 
 
-def _destroyed_in(books: Books, height: int) -> tuple[Any, ...]:
+def _destroyed_in(books: Books, height: int) -> Sequence[Any]:
     receipts = receipts_of(books.chain[height - 1].receipts)
     return () if receipts is None else receipts.destroyed

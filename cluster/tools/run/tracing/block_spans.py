@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.audit.chain_codec import Header
 from cluster.tools.run.tracing.spans import Span, SpanEvent, Value, span_id_of
 from cluster.tools.run.tracing.step_log import BlockSteps
+from spec.encoding import Header
 
 MAY_OUTLAST: Final = frozenset({"execute", "finality"})
 """Spans that may end after the block is final somewhere: those of a slower validator."""

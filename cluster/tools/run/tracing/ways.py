@@ -19,29 +19,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import (
-    Block,
-    BlockReceipts,
-    Call,
-    Cancelled,
-    Effects,
-    FireReceipt,
-    Scheduled,
-    TransactionReceipt,
-    Transfer,
-    Unreadable,
-    read_block,
-    read_receipts,
-    read_transaction,
-    transaction_hash,
-)
 from cluster.audit.figures import Failure, RunKind
 from cluster.record.archive import BlockRecord
 from cluster.tools.run.tracing.block_spans import Chain, TracedBlock
 from cluster.tools.run.tracing.sampler import Sampler
 from cluster.tools.run.tracing.spans import NO_PARENT, Link, Span, Value, root_of, span_id_of, trace_id_of
 from cluster.tools.run.tracing.step_log import StepLog
-from validator.primitives.types import address_text
+from spec.encoding import (
+    Block,
+    Call,
+    Effects,
+    FireReceipt,
+    Receipts,
+    Scheduled,
+    TransactionReceipt,
+    Transfer,
+    Unreadable,
+    address_text,
+    read_block,
+    read_receipts,
+    read_transaction,
+    tagged,
+)
 
 MAX_OPEN_TIMERS: Final = 10_000
 """Bound for the pending timers with a trace. While there are this many, others that are scheduled have none."""
@@ -104,7 +103,7 @@ class Ways:
         self._starts_ms.append(UNKNOWN_MS)
         try:
             block, receipts = read_block(record.block), read_receipts(record.receipts)
-            hashes = tuple(transaction_hash(wire) for wire in block.transactions)
+            hashes = tuple(tagged(b"transaction", wire) for wire in block.transactions)
         except Unreadable:
             return []
         view, parents_view = block.header.view, self._view
@@ -112,7 +111,7 @@ class Ways:
         traced = TracedBlock(
             self._chain,
             block.header,
-            block.digest,
+            block.hash,
             len(hashes),
             len(receipts.fires),
             self._steps.of_block(self.height, view),
@@ -160,7 +159,7 @@ class Ways:
     # --- a block ------------------------------------------------------------------------------------------------------
 
     def _of_block(
-        self, traced: TracedBlock, block: Block, receipts: BlockReceipts, hashes: Sequence[bytes]
+        self, traced: TracedBlock, block: Block, receipts: Receipts, hashes: Sequence[bytes]
     ) -> Iterator[Span]:
         chosen = self._sampler.choose(hashes)
         new = self._new_timers(traced, chosen, receipts)
@@ -175,7 +174,7 @@ class Ways:
             self._timers[timer.scheduled.timer_id] = timer
         yield from self._ends(traced, receipts, links)
 
-    def _handlers(self, chosen: set[bytes], receipts: BlockReceipts) -> Iterator[_Effect]:
+    def _handlers(self, chosen: set[bytes], receipts: Receipts) -> Iterator[_Effect]:
         """The effects of all handlers of a block."""
         for sent in receipts.transactions:
             key = sent.transaction_hash
@@ -188,7 +187,7 @@ class Ways:
         for message in receipts.messages:
             yield _Effect("message", None, message.effects)
 
-    def _new_timers(self, traced: TracedBlock, chosen: set[bytes], receipts: BlockReceipts) -> list[_OpenTimer]:
+    def _new_timers(self, traced: TracedBlock, chosen: set[bytes], receipts: Receipts) -> list[_OpenTimer]:
         """The timers that the block schedules and that get a trace."""
         final_ms = traced.final_ms
         assert final_ms is not None
@@ -222,12 +221,12 @@ class Ways:
         trace_id, taken, block_ms = self._trace_id(key), self._steps.taken(key), traced.start_ms
         start_ms = block_ms if taken is None else min(taken[0], block_ms)
         assert traced.final_ms is not None
-        kind, called, more = describe(wire)
+        kind, called, more = describe(wire, traced.header.chain_id)
         attributes: dict[str, Value] = {
             "stampede.transaction.hash": key.hex(),
             "stampede.transaction.sender": address_text(receipt.sender),
             "stampede.transaction.cycles": receipt.cycles,
-            "stampede.transaction.fee": str(receipt.burned + receipt.tip),
+            "stampede.transaction.fee": _fee(receipt),
             **more,
             **traced.attributes,
         }
@@ -251,7 +250,7 @@ class Ways:
 
     # --- timers -------------------------------------------------------------------------------------------------------
 
-    def _ends(self, traced: TracedBlock, receipts: BlockReceipts, links: dict[int, list[Link]]) -> Iterator[Span]:
+    def _ends(self, traced: TracedBlock, receipts: Receipts, links: dict[int, list[Link]]) -> Iterator[Span]:
         """The spans of timers that fire or end in the block."""
         final_ms = traced.final_ms
         assert final_ms is not None
@@ -263,7 +262,7 @@ class Ways:
                 yield self._root_of_timer(timer, final_ms, destroyed.reason, error=destroyed.reason)
         for _, _, effects in self._handlers(set(), receipts):
             for change in effects.timer_changes:
-                if isinstance(change, Cancelled) and (timer := self._timers.pop(change.timer_id, None)):
+                if change[0] == "cancelled" and (timer := self._timers.pop(change[1], None)):
                     yield self._root_of_timer(timer, final_ms, "cancelled")
 
     def _fire(self, timer: _OpenTimer, traced: TracedBlock, fire: FireReceipt, links: Sequence[Link]) -> Iterator[Span]:
@@ -274,7 +273,7 @@ class Ways:
             "stampede.timer.fired_at": height,
             "stampede.timer.late_blocks": late_blocks,
             "stampede.timer.cycles": fire.cycles,
-            "stampede.timer.fee": str(fire.burned + fire.tip),
+            "stampede.timer.fee": _fee(fire),
         }
         outcome = "fired" if fire.ok else "failed"
         span = self._root_of_timer(timer, traced.final_ms, outcome, more, links, "" if fire.ok else fire.error)
@@ -329,14 +328,19 @@ class Ways:
         return trace_id_of(self._chain.run, key)
 
 
-def describe(wire: bytes) -> tuple[str, bytes, dict[str, Value]]:
+def _fee(run: TransactionReceipt | FireReceipt) -> str:
+    """What a run cost."""
+    return str(int.from_bytes(run.burned, "big") + int.from_bytes(run.tip, "big"))
+
+
+def describe(wire: bytes, chain_id: str) -> tuple[str, bytes, dict[str, Value]]:
     """The name of a transaction's first span, the actor that it calls (empty if none), and attributes from its body."""
     try:
-        _, body = read_transaction(wire)
+        transaction = read_transaction(wire, chain_id)
     except Unreadable:
         return "transaction", b"", {}
-    action = body.action
-    attributes: dict[str, Value] = {"stampede.transaction.nonce": body.nonce}
+    action = transaction.action
+    attributes: dict[str, Value] = {"stampede.transaction.nonce": transaction.nonce}
     if isinstance(action, Call | Transfer):
         attributes["stampede.transaction.to"] = address_text(action.to)
     if isinstance(action, Call):

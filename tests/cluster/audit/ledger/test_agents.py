@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, Scheduled, read_header, read_receipts
+from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, Scheduled, read_block, read_receipts
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import POLICY_RULES, TIMERS, AuditLog, BlockContext
 from cluster.audit.ledger.ledger import Ledger
@@ -54,7 +54,7 @@ class Auditor:
     def begin(self, height: int = 1) -> None:
         self.audit.begin_block(height)
         record = ChainMaker().seal()
-        receipts, (header, _) = read_receipts(record.receipts)._replace(height=height), read_header(record.block)
+        receipts, header = read_receipts(record.receipts)._replace(height=height), read_block(record.block).header
         self.turns.begin_phase(BlockContext(receipts, DEFAULTS, POLICY_RULES[Policy.CIP1], AuditLog(), header))
 
     def query(self, timer_id: bytes, actor: bytes, agent: bytes, bid: tuple[int | None, int | None]) -> list[str]:

@@ -22,6 +22,7 @@ from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.load.dos.case_runs import run_case
 from cluster.tools.load.dos.cases import make_plan, make_variants
+from spec.encoding import encode_receipts, read_receipts, uint
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY
 
 RUN: Final = {
@@ -127,3 +128,8 @@ def test_the_first_difference_names_part_item_and_field() -> None:
     assert first_difference(with_fires[9], with_fires[9]) == ""
     assert first_difference(b"\x00", with_fires[9]) == ""
     assert first_difference(with_fires[9], with_fires[10]).count(" in one, ") == 1
+    receipts = read_receipts(with_fires[9])
+    first, *others = receipts.fires
+    one, other = (receipts._replace(fires=[first._replace(burned=uint(paid)), *others]) for paid in (1, 256))
+    found = first_difference(encode_receipts(one), encode_receipts(other))
+    assert found.startswith("burned of fire 1, ") and found.endswith(", is 1 in one, 256 in the other")

@@ -8,7 +8,6 @@ from statistics import median
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.audit.chain_codec import Scheduled, read_receipts
 from cluster.checks.metrics.actor_classes import (
     OTHERS,
     class_of_actors,
@@ -22,6 +21,7 @@ from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.drills.expectations import cancelled
+from spec.encoding import Scheduled, read_receipts
 from tests.cluster.records import ACTOR, make_record
 
 SCENARIO = Scenario.model_validate(

@@ -311,3 +311,11 @@ def test_rules_that_were_never_looked_at_prove_nothing() -> None:
     assert "promises: passed_on 0 times of 1" in check_run(record).check("coverage").detail
     record.promises = PromiseRecord([], {"passed_on": 3, "kept": 3, "dropped": 0}, 3, 3)
     assert check_run(record).check("coverage").verdict is Outcome.PASS
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_what_no_block_may_have_is_not_to_be_taken(is_honest: bool) -> None:
+    bench = Bench()
+    bench.take(b"noise", is_honest=is_honest)
+    found = [text.endswith("from a client that no block may have") for text in bench.watch.violations]
+    assert found == [True] * is_honest

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.chain_codec import read_key_and_nonce
+from cluster.checks.metrics.load_latency import keys_in
 from cluster.tools.load import following
 from cluster.tools.load.following import ChainFollower
-from loadgen.workloads.measures import is_chosen, send_key
+from loadgen.workloads.measures import is_chosen
 from tests.cluster.records import ChainMaker, make_chain
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
@@ -35,10 +35,7 @@ class ServedChain(FakePages):
 
 
 def keys_of(made: ChainMaker, first: int, last: int) -> set[str]:
-    from cluster.audit.chain_codec import read_block
-
-    blocks = made.blocks[first - 1 : last]
-    return {send_key(*read_key_and_nonce(wire)) for each in blocks for wire in read_block(each.block).transactions}
+    return {key for each in made.blocks[first - 1 : last] for key in keys_in(each.block)}
 
 
 def test_only_what_becomes_final_from_now_on_is_seen() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.chain_codec import read_block, read_receipts, transaction_hash
 from cluster.audit.served.chains import longest_chain
 from cluster.common.errors import BadInput
 from cluster.record.archive import BlockRecord
@@ -28,9 +27,11 @@ from cluster.tools.run.tracing.spans import Span
 from cluster.tools.run.tracing.step_log import StepLog
 from cluster.tools.run.tracing.tracer import Tracer
 from cluster.tools.run.tracing.ways import Ways
+from spec.encoding import read_block, read_receipts
 from tests.cluster.tools.run.test_reasons import EXPECTED, FAILING
 from tests.cluster.tools.run.tracing.collector import Collector, GotSpan, collecting
 from tests.cluster.tools.run.tracing.span_rules import BLOCKS, problems_of, traces_of
+from validator.chain.transactions import transaction_hash
 
 SCENARIO = Scenario.model_validate(
     {
