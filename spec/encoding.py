@@ -244,6 +244,10 @@ _ACTIONS: dict[str, tuple[Any, list[Read]]] = {
 _BODY = (_text, _u64, _u64, _u64, _price, _price, _price, _amount, _amount, partial(_tagged_struct, _ACTIONS))
 
 
+def transaction_hash(wire: bytes) -> Hash:
+    return tagged(b"transaction", wire)
+
+
 def read_transaction(wire: bytes, chain_id: str) -> Transaction:
     """A transaction from its bytes. Signatures are not verified. Raises :class:`Unreadable` for a malformed one."""
     if len(wire) > MAX_TRANSACTION_BYTES:
@@ -257,7 +261,7 @@ def read_transaction(wire: bytes, chain_id: str) -> Transaction:
         raise Unreadable("transaction: a handler has 1 to 256 bytes")
     if isinstance(action, Deploy) and not is_code(action.code):
         raise Unreadable("transaction: no code")
-    return Transaction._make((*numbers, action, sender, tagged(b"transaction", wire)))
+    return Transaction._make((*numbers, action, sender, transaction_hash(wire)))
 
 
 def is_name(text: str, may_be_empty: bool = False) -> bool:
@@ -312,7 +316,7 @@ def read_block(data: bytes) -> Block:
 
 
 def transactions_root(wires: Sequence[bytes]) -> Hash:
-    return merkle_root(b"transactions", [tagged(b"transaction", wire) for wire in wires])
+    return merkle_root(b"transactions", [transaction_hash(wire) for wire in wires])
 
 
 # --- receipts ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,10 @@ class Phase:
     def run(self) -> None:
         world, policy = self.world, self.world.policy
         due = self.expire(world.due_timers())
+        if policy.asks_agents:
+            self.bidding.run(due)
         policy.scan(self, policy.turns(self, due))
+        policy.settle(self)
         self.waits = {timer_id: reason for timer_id, reason in self.waits.items() if timer_id in world.timers}
 
     # --- expiry -------------------------------------------------------------------------------------------------------
@@ -108,17 +111,26 @@ class Phase:
 
     def fire_or_turn_away(self, timer: Timer, tip: int, gas_limit: int) -> bool:
         """Fire a timer whose payer can pay. Returns whether the turn counts: that of a destroyed timer does not."""
-        world, p = self.world, self.world.parameters
+        needed, balance = self.max_cost(gas_limit, tip), self.available(timer)
+        if balance >= needed:
+            self.fire(timer, tip, gas_limit, needed)
+            return True
+        return bool(self.world.policy.turn_away(self, timer, needed, balance))
+
+    def max_cost(self, gas_limit: int, tip: int) -> int:
+        """The most that a fire may cost."""
+        world = self.world
         price = world.basefee_cycle + world.lane_price + tip
-        needed = gas_limit * price + p["MAX_CELLS_PER_FIRE"] * world.basefee_cell
+        return int(gas_limit * price + world.parameters["MAX_CELLS_PER_FIRE"] * world.basefee_cell)
+
+    def available(self, timer: Timer) -> int:
+        """What a timer's payer can pay for its fire."""
+        world = self.world
         balance = world.balance.get(timer.fee_payer, 0)
         if timer.payer_cap is not None and timer.payer_cap - (timer.bid or 0) < balance:
             world.reached("L-22")
             balance = timer.payer_cap - (timer.bid or 0)
-        if balance >= needed:
-            self.fire(timer, tip, gas_limit, needed)
-            return True
-        return bool(world.policy.turn_away(self, timer, needed, balance))
+        return balance
 
     def destroy_insolvent(self, timer: Timer, needed: int, balance: int) -> bool:
         """Destroy a timer whose payer cannot pay, if the budget reaches. Returns whether it is still there."""

@@ -10,7 +10,11 @@ MAX_KEY_BYTES = 256
 
 def digest(world: World, watch: Watch) -> bytes:
     """The digest of a key's value; empty if it has none."""
-    value = world.storage.get((watch.actor, watch.key))
+    return digest_of(world.storage.get((watch.actor, watch.key)))
+
+
+def digest_of(value: bytes | None) -> bytes:
+    """The digest of a value; empty for none."""
     return b"" if value is None else tagged(b"watched value", value)
 
 

@@ -70,7 +70,6 @@ class BiasAuction(Fifo):
 
     def scan(self, phase: Phase, turns: list[Turn]) -> None:
         phase.scan(turns)
-        self.settle(phase)
         for turn in turns:
             timer = phase.world.timers.get(turn.timer_id)
             if timer and phase.waits.get(turn.timer_id) == "lane_full" and not self.has_turn(phase, timer):

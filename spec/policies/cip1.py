@@ -25,6 +25,7 @@ class Auction(Fifo):
     """What auctions by fees share: timers bid, by themselves or by agents, and must reach the fee floor."""
 
     bids = "refused"
+    asks_agents = True
     passes_over = True
 
     def fire_cap(self, world: World) -> int:
@@ -45,7 +46,6 @@ class Auction(Fifo):
     def tips(self, phase: Phase, due: list[Timer]) -> list[tuple[int, Timer]]:
         """The timers that reach the fee floor and may fire, with their tips a cycle."""
         world, found = phase.world, []
-        phase.bidding.run(due)
         may_fire = {timer.timer_id for timer in self.within_cap(phase, due)}
         for timer, max_fee, priority in phase.bidding.prices(due):
             if max_fee < world.fee_floor and world.height <= timer.expires_at:

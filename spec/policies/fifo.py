@@ -17,6 +17,8 @@ class Fifo:
     """What becomes of a bid that a schedule states: ``ignored``, ``refused`` or ``locked``."""
     has_watches = False
     """Whether timers may watch keys."""
+    asks_agents = False
+    """Whether agents are asked to price timers."""
     timers_first = False
     """Whether timers fire before the transactions."""
     passes_over = False
@@ -90,6 +92,9 @@ class Fifo:
     def turn_away(self, phase: Phase, timer: Timer, needed: int, balance: int) -> bool:
         """A timer's payer cannot pay. Returns whether the timer's turn counts."""
         return phase.destroy_insolvent(timer, needed, balance)
+
+    def settle(self, phase: Phase) -> None:
+        """What fires pay after the last turn."""
 
     def count_fires(self, phase: Phase) -> None:
         """Record what later blocks have to know of this block's fires."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from spec.encoding import tagged
+from spec.watches import digest_of
 from validator.chain import records
 from validator.chain.records import Account, Actor, Globals, Job, JobCounters, Timer, Watchable
 from validator.primitives.types import BID_ESCROW_ADDRESS, HASH_BYTES
@@ -60,17 +60,12 @@ def _timers(state: Mapping[bytes, Records], first_priced: int) -> Iterator[str]:
         yield f"{total:,} live timers are counted, and there are {len(timers):,}"
 
 
-def _digest(value: bytes | None) -> bytes:
-    """The digest of the value of a key that timers may watch; empty if the key has none."""
-    return b"" if value is None else tagged(b"watched value", value)
-
-
 def _watches(state: Mapping[bytes, Records]) -> Iterator[str]:
     """Check that each watched key has its value's digest, and that its watchers are live timers that watch it."""
     timers: Mapping[bytes, Timer] = state.get(records.TIMER, {})
     values: Mapping[bytes, bytes] = state.get(records.STORAGE, {})
     watchables: Mapping[bytes, Watchable] = state.get(records.WATCHABLE, {})
-    stale = {key for key, found in watchables.items() if found.digest != _digest(values.get(key))}
+    stale = {key for key, found in watchables.items() if found.digest != digest_of(values.get(key))}
     if stale:
         yield f"other values of the watched keys {_named(stale)} than when they were last checked"
     waiting = {

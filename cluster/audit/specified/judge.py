@@ -11,7 +11,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.specified.chain import spec_chain
-from cluster.audit.specified.own_policy import NotAllowed, Told, own_policy
+from cluster.audit.specified.own_policy import NotAllowed, own_policy
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
     Block,
@@ -21,6 +21,7 @@ from spec.encoding import (
     decode,
     encode_receipts,
     read_block,
+    read_receipts,
     read_transaction,
     receipts_root,
     transactions_root,
@@ -111,7 +112,7 @@ class SpecifiedChain:
         try:
             read = read_block(block)
             if self._own is not None:
-                self._own.told = Told.of(decode(receipts))
+                self._own.told = read_receipts(receipts)
             outcome = self._execute(read)
         except NotAllowed as told:
             yield told.field, told.said, told.expected

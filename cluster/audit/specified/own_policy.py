@@ -9,11 +9,10 @@ is derived.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
-from spec.agents import Bidding
 from spec.block import POLICIES
-from spec.encoding import Address, Hash, Unreadable, uint
+from spec.encoding import DestroyedReceipt, FireReceipt, Hash, Receipts
 from spec.phase import Phase, Turn
 from spec.policies.fifo import Fees, Fifo
 from spec.world import Refusal, Timer, World
@@ -35,49 +34,23 @@ class NotAllowed(Exception):
         self.field, self.said, self.expected = field, said, expected
 
 
-class ToldFire(NamedTuple):
-    """What the receipts say of a fire that a policy decides."""
-
-    timer_id: Hash
-    burned: int
-    tip: int
-    tip_per_cycle: int
-    changed: frozenset[Hash]
-    """The timers that its run changed."""
-
-    @classmethod
-    def of(cls, fire: Any) -> ToldFire:
-        burned, tip, tip_per_cycle = (int.from_bytes(amount, "big") for amount in fire[9:12])
-        changes = fire[12][2] if len(fire) > 12 and len(fire[12]) > 2 else ()
-        changed = frozenset(bytes(field) for change in changes for field in change if isinstance(field, bytes))
-        return cls(bytes(fire[0]), burned, tip, tip_per_cycle, changed)
-
-
-class Told(NamedTuple):
-    """What a block's receipts say that a policy decides."""
-
-    fires: list[ToldFire]
-    unpaid: list[tuple[Hash, str, str]]
-    """The timers that were destroyed because their payers could not pay: id, what was needed, and the balance."""
-
-    @classmethod
-    def of(cls, receipts: Any) -> Told:
-        """What decoded receipts say. Raises :class:`~spec.encoding.Unreadable`."""
-        try:
-            fires = [ToldFire.of(fire) for fire in receipts[3]]
-            shown = [(each[0], dict(each[2][2])) for each in receipts[4] if each[1] == INSUFFICIENT_FUNDS]
-            return cls(fires, [(bytes(timer_id), fields["needed"], fields["balance"]) for timer_id, fields in shown])
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise Unreadable(f"receipts: {error}") from None
-
-
 class OwnPolicy(Fifo):
     """What users' policies share. Each chain has another class (:func:`own_policy`)."""
 
     file: ClassVar[PolicyFile]
     its_phase: ClassVar[type[TimerPhase]]
-    told: ClassVar[Told]
-    """What the receipts of the block that is being executed say."""
+    told: ClassVar[Receipts]
+    """The receipts of the block that is being executed."""
+
+    def __init__(self) -> None:
+        self._names: object = None
+        self._parameters_read: Parameters
+
+    def _parameters(self, world: World) -> Parameters:
+        """The parameters in force, as a user's rules read them."""
+        if self._names is not world.parameters:
+            self._names, self._parameters_read = world.parameters, Parameters.from_names(world.parameters)
+        return self._parameters_read
 
     @property
     def _is_order_told(self) -> bool:
@@ -92,12 +65,12 @@ class OwnPolicy(Fifo):
     def lane_price(self, world: World) -> int:
         if not self._is_price_told:
             return super().lane_price(world)
-        return self.its_phase.rules.lane_price(world.basefee_lane, _parameters(world))
+        return self.its_phase.rules.lane_price(world.basefee_lane, self._parameters(world))
 
     def fee_floor(self, world: World) -> int:
         if not self._is_price_told:
             return super().fee_floor(world)
-        return self.its_phase.rules.fee_floor(world.basefee_lane, _parameters(world))
+        return self.its_phase.rules.fee_floor(world.basefee_lane, self._parameters(world))
 
     def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
         if not self._is_price_told:
@@ -111,20 +84,14 @@ class OwnPolicy(Fifo):
         if not self._is_price_told:
             return super().next_basefee_lane(world, next_basefee_cycle, lane_cycles)
         rules, used = self.its_phase.rules, lane_cycles
-        return rules.next_basefee_lane(world.basefee_lane, next_basefee_cycle, used, _parameters(world))
+        return rules.next_basefee_lane(world.basefee_lane, next_basefee_cycle, used, self._parameters(world))
 
     def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
         if not self._is_price_told:
             return super().next_p50(world, fires)
-        return self.its_phase.rules.next_p50_tip(fires, _parameters(world))
+        return self.its_phase.rules.next_p50_tip(fires, self._parameters(world))
 
     # --- turns --------------------------------------------------------------------------------------------------------
-
-    def turns(self, phase: Phase, due: list[Timer]) -> list[Turn]:
-        if self.its_phase.asks_agents:
-            phase.bidding.run(due)
-        phase.bidding = _Asked.of(phase.bidding)
-        return super().turns(phase, due)
 
     def scan(self, phase: Phase, turns: list[Turn]) -> None:
         """Fire what the receipts say, in their order, and judge what no policy may do."""
@@ -135,37 +102,31 @@ class OwnPolicy(Fifo):
             self._check_order(phase, turns)
         offers = {turn.timer_id: turn for turn in turns}
         may_fire = {timer.timer_id for timer in self.within_cap(phase, phase.world.due_timers())}
-        least = _Least(phase.world, may_fire)
-        unpaid = list(self.told.unpaid)
+        least = {timer_id: phase.available(phase.world.timers[timer_id]) for timer_id in may_fire}
+        unpaid = [each for each in self.told.destroyed if each.reason == INSUFFICIENT_FUNDS]
         for place, fire in enumerate(self.told.fires):
             self._destroy_unpaid(phase, unpaid, place)
             offer = offers.get(fire.timer_id)
             if offer is not None and not self._is_price_told and self.bids != "locked":
                 self._check_tip(place, fire, offer)
             self._fire(phase, place, fire, may_fire)
-            least.look()
+            for timer_id in least.keys() & phase.world.timers.keys():
+                least[timer_id] = min(least[timer_id], phase.available(phase.world.timers[timer_id]))
         self._destroy_unpaid(phase, unpaid, len(self.told.fires))
         self._check_nothing_waits(phase, [offers[key] for key in may_fire if key in offers], least)
-        self.settle(phase)
-
-    def settle(self, phase: Phase) -> None:
-        """What the policy does after the last turn."""
-        settle = getattr(super(), "settle", None)
-        if settle is not None:
-            settle(phase)
 
     def payment(self, world: World, timer: Timer) -> int:
         """What a fire pays of its locked bid."""
         if not self.file.replaces:
             paid: int = super().payment(world, timer)  # type: ignore[misc]  # of the policy that locks bids
             return paid
-        told = next(fire.tip for fire in self.told.fires if fire.timer_id == timer.timer_id)
+        told = next(_number(fire.tip) for fire in self.told.fires if fire.timer_id == timer.timer_id)
         least = 0 if self._is_price_told else world.parameters["RESERVE_PRICE"]
         return min(timer.bid or 0, max(least, told))
 
     # --- a turn -------------------------------------------------------------------------------------------------------
 
-    def _fire(self, phase: Phase, place: int, told: ToldFire, may_fire: set[Hash]) -> None:
+    def _fire(self, phase: Phase, place: int, told: FireReceipt, may_fire: set[Hash]) -> None:
         world, p, field = phase.world, phase.world.parameters, f"receipts.fires[{place}].timer_id"
         timer = world.timers.get(told.timer_id)
         if timer is None or told.timer_id not in may_fire:
@@ -173,27 +134,27 @@ class OwnPolicy(Fifo):
         gas_limit = self.gas_limit(world, timer)
         if phase.is_full() or phase.cycles + gas_limit > p["LANE_TIMER_CYCLES"]:
             raise NotAllowed(field, told.timer_id.hex(), f"none: the lane has no room for its {gas_limit} cycles")
-        tip = 0 if self.bids == "locked" else told.tip_per_cycle
-        needed, available = self._needed(phase, timer, tip), _available(world, timer)
+        tip = 0 if self.bids == "locked" else _number(told.tip_per_cycle)
+        needed, available = phase.max_cost(gas_limit, tip), phase.available(timer)
         if needed > available and not self._is_price_told:
             raise NotAllowed(field, told.timer_id.hex(), f"none: it may cost {needed}, its payer has {available}")
         phase.fire(timer, tip, gas_limit, min(needed, available) if self._is_price_told else needed)
         if self._is_price_told and self.bids != "locked":
             self._charge(phase, told)
 
-    def _charge(self, phase: Phase, told: ToldFire) -> None:
+    def _charge(self, phase: Phase, told: FireReceipt) -> None:
         """Have the last fire burn and tip what the receipts say."""
         world, fire, number = phase.world, phase.fires[-1], len(phase.fires) - 1
-        burned, tip = int.from_bytes(fire.burned, "big"), int.from_bytes(fire.tip, "big")
-        more = told.burned + told.tip - burned - tip
+        more_burned, more_tip = (_number(told.burned) - _number(fire.burned), _number(told.tip) - _number(fire.tip))
+        more = more_burned + more_tip
         if more > world.balance.get(fire.fee_payer, 0):
-            raise NotAllowed(f"receipts.fires[{number}].burned", str(told.burned), "what its payer has")
+            raise NotAllowed(f"receipts.fires[{number}].burned", str(_number(told.burned)), "what its payer has")
         world.put(world.balance, fire.fee_payer, world.balance.get(fire.fee_payer, 0) - more)
-        phase.burned_lane += told.burned - burned
-        phase.tips += told.tip - tip
-        phase.fires[-1] = fire._replace(burned=uint(told.burned), tip=uint(told.tip))
+        phase.burned_lane += more_burned
+        phase.tips += more_tip
+        phase.fires[-1] = fire._replace(burned=told.burned, tip=told.tip)
 
-    def _destroy_unpaid(self, phase: Phase, unpaid: list[tuple[Hash, str, str]], place: int) -> None:
+    def _destroy_unpaid(self, phase: Phase, unpaid: list[DestroyedReceipt], place: int) -> None:
         """Before the fire at this place, destroy the next timers whose payers could not pay, as the receipts say.
 
         Receipts do not say between which fires. It is done once no later fire changes the timer and the payer has the
@@ -201,22 +162,17 @@ class OwnPolicy(Fifo):
         """
         later = self.told.fires[place:]
         while unpaid:
-            timer_id, needed, balance = unpaid[0]
+            timer_id, said = unpaid[0].timer_id, dict(unpaid[0].event.fields)
+            needed, balance = said.get("needed", ""), said.get("balance", "")
             timer = phase.world.timers.get(timer_id)
             if timer is None or not needed.isdecimal() or not balance.isdecimal() or self.timers_first:
                 raise NotAllowed("receipts.destroyed", timer_id.hex(), "a timer that was due and could not pay")
-            is_changed = any(timer_id in fire.changed for fire in later)
-            if later and (is_changed or str(_available(phase.world, timer)) != balance):
+            is_changed = any(timer_id in change for fire in later for change in fire.effects.timer_changes)
+            if later and (is_changed or str(phase.available(timer)) != balance):
                 return
             if phase.destroy_insolvent(timer, int(needed), int(balance)):
                 raise NotAllowed("receipts.destroyed", timer_id.hex(), "none: the budget for removals is used up")
             unpaid.pop(0)
-
-    def _needed(self, phase: Phase, timer: Timer, tip: int) -> int:
-        """The most that a fire may cost."""
-        world, p = phase.world, phase.world.parameters
-        per_cycle = world.basefee_cycle + world.lane_price + tip
-        return int(self.gas_limit(world, timer) * per_cycle + p["MAX_CELLS_PER_FIRE"] * world.basefee_cell)
 
     # --- what no policy may do ----------------------------------------------------------------------------------------
 
@@ -239,12 +195,13 @@ class OwnPolicy(Fifo):
             before = place
 
     @staticmethod
-    def _check_tip(place: int, fire: ToldFire, offer: Turn) -> None:
+    def _check_tip(place: int, fire: FireReceipt, offer: Turn) -> None:
         """Check that a fire tips what its timer's terms and the prices give."""
-        if fire.tip_per_cycle != offer.tip:
-            raise NotAllowed(f"receipts.fires[{place}].tip_per_cycle", str(fire.tip_per_cycle), str(offer.tip))
+        tip = _number(fire.tip_per_cycle)
+        if tip != offer.tip:
+            raise NotAllowed(f"receipts.fires[{place}].tip_per_cycle", str(tip), str(offer.tip))
 
-    def _check_nothing_waits(self, phase: Phase, offers: list[Turn], least: _Least) -> None:
+    def _check_nothing_waits(self, phase: Phase, offers: list[Turn], least: dict[Hash, int]) -> None:
         """Check that no due timer that can pay waits although the lane has room for it, unless the class says so."""
         world, p, replaces = phase.world, phase.world.parameters, self.file.replaces
         if not replaces.isdisjoint((Replaces.WAITING, Replaces.PRICES)):
@@ -258,48 +215,16 @@ class OwnPolicy(Fifo):
         if not self.its_phase.passes_over and len(fitting) < len(waiting):
             return  # one that did not fit has ended the phase
         for turn, timer in fitting:
-            cap = timer.payer_cap
-            balance = least.of(timer.fee_payer)
-            balance = balance if cap is None else min(balance, cap - (timer.bid or 0))
+            gas_limit = self.gas_limit(world, timer)
             tip = 0 if self.bids == "locked" else turn.tip
             is_closed = self.bids == "locked" and phase.fires_of(timer.actor) >= p["MAX_FIRES_PER_ACTOR"]
-            if balance >= self._needed(phase, timer, tip) and not is_closed:
-                gas_limit = self.gas_limit(world, timer)
+            if least[timer.timer_id] >= phase.max_cost(gas_limit, tip) and not is_closed:
                 waits = f"without timer {timer.timer_id.hex()}, which was due and passed over"
                 raise NotAllowed(
                     "receipts.fires",
                     waits,
                     f"its fire: the lane has room for its {gas_limit} cycles, used {phase.cycles}",
                 )
-
-
-class _Least:
-    """The least balances that the payers of timers had between turns."""
-
-    def __init__(self, world: World, timers: set[Hash]) -> None:
-        self._balance = world.balance
-        self._least = {world.timers[timer_id].fee_payer: 0 for timer_id in timers}
-        self._least = {payer: world.balance.get(payer, 0) for payer in self._least}
-
-    def look(self) -> None:
-        for payer, least in self._least.items():
-            self._least[payer] = min(least, self._balance.get(payer, 0))
-
-    def of(self, payer: Address) -> int:
-        return self._least[payer]
-
-
-class _Asked(Bidding):
-    """The queries of a block, asked or left out already."""
-
-    @classmethod
-    def of(cls, bidding: Bidding) -> _Asked:
-        asked = cls(bidding.world)
-        asked.__dict__.update(bidding.__dict__)
-        return asked
-
-    def run(self, due: list[Timer]) -> None:
-        """Ask no agent."""
 
 
 def own_policy(genesis: Genesis) -> type[OwnPolicy] | None:
@@ -311,15 +236,9 @@ def own_policy(genesis: Genesis) -> type[OwnPolicy] | None:
     if file is None:
         return None
     bases = (OwnPolicy, POLICIES[genesis.policy.value])
-    return type("Own", bases, {"file": file, "its_phase": phase_of_file(file), "told": Told([], [])})
+    phase = phase_of_file(file)
+    return type("Own", bases, {"file": file, "its_phase": phase, "asks_agents": phase.asks_agents})
 
 
-def _available(world: World, timer: Timer) -> int:
-    """What a timer's payer can pay for its fire."""
-    balance = world.balance.get(timer.fee_payer, 0)
-    return balance if timer.payer_cap is None else min(balance, timer.payer_cap - (timer.bid or 0))
-
-
-def _parameters(world: World) -> Parameters:
-    """The parameters in force, as a user's rules read them."""
-    return Parameters.from_names(world.parameters)
+def _number(amount: bytes) -> int:
+    return int.from_bytes(amount, "big")

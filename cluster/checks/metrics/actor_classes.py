@@ -14,13 +14,12 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
+from spec.policies.cip1 import ONE
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
 SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 """The quantiles that are reported, and their names."""
-ONE: Final = 2**16
-"""The fixed-point number 1.0 of smoothed medians."""
 WEIGHT_LOOKS: Final = 50
 """The number of heights, evenly over the run, at which an actor's fairness weight is sampled."""
 

@@ -35,7 +35,7 @@ from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
 from cluster.scenario.model import LimitsSection
-from spec.encoding import Block, System, Unreadable, read_block, read_transaction, tagged
+from spec.encoding import Block, System, Unreadable, read_block, read_transaction, transaction_hash
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import Departure
@@ -76,10 +76,6 @@ class _Offered(msgspec.Struct, frozen=True):
             value=body.value,
             size=len(wire),
         )
-
-
-def _hash(wire: bytes) -> bytes:
-    return tagged(b"transaction", wire)
 
 
 class _Promise(NamedTuple):
@@ -158,7 +154,7 @@ class PromiseWatch:
         """Note transactions that a validator sends to its peers."""
         self._note_seen(transactions)
         if is_to_all:
-            self._memories[index].sent.update(map(_hash, transactions))
+            self._memories[index].sent.update(map(transaction_hash, transactions))
 
     def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
         """Note that a validator at this final height tells a client that it accepted these transactions, keyed by hash.
@@ -228,7 +224,7 @@ class PromiseWatch:
         header, ledger = block.header, self._ledger()
         memory = self._memories[header.proposer]
         built = memory.built.get(header.view, 0)
-        hashes = [_hash(wire) for wire in block.transactions]
+        hashes = [transaction_hash(wire) for wire in block.transactions]
         due = [
             digest
             for digest, (offered, number, _) in memory.open.items()

@@ -92,6 +92,19 @@ def derived(policy: Policy, *lines: str) -> str:
     return f"from validator.policies.{module} import {name}\n\n\nclass Own({name}):\n{body}"
 
 
+def of_admitted_fees(policy: Policy) -> str:
+    """A policy derived from ``fifo`` or ``bias_auction`` with a fee floor of 100, which new timers must reach."""
+    module, _, name = {Policy.FIFO: "fifo.FifoRules", Policy.BIAS_AUCTION: "bias_auction.BiasRules"}[policy].partition(
+        "."
+    )
+    mine = (
+        f"from validator.policies.auction import AuctionRules\nfrom validator.policies.{module} import {name}\n\n\n"
+        f"class Mine({name}):\n    def fee_floor(self, basefee_lane, parameters):\n        return 100\n\n"
+        "    def admit(self, offer, fee_floor):\n        return AuctionRules.admit(self, offer, fee_floor)\n\n\n"
+    )
+    return mine + derived(policy, 'replaces = {"prices"}', "rules = Mine()")
+
+
 def example(language: str) -> str:
     """The example of the page, of a language."""
     section = PAGE.read_text(encoding="utf-8").partition("## Your own policy\n")[2].partition("\n## ")[0]

@@ -39,7 +39,7 @@ from spec.encoding import (
     read_block,
     read_receipts,
     read_transaction,
-    tagged,
+    transaction_hash,
 )
 
 MAX_OPEN_TIMERS: Final = 10_000
@@ -103,7 +103,7 @@ class Ways:
         self._starts_ms.append(UNKNOWN_MS)
         try:
             block, receipts = read_block(record.block), read_receipts(record.receipts)
-            hashes = tuple(tagged(b"transaction", wire) for wire in block.transactions)
+            hashes = tuple(transaction_hash(wire) for wire in block.transactions)
         except Unreadable:
             return []
         view, parents_view = block.header.view, self._view

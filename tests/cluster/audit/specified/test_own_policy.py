@@ -23,7 +23,7 @@ from tests.cluster.audit.ledger.test_own_policies import (
 )
 from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
-from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example
+from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example, of_admitted_fees
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import Genesis, Policy
 from validator.chain.transactions import Call
@@ -144,16 +144,9 @@ def test_a_timer_may_be_extended_by_a_fire_before_it_is_destroyed(policy: Policy
 
 @pytest.mark.parametrize("policy", [Policy.FIFO, Policy.BIAS_AUCTION])
 def test_fee_fields_that_a_price_of_ones_own_admits_pass_in_silence(policy: Policy) -> None:
-    rules = {Policy.FIFO: "fifo.FifoRules", Policy.BIAS_AUCTION: "bias_auction.BiasRules"}[policy]
-    module, _, name = rules.partition(".")
-    mine = (
-        f"from validator.policies.auction import AuctionRules\nfrom validator.policies.{module} import {name}\n\n\n"
-        f"class Mine({name}):\n    def fee_floor(self, basefee_lane, parameters):\n        return 100\n\n"
-        "    def admit(self, offer, fee_floor):\n        return AuctionRules.admit(self, offer, fee_floor)\n\n\n"
-    )
     low = schedule(1, max_fee_per_cycle=5)
     clamped = schedule(1, max_fee_per_cycle=105, max_priority_fee_per_cycle=50)
-    source = mine + derived(policy, 'replaces = {"prices"}', "rules = Mine()")
+    source = of_admitted_fees(policy)
     chain = entered(source, script(low), script(clamped))
     assert told(chain) == ""
     assert len(chain.receipts[1].fires) == 1, "the first was refused"
