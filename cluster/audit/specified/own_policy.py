@@ -24,6 +24,8 @@ from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
 
 INSUFFICIENT_FUNDS = "insufficient_funds"
+MAX_DIGITS = 100
+"""More than any amount has."""
 
 
 class NotAllowed(Exception):
@@ -165,7 +167,8 @@ class OwnPolicy(Fifo):
             timer_id, said = unpaid[0].timer_id, dict(unpaid[0].event.fields)
             needed, balance = said.get("needed", ""), said.get("balance", "")
             timer = phase.world.timers.get(timer_id)
-            if timer is None or not needed.isdecimal() or not balance.isdecimal() or self.timers_first:
+            is_said = all(text.isdecimal() and len(text) <= MAX_DIGITS for text in (needed, balance))
+            if timer is None or not is_said or self.timers_first:
                 raise NotAllowed("receipts.destroyed", timer_id.hex(), "a timer that was due and could not pay")
             is_changed = any(timer_id in change for fire in later for change in fire.effects.timer_changes)
             if later and (is_changed or str(phase.available(timer)) != balance):

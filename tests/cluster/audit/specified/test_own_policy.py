@@ -225,6 +225,21 @@ def test_receipts_that_say_what_cannot_be_are_named(wrong: dict[str, Any]) -> No
     raise AssertionError("nothing fired")
 
 
+@pytest.mark.parametrize("needed", ["", "-1", "9" * 5_000])
+def test_an_amount_that_cannot_be_is_named(needed: str) -> None:
+    poor = schedule(1, gas_limit=1_000, payer_cap=5, max_fee_per_cycle=2**60, expires_at=20)
+    chain = entered(derived(Policy.CIP1, ORDER), script(poor))
+    (destroyed,) = chain.receipts[1].destroyed
+    event = changed(destroyed.event, fields=(*destroyed.event.fields[:-2], ("needed", needed), ("balance", "5")))
+    receipts = encode(changed(chain.receipts[1], destroyed=(changed(destroyed, event=event),)))
+    first, second = map(chain.author.executor.archive.get, (1, 2))
+    assert first is not None and second is not None
+    spec = SpecifiedChain(chain.author.genesis)
+    assert spec.enter(first.block, first.receipts) is None
+    found = spec.enter(second.block, receipts)
+    assert found is not None and found.expected == "a timer that was due and could not pay"
+
+
 @pytest.mark.parametrize("receipts", [b"", b"\x90", b"\x94\x01\x02\x03\x91\x90", b"\x95\x01\x02\x03\x90\x91\x01"])
 def test_receipts_that_cannot_be_read_are_named(receipts: bytes) -> None:
     chain = walk(NOTHING)
