@@ -1,14 +1,16 @@
-"""The state as ``docs/state.md`` defines it and nothing else: a list of entries, a map of positions, a full rebuild."""
+"""The state as the specification's tree has it, and the programs of ``docs/state.md``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
+from spec.tree import SLACK, Tree
+
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "state.md"
-SLACK = 4096
 
 
 def documented_programs() -> dict[str, Any]:
@@ -21,38 +23,29 @@ def documented_programs() -> dict[str, Any]:
 
 
 PROGRAMS = documented_programs()
-documented_root: Callable[..., bytes] = PROGRAMS["state_root"]
-documented_apply: Callable[..., Any] = PROGRAMS["apply"]
-
-Row = tuple[int, int, bytes, bytes, bytes]
-"""Height, previous position, next key's hash, key, value."""
 
 
 class NaiveState:
-    """A state that costs a full rebuild a root. Never changed: :meth:`apply` gives another one."""
+    """A state of one height. Never changed: :meth:`apply` gives another one."""
 
     def __init__(self, slack: int = SLACK) -> None:
-        self.slack = slack
         self.height = 0
-        self.entries: list[Row] = []
-        self.positions: dict[bytes, int] = {}
-        self._root: bytes | None = None
+        self.tree = Tree(slack)
 
     def apply(self, batch: Mapping[bytes, bytes | None], height: int) -> NaiveState:
         """The state after a batch."""
-        after = NaiveState(self.slack)
+        after = NaiveState()
         after.height = height
-        after.entries, after.positions = documented_apply(self.entries, self.positions, height, batch, self.slack)
+        vars(after.tree).update({name: copy(value) for name, value in vars(self.tree).items()})
+        after.tree.apply(height, batch)
         return after
 
     @property
     def items(self) -> dict[bytes, bytes]:
         """Keys and values, keys ascending."""
-        return {key: self.entries[self.positions[key]][4] for key in sorted(self.positions)}
+        return dict(sorted(self.tree.values.items()))
 
     @property
     def root(self) -> bytes:
-        """The state root, from the documented encoding alone."""
-        if self._root is None:
-            self._root = documented_root(self.entries, set(self.positions.values()))
-        return self._root
+        """The state root, as specified."""
+        return self.tree.root

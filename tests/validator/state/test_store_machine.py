@@ -64,7 +64,7 @@ def old_state() -> tuple[MemoryDisk, NaiveState, dict[int, NaiveState]]:
     for height, batch in enumerate(batches, start=1):
         model = history[height] = model.apply(batch, height)
         store.commit(store.final.derive(Height(height), batch))
-    assert 2000 < len(model.entries) < 2048
+    assert 2000 < len(model.tree.entries) < 2048
     store.close()
     return disk, model, history
 
