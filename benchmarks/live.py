@@ -40,8 +40,8 @@ def main() -> None:
 def lanes(size: Size) -> list[Lane]:
     scenarios = {
         "idle": scenario_of("idle", 500, interval_ms=0, users=[]),
-        "lane": full_lane(200),
-        "flood": scenario_of("flood", 160, interval_ms=100, users=FLOOD_USERS),
+        "lane": full_lane(150),
+        "flood": scenario_of("flood", 110, interval_ms=100, users=FLOOD_USERS),
     }
     if size is Size.QUICK:  # one run for all three, of one process: each takes seconds to start
         quick = scenario_of("quick", 40, interval_ms=100, users=QUICK_USERS, validators=1)

@@ -60,7 +60,7 @@ KNEE_USERS: list[dict[str, Any]] = [{"workload": "heartbeat", "count": 40, "inte
 KNEE_P99_MS = 2_000
 MAX_REASON = 500
 """Characters of what a search that failed said last."""
-CANDIDATES, CANDIDATE_BLOCKS = 16, 200
+CANDIDATES, CANDIDATE_BLOCKS = 12, 200
 PROCESSORS = os.cpu_count() or 1
 
 
@@ -191,7 +191,7 @@ def _sending(count: int, changes: dict[str, int], size: Size) -> list[float]:
     """Transactions a second of a load, and the shares of its process's time."""
     signing_s, encoding_s = _costs()
     users = [{"workload": "transfer", "count": count, "interval_ms": BUSY_INTERVAL_MS}]
-    warm_s, seconds = size.of((0.1, 1), (WARM_S, 8))
+    warm_s, seconds = size.of((0.1, 1), (WARM_S, 6))
     with endpoint() as url:
         sent = _load(url, {"users": users, **changes}, warm_s, seconds)
     rate = sent.transactions / sent.seconds
