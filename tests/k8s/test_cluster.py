@@ -54,6 +54,8 @@ def cluster() -> Iterator[Cluster]:
 SMALL = ("kubernetes.validators={cpu: 500m, memory: 1Gi, disk: 1Gi}", "kubernetes.driver.cpu=1")
 QUIET = ("faults=[]", "stop.height=100", "stop.timeout_s=400", "success.heights_compared=60")
 """Nothing happens but what a case does, and there is time for it."""
+TOGETHER = ("stop.timeout_s=400",)
+"""Two testnets share the processors of one."""
 HEIGHT = re.compile(r"height (\d+)/")
 
 
@@ -248,8 +250,8 @@ def test_locust_workers_have_pods_and_others_take_over_from_a_lost_one(cluster: 
 
 def test_two_runs_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
     with (
-        running(cluster, "stampede-left", tmp_path / "left") as left,
-        running(cluster, "stampede-right", tmp_path / "right") as right,
+        running(cluster, "stampede-left", tmp_path / "left", *TOGETHER) as left,
+        running(cluster, "stampede-right", tmp_path / "right", *TOGETHER) as right,
     ):
         assert [left.end(), right.end()] == [ExitCode.PASS] * 2, left.output + right.output
 
