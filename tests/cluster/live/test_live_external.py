@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PEER = Path(__file__).with_name("foreign_peer.py")
 SEED = b"\x09" * 32
 OUTSIDER = 3
-HEIGHTS = 24
-CUT_AT, HEALED_AT = 8, 14
+HEIGHTS = 40
+CUT_AT, HEALED_AT = 16, 22
+"""The outsider has several turns before and after: it may miss its first ones, while its executor starts."""
 
 
 def scenario_with(port: int, **fields: Any) -> Scenario:
