@@ -9,7 +9,7 @@ is judged, and its folder written.
 - ``judged_blocks_per_second``: blocks that are entered a CPU second. A run whose blocks are final faster than that gets
   its verdict later.
 
-The goals are those of 100,000 heights, 1,000 faults and 8 million timers (``--full``, a quarter of an hour).
+The goals are those of 100,000 heights, 1,000 faults and 8 million timers (``--full``, half an hour).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REPORT_GOAL_MB = 8
 
 
 def main() -> None:
-    run_benchmark(__doc__, lanes, minutes=1.5, full=f"{FULL_HEIGHTS:,} heights; a quarter of an hour")
+    run_benchmark(__doc__, lanes, minutes=1.5, full=f"{FULL_HEIGHTS:,} heights; half an hour")
 
 
 def lanes(size: Size) -> list[Lane]:

@@ -1,32 +1,40 @@
-"""A synthetic chain of any length for benchmarks of the judge: right blocks and receipts, made without executing them.
+"""A chain of any length for benchmarks of the judge. Another process executes its blocks, one after the other.
 
-In each block one call schedules timers for the block after the next, and those that are due fire. Nobody executes it,
-so state roots are made up; everything that the auditor recomputes is right.
+In each block one call schedules timers for the block after the next, and those that are due fire.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import reporting  # noqa: F401 - before any package: it says where they are
-from made_blocks import PRICE, PROGRAM, USER_ADDRESS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from nacl.signing import SigningKey
+from reporting import folder
 
+from cluster.disks.directory import DirectoryDisk
+from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.record.archive import BlockRecord
-from validator.chain.block import BlockReceipts, Effects, Scheduled
+from loadgen.workloads.script import schedule
 from validator.chain.genesis import Genesis, GenesisActor
-from validator.chain.transactions import Call, address_of
-from validator.primitives.codec import keccak256, pack_uint
+from validator.chain.transactions import Call, Transaction, address_of, parse, sign, transaction_hash
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Build, Built, Finalize
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
+from validator.transition.transition import PreparedTransaction
 
 CHAIN_ID = "long-1"
-FUNDS = 10**20
+FUNDS = 10**30
+PRICE = 1_000_000
 AHEAD = 2
-TTL = 10_000
-CALL_CYCLES, CALL_CELLS = 5_000, 200
+LIMITS = {"gas_limit": 1_000_000, "cells_limit": 100_000}
 TIP = 2
 HEIGHTS_PER_FAILED_VIEW = 97
+USER = SigningKey(bytes([7]) * 32)
 
 
 def view_of(height: int) -> int:
@@ -38,57 +46,47 @@ class LongChain:
     """Makes the blocks of a chain one after the other."""
 
     def __init__(self, validators: int, timers_per_block: int, actors: int = 16) -> None:
-        self._keys = tuple(bytes(SigningKey(bytes([1]) * 31 + bytes([i])).verify_key) for i in range(validators))
-        self._accounts = [address_of(key) for key in self._keys]
+        keys = tuple(bytes(SigningKey(bytes([1]) * 31 + bytes([i])).verify_key) for i in range(validators))
         self._actors = [Address(bytes([0xAC, number]) * 10) for number in range(actors)]
-        self._timers = timers_per_block
-        self._nonces = dict.fromkeys(self._actors, 0)
-        parameters = {"SCAN_LIMIT": 1, "MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}
+        self._payload = json.dumps([schedule(AHEAD, [])] * timers_per_block, separators=(",", ":")).encode()
+        user = address_of(bytes(USER.verify_key))
         self.genesis = Genesis(
             chain_id=CHAIN_ID,
-            validators=self._keys,
-            parameters=Parameters.from_names(parameters),
-            accounts={USER_ADDRESS: FUNDS},
-            actors={actor: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS) for actor in self._actors},
+            validators=keys,
+            parameters=Parameters.from_names({"MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}),
+            accounts={user: FUNDS},
+            actors={actor: GenesisActor("builtin:script", user, FUNDS) for actor in self._actors},
         )
 
     def blocks(self, heights: int) -> Iterator[BlockRecord]:
         """The blocks from height 1 on."""
-        due: dict[int, list[Scheduled]] = {}
-        parent, p50_tip, sequence = bytes(32), 0, 0
-        for height in range(1, heights + 1):
-            actor = self._actors[height % len(self._actors)]
-            scheduled = [self._schedule(actor, height, sequence + place) for place in range(self._timers)]
-            sequence += self._timers
-            due[height + AHEAD] = scheduled
-            wire = self._call(actor, height - 1)
-            effects = Effects(scheduled=tuple(scheduled))
-            fired = sorted(due.pop(height, []), key=lambda timer: timer.timer_id)
-            proposer = height % len(self._keys)
-            receipts = BlockReceipts(
-                height=height,
-                proposer=self._accounts[proposer],
-                transactions=(transaction_receipt(wire, CALL_CYCLES, CALL_CELLS, TIP, effects),),
-                fires=tuple(fire_receipt(timer, TIP) for timer in fired),
-                destroyed=(),
-                queries=(),
-                messages=(),
-                gc_cycles=0,
-                p50_tip=pack_uint(p50_tip),
-                callbacks=(),
-            )
-            header = header_of(CHAIN_ID, view_of(height), parent, proposer, [wire], receipts)
-            record, parent = record_of(header, [wire], receipts)
-            p50_tip = TIP if receipts.fires else 0
-            yield record
+        context = get_context("spawn")
+        taken, given = context.Pipe(duplex=False)
+        maker = context.Process(target=self.make, args=(given, heights), daemon=True)
+        maker.start()
+        given.close()
+        with taken:
+            for _ in range(heights):
+                yield taken.recv()
+        maker.join()
 
-    def _schedule(self, actor: Address, height: int, sequence: int) -> Scheduled:
-        nonce = self._nonces[actor]
-        self._nonces[actor] += 1
-        trigger = height + AHEAD
-        key = keccak256(actor + trigger.to_bytes(8, "big") + nonce.to_bytes(8, "big"))
-        return Scheduled(key, actor, trigger, sequence, height + TTL, actor, max_priority_fee_per_cycle=pack_uint(TIP))
+    def make(self, given: Connection, heights: int) -> None:
+        """Execute the blocks, and send each."""
+        use_installed_kernels()
+        with folder() as path, closing(DirectoryDisk(path)) as disk, given:
+            executor = Executor(disk, self.genesis)
+            for height in range(1, heights + 1):
+                proposer = height % len(self.genesis.validators)
+                parent = executor.final_digest
+                built = executor.run(Build(view_of(height), parent, proposer, (self._call(height),)))
+                assert isinstance(built, Built)
+                assert built.block.transactions, f"the call of height {height} does not fit"
+                executor.run(Finalize(built.digest, b""))
+                given.send(BlockRecord(*executor.pages.blocks(height, 1)[0]))
 
-    def _call(self, actor: Address, nonce: int) -> bytes:
-        action = Call(actor, "run", b"what it schedules is not in the script")
-        return signed(CHAIN_ID, action, nonce, CALL_CYCLES, CALL_CELLS, TIP)
+    def _call(self, height: int) -> PreparedTransaction:
+        action = Call(self._actors[height % len(self._actors)], "run", self._payload)
+        fees = {"max_fee_per_cycle": 2 * PRICE, "max_priority_fee_per_cycle": TIP, "max_fee_per_cell": 2 * PRICE}
+        sender = address_of(bytes(USER.verify_key))
+        wire = sign(USER, CHAIN_ID, Transaction(sender, height - 1, action=action, **LIMITS, **fees))
+        return PreparedTransaction(transaction_hash(wire), wire, parse(wire, CHAIN_ID, is_signed=False))

@@ -18,7 +18,7 @@ import reporting  # noqa: F401 - before any package: it says where they are
 from long_chain import LongChain, view_of
 
 from cluster.audit.books import KeptLedger, final_queries
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.finalizations import Finalization
 from cluster.record.lag import LagLog
@@ -94,13 +94,13 @@ class LongRun:
         asked, ledger = final_queries(record.genesis, self.kept.blocks, self.kept.ledger), self.kept.ledger
         for found in record.validators:
             kills = sum(fault.kind in RECOVERED_FROM_DISK and found.name in fault.targets for fault in record.faults)
-            found.balances = {text: ledger.accounts.balances[parse_address(text)] for text in asked.accounts}
-            found.pending_timers = {text: bytes.fromhex(text) in ledger.timers.pending for text in asked.timers}
-            found.supply = Supply(ledger.accounts.held(), ledger.accounts.burned)
+            found.balances = {text: ledger.world.balance.get(parse_address(text), 0) for text in asked.accounts}
+            found.pending_timers = {text: bytes.fromhex(text) in ledger.world.timers for text in asked.timers}
+            found.supply = Supply(ledger.held, ledger.burned)
             found.status = {
                 "name": found.name,
                 "height": found.tip,
-                "pending_timers": len(ledger.timers.pending),
+                "pending_timers": len(ledger.world.timers),
                 "starts": 1 + kills,
                 "recovered_height": 1 if kills else 0,
                 "snapshot_height": 0,

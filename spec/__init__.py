@@ -22,7 +22,7 @@ module                       chapter
 :mod:`spec.policies`         ``fifo``, ``cip1``, ``gba_auction``, ``bias_auction``
 :mod:`spec.messages`         messages; :mod:`spec.jobs`: jobs of runners
 :mod:`spec.governance`       system instructions
-:mod:`spec.leaves`           the records of the state tree
+:mod:`spec.leaves`           the records of the state tree; :mod:`spec.tree`: the tree, and its state root
 ===========================  ===========================================================================================
 
 ``world.reached("L-08")`` and a number in brackets mark the place where the rule of that number is applied.

@@ -72,7 +72,6 @@ class Bidding:
                 continue
             rank = ranks[timer.actor] = ranks.get(timer.actor, -1) + 1
             if rank >= world.parameters["GBA_QUERIES_PER_ACTOR"]:
-                world.reached("G-06")
                 continue
             found.append((rank, world.asked.get(timer.actor, Asked()).at, timer.timer_id, timer))
         world.reached("G-07", len({entry[1] for entry in found}) > 1)
@@ -200,6 +199,7 @@ class Bidding:
                 bid = self._results.get(timer.timer_id, (kept.max_fee, kept.priority)) or (None, None)
                 if bid != (None, None):
                     self.world.reached("G-01" if bid[0] is not None else "G-10")
+                    self.world.reached("G-06", timer.timer_id not in self._results)
                 max_fee = bid[0] if max_fee is None else max_fee
                 priority = bid[1] if priority is None else priority
                 if max_fee is None:

@@ -76,6 +76,8 @@ class Outcome(NamedTuple):
     """Timers that might have been asked about, if the budget had reached."""
     waits: dict[Hash, str]
     """The timers that were due and wait, and why."""
+    max_fees: dict[Hash, int]
+    """The max fees a cycle of the timers that reach the fee floor, where timers offer fees."""
     events: list[Event]
 
 
@@ -221,8 +223,8 @@ def finish(block: BlockRun) -> Outcome:
     )
     prices = world.basefee_cycle, world.basefee_cell, world.basefee_lane
     lanes = phase.cycles, phase.cells, block.user_cycles + block.system_cycles, block.cells
-    bidding = phase.bidding.spent, phase.bidding.not_admitted
-    return Outcome(receipts, *prices, *lanes, burned, block.tips + phase.tips, *bidding, phase.waits, world.events)
+    bidding, waiting = (phase.bidding.spent, phase.bidding.not_admitted), (phase.waits, phase.max_fees)
+    return Outcome(receipts, *prices, *lanes, burned, block.tips + phase.tips, *bidding, *waiting, world.events)
 
 
 def run_block(world: World, proposer: Address, transactions: Sequence[Transaction]) -> Outcome:

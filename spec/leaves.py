@@ -1,7 +1,7 @@
 """The leaves of the state tree: each record of the state under its key (``docs/protocol.md``, *State*).
 
-``docs/state.md`` makes the root of them, and appends the oldest active entries again. [R-16] A leaf is written when its
-value at the end of a block is another one than at the end of the block before.
+:mod:`spec.tree` makes the root of them. [R-16] A leaf is written when its value at the end of a block is another one
+than at the end of the block before.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ class Phase:
         self.fires: list[FireReceipt] = []
         self.fired: list[Timer] = []
         self.destroyed: list[DestroyedReceipt] = []
+        self.max_fees: dict[Hash, int] = {}
+        """The max fees a cycle of the timers that reach the fee floor, where timers offer fees."""
         self.waits: dict[Hash, str] = {}
         """Why timers wait, those included that a later fire cancelled."""
         self.cycles = self.cells = self.gc_cycles = 0

@@ -309,6 +309,14 @@ class World(State):
             else:
                 table[key] = before
 
+    def removed(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        """The records of a table that the block has removed, as they were, in the order of their removal."""
+        found: dict[Any, Any] = {}
+        for changed, key, before in reversed(self._notes):
+            if changed is table and key not in table:
+                found.setdefault(key, before)
+        return dict(reversed(found.items()))
+
     def keep(self) -> None:
         """Nothing before this can be taken back."""
         self._notes.clear()

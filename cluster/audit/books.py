@@ -13,14 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.figures import Failure
-from cluster.audit.ledger.accounts import Accounts
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, Violation, hex_bytes, short
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.served.chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
-from cluster.audit.specified.judge import SpecifiedChain
+from cluster.audit.violation import Violation, hex_bytes
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord
@@ -82,8 +80,7 @@ class TipState(NamedTuple):
 
     @classmethod
     def of(cls, ledger: Ledger) -> TipState:
-        accounts = ledger.accounts
-        return cls(dict(accounts.balances), frozenset(ledger.timers.pending), accounts.held(), accounts.burned)
+        return cls(dict(ledger.world.balance), frozenset(ledger.world.timers), ledger.held, ledger.burned)
 
     def view(self, height: int, owner: ValidatorRecord) -> TipView:
         """The balances and timers of this state that the validator ``owner`` was asked about."""
@@ -107,49 +104,16 @@ class KeptLedger:
     tips: dict[int, TipState] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
     """The reader of the run's blocks."""
-    specified: SpecifiedChain | None = None
-    """The chain as the specification executes it; ``None`` if it does not: it knows no policy of the user."""
 
     def __post_init__(self) -> None:
         self._note({self.ledger.height})
 
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
-        """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``.
-
-        The specification executes them, too. A block that deviates from it is a violation.
-        """
+        """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``."""
         self._note(tips)
         for record in self.blocks[self.ledger.height :]:
             self.ledger.apply(record.block, record.receipts)
             self._note(tips)
-        self._execute()
-        return self
-
-    def _execute(self) -> None:
-        """Have the specification execute the blocks that the ledger has processed."""
-        chain = self.specified
-        if chain is None or chain.deviation is not None:
-            return
-        for record in self.blocks[chain.height : self.ledger.height]:
-            if (found := chain.enter(record.block, record.receipts)) is not None:
-                self.ledger.log.found(found.check, found.height, found.text)
-                return
-
-    def compared(self) -> KeptLedger:
-        """Hold the ledger's last state against the specification's; a difference is a violation. Returns itself."""
-        chain, ledger = self.specified, self.ledger
-        if chain is None or chain.deviation is not None or ledger.broken or chain.height != ledger.height:
-            return self
-        for address, balance in ledger.accounts.balances.items():
-            if chain.balance(address) != balance:
-                what = f"{address_text(address)} has {balance:,} in the books, {chain.balance(address):,} as specified"
-                ledger.log.found(CONSERVATION, ledger.height, what)
-                break
-        for timer_id in ledger.timers.pending.keys() ^ chain.pending:
-            is_kept = timer_id in chain.pending
-            what = f"timer {short(timer_id)} is pending {'as specified' if is_kept else 'in the books'} alone"
-            ledger.log.found(TIMERS, ledger.height, what)
-            break
         return self
 
     def _note(self, tips: Collection[int]) -> None:
@@ -245,7 +209,7 @@ def keep_books(record: RunRecord) -> Books:
         return books
     sharing = [validator for validator in books.judged if is_part(validator, chain)]
     books.ledger = _walk(books, chain, sharing)
-    for violation in books.ledger.log.violations:
+    for violation in books.ledger.violations:
         holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
         books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
     for validator in books.judged:
@@ -253,7 +217,7 @@ def keep_books(record: RunRecord) -> Books:
             own = _walk(books, _from_the_first(validator, chain), [validator])
             books.findings.extend(
                 Finding((validator.name,), violation)
-                for violation in own.log.violations
+                for violation in own.violations
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
@@ -278,10 +242,12 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
     the rest. ``ledger`` is the ledger of exactly these blocks, if it exists already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
-    started, held = Accounts(genesis).balances, ledger.accounts.balances
+    held = ledger.world.balance
+    started: dict[bytes, int] = {address: actor.balance for address, actor in genesis.actors.items()}
+    started.update((bytes(address), balance) for address, balance in genesis.accounts.items())
     changed = [address for address in held if held[address] != started.get(address, 0)]
     order = dict.fromkeys([*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(held)])
-    pending = list(ledger.timers.pending)
+    pending = list(ledger.world.timers)
     half = MAX_PENDING_ASKED // 2
     asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
     return FinalQueries(
@@ -306,7 +272,7 @@ def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[Validato
     Each owner's chain is a prefix of ``blocks``. A ledger that the driver kept is reused if it fits.
     """
     kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
-    if kept is None or not tips <= kept.tips.keys() or kept.blocks != blocks:
+    if kept is None or kept.blocks != blocks or not (kept.ledger.broken or tips <= kept.tips.keys()):
         kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)
     books.tips.update(
         (owner.name, kept.tips[owner.tip].view(owner.tip, owner)) for owner in owners if owner.tip in kept.tips
@@ -327,11 +293,11 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     receipts, name = hex_bytes(str(told.get("receipts"))), validator.name
     books.divergences.append(DivergedExecution(name, height, reason, expected, computed, receipts, validator.trace))
     before = _from_the_first(validator, books.chain)[: height - 1]
-    if not receipts or height < 1 or len(before) < height - 1:
+    if not receipts or not 1 <= height <= min(len(before) + 1, len(books.chain)):
         return
     ledger = ledger_of(books.record.genesis, before)
-    known = len(ledger.log.violations)
-    ledger.apply_evidence(receipts, books.chain[height - 1].block if len(books.chain) >= height else None)
+    known = len(ledger.violations)
+    ledger.apply_evidence(books.chain[height - 1].block, receipts)
     books.findings.extend(
-        Finding((validator.name,), violation, evidence=True) for violation in ledger.log.violations[known:]
+        Finding((validator.name,), violation, evidence=True) for violation in ledger.violations[known:]
     )

@@ -1,19 +1,21 @@
-"""Figures of a chain: metrics of each block, and the runs that failed.
+"""Figures of a chain: metrics of each block, how timers ended, and the runs that failed.
 
 Metrics of blocks are stored in columns to save memory: a run of days has several hundred thousand. A *run* is a
 transaction's call, a fire, a callback of a job, or a mailbox message. A failed one was reverted, and its error is in
-its receipt.
+its receipt. Of a timer that ended only the figures of its actor are kept.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, overload
 
-from spec.encoding import Receipts
+from spec.encoding import Effects, Receipts
+from spec.world import Timer
 
 MAX_ERRORS: Final = 8
 """The most different errors kept of one kind of one actor's runs: an error may have the program's own text."""
@@ -168,3 +170,105 @@ class RunOutcomes:
                 error = min(errors, key=lambda each: (-errors[each], each))
                 found.append(FailedRuns(kind, actor, error, runs, runs, self._first[kind, actor, error]))
         return sorted(found, key=lambda each: (-each.times, each.kind, each.actor))
+
+
+class TimerState(StrEnum):
+    """How a timer ended."""
+
+    FIRED = "fired"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    INSUFFICIENT_FUNDS = "insufficient_funds"
+
+
+@dataclass(slots=True)
+class ActorTimers:
+    """Statistics of one actor's timers: how many it scheduled, and how late those that came due ended."""
+
+    scheduled: int = 0
+    due: int = 0
+    """The number of ended timers that had come due while they were pending."""
+    fired_at: array[int] = field(default_factory=lambda: array("I"))
+    """The height of each fire, ascending."""
+    lateness: Counter[int] = field(default_factory=Counter)
+    """The number of timers that fired or were destroyed when due, keyed by the blocks since their trigger height."""
+
+
+@dataclass(slots=True)
+class NewTimer:
+    """One of the newest timers. Times are heights."""
+
+    timer_id: bytes
+    scheduled_at: int
+    ended_at: int | None = None
+    """When it fired, was cancelled or was destroyed; ``None`` while it is pending."""
+
+
+NEWEST_KEPT: Final = 256
+"""The number of timers in :attr:`TimerFigures.newest` from before the newest :data:`NEWEST_HEIGHTS` heights."""
+NEWEST_HEIGHTS: Final = 64
+ENDED_KEPT: Final = 64
+"""The number of ids kept in :attr:`TimerFigures.ended_last`."""
+
+
+class TimerFigures:
+    """Counts the timers of a chain: those scheduled, and how and how late they ended."""
+
+    def __init__(self) -> None:
+        self.scheduled = 0
+        """The number of timers ever scheduled."""
+        self.states: Counter[TimerState] = Counter()
+        """The number of timers by how they ended."""
+        self.by_actor: dict[bytes, ActorTimers] = {}
+        self.newest: deque[NewTimer] = deque()
+        """The timers scheduled last, pending or not, in the order of scheduling.
+
+        They are those of the newest :data:`NEWEST_HEIGHTS` heights and up to :data:`NEWEST_KEPT` before them.
+        """
+        self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
+        """The ids of the timers that ended last, in order."""
+        self._newest: dict[bytes, NewTimer] = {}
+        """Those of :attr:`newest` by id."""
+
+    @property
+    def fires(self) -> int:
+        return self.states[TimerState.FIRED]
+
+    def enter(self, receipts: Receipts, ended: Mapping[bytes, Timer]) -> int:
+        """Enter a block, with the timers that ended in it, as they were, by id. Returns how many it scheduled."""
+        height, before = receipts.height, self.scheduled
+        for effects in effects_of(receipts):
+            for timer_id, actor, *_ in effects.scheduled:
+                self.scheduled += 1
+                self._newest[timer_id] = new = NewTimer(timer_id, height)
+                self.newest.append(new)
+                of_actor = self.by_actor.get(actor)
+                if of_actor is None:
+                    of_actor = self.by_actor[actor] = ActorTimers()
+                of_actor.scheduled += 1
+        states = {fire.timer_id: TimerState.FIRED for fire in receipts.fires}
+        states |= {each.timer_id: TimerState(each.reason) for each in receipts.destroyed}
+        for timer_id, timer in ended.items():
+            self._end(timer, states.get(timer_id, TimerState.CANCELLED), height)
+        while len(self.newest) > NEWEST_KEPT and self.newest[NEWEST_KEPT].scheduled_at <= height - NEWEST_HEIGHTS:
+            del self._newest[self.newest.popleft().timer_id]
+        return self.scheduled - before
+
+    def _end(self, timer: Timer, state: TimerState, height: int) -> None:
+        self.states[state] += 1
+        self.ended_last.append(timer.timer_id)
+        if (new := self._newest.get(timer.timer_id)) is not None:
+            new.ended_at = height
+        of_actor = self.by_actor[timer.actor]
+        if state is TimerState.FIRED:
+            of_actor.fired_at.append(height)
+        if timer.trigger_height <= height and not timer.is_watching:
+            of_actor.due += 1
+            if state is not TimerState.CANCELLED:
+                of_actor.lateness[height - timer.trigger_height] += 1
+
+
+def effects_of(receipts: Receipts) -> Iterator[Effects]:
+    """The effects of a block's runs, in its receipts' order."""
+    for runs in (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages):
+        yield from (run.effects for run in runs)

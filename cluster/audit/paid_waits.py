@@ -1,7 +1,7 @@
 """Checks how many blocks in a row a timer waits although it pays the price, against a bound (SPEC §6, §7).
 
 A timer *waits at a price that it pays* in a block if it is due, its fee limit reaches the lane price, its gas limit is
-within the cap, its payer could pay for its fire, and it did not fire. Each such wait raises a price:
+within the cap, its payer can pay for its fire after the block, and it did not fire. Each such wait raises a price:
 
 - It did not fit into the lane's cycles. Then the fires used more than ``LANE_TIMER_CYCLES`` less its gas limit, and the
   lane basefee rises by what SPEC §7 gives for that use.
@@ -21,9 +21,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from cluster.audit.fee_market import USUAL_SLOPE, risen
-from validator.primitives.params import Parameters
+from spec.block import Outcome
+from spec.fees import CYCLE_SLOPE, next_basefee
+from spec.parameters import Parameters
+from spec.world import World
 
+NO_ROOM: Final = "lane_full"
+"""Why a timer waits that had no room in the lane, or no turn before the phase ended."""
 MILLI: Final = 1_000
 """``LANE_FEE_MULTIPLIER_MILLI`` for a multiplier of 1."""
 
@@ -38,12 +42,17 @@ class Full(Enum):
 class Lane(NamedTuple):
     """The timer lane of a block after its last fire, and the basefees in force."""
 
-    parameters: Parameters
+    world: World
     cycles: int
     """Cycles used by the fires."""
     cells: int
     basefee_lane: int
     basefee_cell: int
+
+    @classmethod
+    def of(cls, world: World, outcome: Outcome) -> Lane:
+        """The lane of a chain's last block."""
+        return cls(world, outcome.lane_cycles, outcome.lane_cells, outcome.basefee_lane, outcome.basefee_cell)
 
 
 class Wait(NamedTuple):
@@ -51,10 +60,11 @@ class Wait(NamedTuple):
 
     timer_id: bytes
     gas_limit: int
+    """``MIN_GAS_LIMIT_PER_TIMER`` at least."""
     max_fee: int
     """The highest lane price that it pays, per cycle."""
     spare: int
-    """The payer's balance left after the fire's cycles, to pay for :attr:`Parameters.max_cells_per_fire` cells."""
+    """The payer's balance left after the fire's cycles, to pay for ``MAX_CELLS_PER_FIRE`` cells."""
 
 
 class _Run(NamedTuple):
@@ -80,6 +90,8 @@ class PaidWaits:
     def __init__(self) -> None:
         self.longest = 0
         """The most consecutive blocks that a timer waited at a price that it paid."""
+        self.judged = 0
+        """The number of waits entered."""
         self._runs: dict[bytes, _Run] = {}
         """Runs of waits, keyed by the timers that waited in the newest block."""
 
@@ -87,54 +99,57 @@ class PaidWaits:
         """Enter all waits of the next block. Returns those beyond their bound."""
         runs: dict[bytes, _Run] = {}
         found: list[TooLong] = []
+        self.judged += len(waits)
         for wait in waits:
             full = _full(lane, wait)
-            rise = None if full is None else _least_rise(lane.parameters, wait, full)
+            rise = None if full is None else _least_rise(lane.world.parameters, wait, full)
             if full is None or rise is None:
                 continue
             now = lane.basefee_lane if full is Full.CYCLES else lane.basefee_cell
             run = self._runs.get(wait.timer_id)
             length, least = (1, now) if run is None or run.full is not full else (run.length + 1, run.least_next)
-            if not _pays(lane.parameters, wait, full, least):
+            if not _pays(lane.world.parameters, wait, full, least):
                 found.append(TooLong(wait.timer_id, length, full))
                 continue  # a new count begins
             self.longest = max(self.longest, length)
-            runs[wait.timer_id] = _Run(full, length, rise.after(least))
+            runs[wait.timer_id] = _Run(full, length, next_basefee(lane.world, least, *rise))
         self._runs = runs
         return found
 
 
-class _Rise(NamedTuple):
-    """The smallest rise of a basefee that a full block must cause. ``after`` gives the resulting basefee."""
-
-    used: int
-    target: int
-    slope: int
-    parameters: Parameters
-
-    def after(self, basefee: int) -> int:
-        return risen(basefee, self.used, self.target, self.slope, self.parameters)
+def paid_waits(world: World, outcome: Outcome) -> list[Wait]:
+    """The timers that wait in the last block of a chain at prices that they pay, if its lane has a price."""
+    p, cells_cost = world.parameters, world.parameters["MAX_CELLS_PER_FIRE"] * outcome.basefee_cell
+    found = []
+    for timer_id, reason in outcome.waits.items():
+        timer = world.timers.get(timer_id)
+        if reason == NO_ROOM and timer is not None:
+            gas_limit = max(world.policy.gas_limit(world, timer), p["MIN_GAS_LIMIT_PER_TIMER"])
+            max_fee, balance = outcome.max_fees[timer_id], world.balance.get(timer.fee_payer, 0)
+            available = balance if timer.payer_cap is None else min(balance, timer.payer_cap)
+            spare = available - gas_limit * (outcome.basefee_cycle + max_fee)
+            if spare >= cells_cost:
+                found.append(Wait(timer_id, gas_limit, max_fee, spare))
+    return found
 
 
 def _full(lane: Lane, wait: Wait) -> Full | None:
     """The resource that was full for a timer; ``None`` if the lane had room for it after the last fire."""
-    p = lane.parameters
-    if lane.cycles + _needed(p, wait) > p.lane_timer_cycles:
+    p = lane.world.parameters
+    if lane.cycles + wait.gas_limit > p["LANE_TIMER_CYCLES"]:
         return Full.CYCLES
-    return Full.CELLS if lane.cells >= p.lane_timer_cells else None
+    return Full.CELLS if lane.cells >= p["LANE_TIMER_CELLS"] else None
 
 
-def _needed(p: Parameters, wait: Wait) -> int:
-    return max(wait.gas_limit, p.min_gas_limit_per_timer)
-
-
-def _least_rise(p: Parameters, wait: Wait, full: Full) -> _Rise | None:
-    """The rise after a block in which a timer did not fit; ``None`` if none is certain."""
+def _least_rise(p: Parameters, wait: Wait, full: Full) -> tuple[int, int, int] | None:
+    """The least use in a block in which a timer did not fit, its target, and the slope of the price; ``None`` if no
+    rise is certain."""
     if full is Full.CYCLES:
-        used, target, slope = p.lane_timer_cycles - _needed(p, wait) + 1, p.lane_timer_cycles // 2, p.lane_basefee_slope
+        used, target = p["LANE_TIMER_CYCLES"] - wait.gas_limit + 1, p["LANE_TIMER_CYCLES"] // 2
+        slope = p["LANE_BASEFEE_SLOPE"]
     else:
-        used, target, slope = p.lane_timer_cells, p.block_cells_target, USUAL_SLOPE
-    return _Rise(used, target, slope, p) if used > target else None
+        used, target, slope = p["LANE_TIMER_CELLS"], p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE
+    return (used, target, slope) if used > target else None
 
 
 def _pays(p: Parameters, wait: Wait, full: Full, basefee: int) -> bool:
@@ -142,8 +157,8 @@ def _pays(p: Parameters, wait: Wait, full: Full, basefee: int) -> bool:
 
     At the maximum the bound is the price in force, which a timer that is a :class:`Wait` pays.
     """
-    if basefee >= p.max_basefee:
+    if basefee >= p["MAX_BASEFEE"]:
         return True
     if full is Full.CYCLES:
-        return basefee * p.lane_fee_multiplier_milli // MILLI <= wait.max_fee
-    return basefee * p.max_cells_per_fire <= wait.spare
+        return bool(basefee * p["LANE_FEE_MULTIPLIER_MILLI"] // MILLI <= wait.max_fee)
+    return bool(basefee * p["MAX_CELLS_PER_FIRE"] <= wait.spare)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.context import CHAIN
 from cluster.audit.served.chains import heights_apart, heights_held_by_two
+from cluster.audit.violation import CHAIN, STATE_ROOTS
 from cluster.checks.excuses import compared_text, finding_texts, highest, short_root, two_roots, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
@@ -30,7 +30,10 @@ def check_agreement(books: Books) -> Check:
 
 
 def check_state_roots(books: Books) -> Check:
-    """Every validator's own execution gave the header's state root, the same as the others', at every height."""
+    """Every validator's own execution gave the header's state root, the same as the others', at every height.
+
+    The first headers of the chain have the root that the specification gives.
+    """
     again = books.record.reexecuted
     problems = []
     if again is not None and again.reason:
@@ -50,6 +53,7 @@ def check_state_roots(books: Books) -> Check:
                 f"{name} at height {height}:"
                 f" {two_roots('header root', block.header_root.hex(), block.computed_root.hex())}"
             )
+    problems += finding_texts(books, STATE_ROOTS)
     if problems:
         return Check("state_roots", Outcome.FAIL, examples(problems))
     detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"

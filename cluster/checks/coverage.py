@@ -75,25 +75,17 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         AnswerRule.TIMER_ANSWERS: 1 if ledger.timers.scheduled else 0,
         AnswerRule.SERVED_BALANCES: with_state,
         AnswerRule.SUPPLIES: with_state,
-        LedgerRule.CHAIN_LINKS: heights,
-        LedgerRule.TRANSACTION_FEES: success.transactions,
-        LedgerRule.VALUES: success.transactions,
-        LedgerRule.FIRE_TIMES: success.fires,
-        LedgerRule.FIRE_FEES: success.fires,
-        LedgerRule.LANE_LIMITS: heights,
-        LedgerRule.PASSED_OVER: success.fires,
-        LedgerRule.EXPIRED_GONE: 0,
-        LedgerRule.SCRIPTS: 0,
-        LedgerRule.QUERY_ORDER: 0,
-        LedgerRule.USER_LANE: success.transactions,
-        LedgerRule.BLOCK_WORK: heights,
+        LedgerRule.BLOCKS: heights,
+        LedgerRule.TRANSACTIONS: success.transactions,
+        LedgerRule.FIRES: success.fires,
         LedgerRule.PAID_WAITS: 0,
     }
     times: dict[str, int] = {}
     for check in checks:
         if check.verdict is not Outcome.FAIL:
             times.update({rule: check.evaluated.get(rule, 0) for rule in COUNTED_BY_CHECKS.get(check.name, ())})
-    times.update({rule: ledger.log.evaluated[rule] for rule in LedgerRule})
+    times |= {LedgerRule.BLOCKS: ledger.height, LedgerRule.TRANSACTIONS: ledger.transactions}
+    times |= {LedgerRule.FIRES: ledger.timers.fires, LedgerRule.PAID_WAITS: ledger.paid_waits.judged}
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}
     found += [Evaluation(f"safety: {rule}", count, needed_of_monitor(books, rule)) for rule, count in monitored.items()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster.audit.books import Books, TipView
-from cluster.audit.ledger.context import BOUNDS, CONSERVATION, TIMERS
-from cluster.audit.ledger.timer_phase import TimerState
+from cluster.audit.figures import TimerState
+from cluster.audit.violation import BOUNDS, CONSERVATION, TIMERS
 from cluster.checks.excuses import ROOT_DIGITS, finding_texts, unless_vacuous
 from cluster.checks.metrics.bounds import memory_results, processor_result
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.record.rules import AnswerRule, LedgerRule
+from cluster.record.rules import AnswerRule
 from cluster.record.run import Supply, ValidatorRecord
 
 
@@ -42,10 +42,10 @@ def check_timers(books: Books) -> Check:
 
 def check_conservation(books: Books) -> Check:
     """Minted = balances + burned in the books, fees are what prices say, and served balances are the books'."""
-    ledger, accounts = books.ledger, books.ledger.accounts
-    minted, held, burned = accounts.minted, accounts.held(), accounts.burned
+    ledger = books.ledger
+    minted, held, burned = ledger.minted, ledger.held, ledger.burned
     problems = finding_texts(books, CONSERVATION)
-    if minted != held + burned:
+    if not ledger.broken and minted != held + burned:
         problems.append(f"minted {minted:,} is not balances {held:,} + burned {burned:,}")
     compared, mismatches = _comparable(books)
     answers = sum(len(view.balances) for _, view in compared)
@@ -91,8 +91,8 @@ def check_bounds(books: Books) -> Check:
     measured = Check.of_parts("bounds", used)
     if used and measured.verdict is not Outcome.PASS:
         return measured
-    waited = counted(books.ledger.longest_paid_wait, "block")
-    lanes = counted(books.ledger.log.evaluated[LedgerRule.BLOCK_WORK], "block")
+    waited = counted(books.ledger.paid_waits.longest, "block")
+    lanes = counted(books.ledger.height, "block")
     detail = f"the lanes of {lanes} kept to their limits; {waited} is the longest wait of a timer that paid"
     if used:
         detail = f"{detail}; {examples([text for _, text in reversed(used)])}"
@@ -129,17 +129,13 @@ def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], li
 def _timer_words(books: Books) -> str:
     timers, states = books.ledger.timers, books.ledger.timers.states
     lost = states[TimerState.INSUFFICIENT_FUNDS]
-    unjudged, runs = books.ledger.turns.unjudged, books.ledger.log.evaluated[LedgerRule.SCRIPTS]
-    scripts = f"{counted(runs, 'run')} of scripts judged, {books.ledger.scripts.unjudged:,} not"
-    left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
     return (
         f"{timers.scheduled:,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
-        f" {lost:,} without funds, {len(timers.pending):,} pending;"
-        f" {scripts}{left_out if unjudged else ''}"
+        f" {lost:,} without funds, {len(books.ledger.world.timers):,} pending"
     )
 
 
 def _job_words(books: Books) -> str:
-    jobs = books.ledger.jobs
-    return f"{jobs.requested:,} jobs, {jobs.consumed:,} consumed, " if jobs.requested else ""
+    jobs = books.ledger.jobs_requested
+    return f"{counted(jobs, 'job')}, " if jobs else ""

@@ -10,22 +10,12 @@ from typing import Final
 
 
 class LedgerRule(StrEnum):
-    """Rules of the auditor's ledger (:mod:`cluster.audit.ledger`)."""
+    """What the auditor's ledger compares with the specification (:mod:`cluster.audit.ledger`)."""
 
-    CHAIN_LINKS = "chain links"
-    TRANSACTION_FEES = "transaction fees"
-    VALUES = "values moved"
-    FIRE_TIMES = "fire times"
-    FIRE_FEES = "fire fees"
-    LANE_LIMITS = "lane limits"
-    PASSED_OVER = "no timer passed over"
-    EXPIRED_GONE = "expired timers gone"
-    SCRIPTS = "runs of scripts"
-    QUERY_ORDER = "order of queries"
-    USER_LANE = "user lane limits"
-    BLOCK_WORK = "work of a block"
+    BLOCKS = "blocks as specified"
+    TRANSACTIONS = "transactions as specified"
+    FIRES = "fires as specified"
     PAID_WAITS = "paid waits"
-    BID_PAYMENTS = "payments of bids"
 
 
 class AnswerRule(StrEnum):
@@ -98,8 +88,8 @@ class PromiseRule(StrEnum):
 class Mechanism(StrEnum):
     """Mechanisms of the chain and of validators that a run may or may not exercise, such as epochs and limits.
 
-    A run says nothing about a mechanism that it never reached. Those of the chain are seen in blocks and receipts
-    (:mod:`cluster.audit.ledger.mechanisms`), those of nodes in served data and the driver's observations
+    A run says nothing about a mechanism that it never reached. Those of the chain are shown by the specification
+    (:mod:`cluster.audit.mechanisms`), those of nodes in served data and the driver's observations
     (:mod:`cluster.checks.metrics.reached`). The names are stable: they are part of a sweep's summary.
     """
 

@@ -209,7 +209,7 @@ def backlog_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     chart = Chart(
         ident="backlog",
         title="Backlog of due timers",
-        description=f"At most {most:,.0f} due timers waited at once; {books.ledger.timers.backlog:,} wait at the end.",
+        description=f"At most {most:,.0f} due timers waited at once; {books.ledger.backlog:,} wait at the end.",
         x_label="height",
         axis="height",
         y_label="timers past their trigger height",

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.accounts import Accounts
+from cluster.audit.ledger import Ledger
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
@@ -373,9 +373,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= DIFFERENCE_TEXT else f"{text[:DIFFERENCE_TEXT]}…"
 
 
-def _burned(accounts: Accounts) -> str:
-    lane = accounts.burned_lane_timer
-    return f"cycle {accounts.burned_cycle:,}, cell {accounts.burned_cell:,}, lane timer {lane:,}"
+def _burned(ledger: Ledger) -> str:
+    lane = ledger.burned_lane_timer
+    return f"cycle {ledger.burned_cycle:,}, cell {ledger.burned_cell:,}, lane timer {lane:,}"
 
 
 def _machine_text() -> str:
@@ -401,7 +401,7 @@ def facts(books: Books, date: datetime) -> list[tuple[str, str]]:
         ("Chain", record.genesis.chain_id),
         ("Policy", record.genesis.policy_name),
         ("Preset", record.genesis.preset or NO_PRESET),
-        ("Burned", _burned(books.ledger.accounts)),
+        ("Burned", _burned(books.ledger)),
     ]
     found += _disk_facts(books)
     if record.digest is not None:

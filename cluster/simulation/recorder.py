@@ -9,7 +9,6 @@ from typing import Final
 from cluster.audit.books import KeptLedger, final_queries, ledger_of
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.audit.specified.judge import SpecifiedChain
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
@@ -153,7 +152,7 @@ class Recorder:
         record, genesis = self.record, self.record.genesis
         chain = longest_chain(record.lives)
         ledger = watches.monitor.ledger_of(chain) or ledger_of(genesis, chain)
-        record.kept_ledger = KeptLedger(chain, ledger, specified=SpecifiedChain(genesis)).advance().compared()
+        record.kept_ledger = KeptLedger(chain, ledger).advance()
         asked, audit = final_queries(genesis, chain, ledger), ProofAudit(record, chain, ledger)
         proved = [Answers(found.name) for found in record.validators]
         for machine, found, answers in zip(self._machines, record.validators, proved, strict=True):

@@ -54,6 +54,7 @@ class Auction(Fifo):
                 phase.waits[timer.timer_id] = "below_basefee"
             elif timer.timer_id in may_fire:
                 world.reached("L-07", priority > max_fee - world.fee_floor)
+                phase.max_fees[timer.timer_id] = max_fee
                 found.append((min(priority, max_fee - world.fee_floor), timer))
         return found
 

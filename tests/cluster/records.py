@@ -1,24 +1,20 @@
-"""Synthetic runs: a chain of valid blocks and receipts, and records of validators that served it.
+"""Chains that a state transition executed, without consensus, and records of validators that served them.
 
-:class:`ChainMaker` keeps the books that a right chain would have, so that what it makes passes every check; tests then
-plant one fault each.
+Whatever :class:`ChainMaker` makes passes every check; tests then plant one fault each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 from nacl.signing import SigningKey
 
-from benchmarks import made_blocks
-from benchmarks.made_blocks import NO_EFFECTS, fire_receipt, header_of, record_of, signed, transaction_receipt
-from cluster.audit.books import final_queries
-from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.scripts.script_run import timer_id
+from cluster.audit.books import final_queries, ledger_of
 from cluster.record.archive import BlockRecord
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import (
@@ -34,41 +30,43 @@ from cluster.record.run import (
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KillFault
 from cluster.scenario.sections.validators import NodeSection
+from cluster.tools.actors.local_chain import BareChain
 from loadgen.workloads.script import encode_script, schedule
 from validator.chain.block import (
+    Block,
     BlockReceipts,
-    CallbackReceipt,
-    Cancelled,
-    DestroyedReceipt,
     Effects,
-    Event,
-    Extended,
     FireReceipt,
-    MessageReceipt,
-    Movement,
-    QueryReceipt,
+    Header,
     Scheduled,
-    Sent,
     TransactionReceipt,
+    header_hash,
+    receipts_root,
+    transactions_root,
 )
-from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
+from validator.chain.genesis import Genesis, GenesisActor, Policy
 from validator.chain.transactions import (
     SCRIPT_CODE,
     Action,
     Call,
-    Instruction,
-    System,
+    Transaction,
     Transfer,
     address_of,
+    parse,
+    sign,
+    transaction_hash,
 )
 from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text
+from validator.pvm.runtime.machine import PythonVm
+from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
 CHAIN_ID = "test-1"
-PRICE = made_blocks.PRICE
-USER, USER_ADDRESS = made_blocks.USER, made_blocks.USER_ADDRESS
-PROGRAM = made_blocks.PROGRAM
+PRICE = 1_000_000
+USER = SigningKey(bytes([7]) * 32)
+USER_ADDRESS = address_of(bytes(USER.verify_key))
+"""The sender of every transaction."""
 FUNDS = 10**18
 WRITTEN = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 """When the reports of synthetic runs are written."""
@@ -76,43 +74,27 @@ INTERVAL_MS = 250.0
 LATENCY_MS = 80.0
 ACTOR = Address(b"\xac" * 20)
 OTHER = Address(b"\xbb" * 20)
-BIDDER = Address(b"\xbd" * 20)
 VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
 TTL = 10_000
 TIP = 2
-"""A cycle, of every timer but those of the actor with an agent."""
-STEADY: dict[str, Any] = {"SCAN_LIMIT": 1, "MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}
+"""A cycle, of every timer."""
+STEADY: dict[str, Any] = {"MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}
 
 
 def make_genesis(
     params: dict[str, Any] | None = None, policy: Policy = Policy.CIP1, runners: tuple[Address, ...] = ()
 ) -> Genesis:
-    """A rich user, who may give system instructions, an actor, and one with an agent of its own.
-
-    Timers of made chains fire when a test says so. A scan of one timer a block excuses those behind the first fire; a
-    block that lets a timer wait and has no fire is found to pass it over. Basefees stay as they are.
-    """
-    agent = GenesisAgent("builtin:fixed", 3 * PRICE, 5)
+    """A rich user, who may give system instructions, and a rich actor. Basefees stay as they are."""
     return Genesis(
         chain_id=CHAIN_ID,
         validators=VALIDATOR_KEYS,
         policy=policy,
         parameters=Parameters.from_names({**STEADY, **(params or {})}),
         accounts={USER_ADDRESS: FUNDS},
-        actors={
-            ACTOR: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS),
-            BIDDER: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS, agent),
-        },
+        actors={ACTOR: GenesisActor(SCRIPT_CODE, USER_ADDRESS, FUNDS)},
         system_deployers=(USER_ADDRESS,),
         runners=runners,
     )
-
-
-def script_genesis(**params: Any) -> Genesis:
-    """As :func:`make_genesis`, but the actors run scripts: what their runs come to is judged."""
-    made = make_genesis(params)
-    actors = {address: replace(actor, code=SCRIPT_CODE) for address, actor in made.actors.items()}
-    return replace(made, actors=actors)
 
 
 def make_scenario(**changes: Any) -> Scenario:
@@ -127,172 +109,131 @@ def make_scenario(**changes: Any) -> Scenario:
     return Scenario.model_validate({**fields, **changes})
 
 
-@dataclass
-class ChainMaker:
-    """Makes one valid block after the other. Every transaction, timer and fire pays the same prices."""
+Change = Callable[[BlockReceipts], BlockReceipts]
+"""A fault in a block's receipts."""
 
-    genesis: Genesis = field(default_factory=make_genesis)
-    blocks: list[BlockRecord] = field(default_factory=list)
-    nonce: int = 0
-    schedule_nonce: int = 0
-    sequence: int = 0
-    parent: bytes = bytes(32)
-    transactions: list[tuple[bytes, TransactionReceipt]] = field(default_factory=list)
-    fires: list[FireReceipt] = field(default_factory=list)
-    destroyed: list[DestroyedReceipt] = field(default_factory=list)
-    queries: list[QueryReceipt] = field(default_factory=list)
-    callbacks: list[CallbackReceipt] = field(default_factory=list)
-    messages: list[MessageReceipt] = field(default_factory=list)
-    p50_tip: int = 0
-    """The median of the block before."""
-    due: dict[int, list[Scheduled]] = field(default_factory=dict)
-    """Timers that :meth:`fire_due` fires, by the height."""
+
+class ChainMaker:
+    """Makes one block after the other by execution. Each is of the view of its height unless a test says otherwise."""
+
+    def __init__(self, genesis: Genesis | None = None) -> None:
+        self.genesis = make_genesis() if genesis is None else genesis
+        self.blocks: list[BlockRecord] = []
+        self.parent = bytes(32)
+        self.wires: list[bytes] = []
+        """The transactions of the block that is being made."""
+        self._chain = BareChain(self.genesis, PythonVm())
+        self._transition: Transition | None = None
+        self._nonce = 0
 
     @property
     def height(self) -> int:
         """Of the block that is being made."""
         return len(self.blocks) + 1
 
-    def transact(
-        self,
-        action: Action,
-        effects: Effects = NO_EFFECTS,
-        value: int = 0,
-        tip: int = 3,
-        use: tuple[int, int] = (5_000, 200),
-        **changes: Any,
-    ) -> TransactionReceipt:
-        """Add a transaction of :data:`USER` that uses so many cycles and cells, with its receipt; ``changes`` plant
-        faults in the receipt."""
-        cycles, cells = use
-        wire = signed(CHAIN_ID, action, self.nonce, cycles + 1_000, cells, tip, value)
-        self.nonce += 1
-        receipt = transaction_receipt(wire, cycles, cells, tip, effects)
-        receipt = msgspec.structs.replace(receipt, **changes)
-        self.transactions.append((wire, receipt))
-        return receipt
+    def transact(self, action: Action, **fields: Any) -> TransactionReceipt:
+        """Execute a transaction of :data:`USER`, by default of a tip of 3 and with room in every limit."""
+        given: dict[str, Any] = {
+            "gas_limit": 50_000,
+            "cells_limit": 1_000,
+            "max_fee_per_cycle": 2 * PRICE,
+            "max_priority_fee_per_cycle": 3,
+            "max_fee_per_cell": 2 * PRICE,
+        }
+        wire = sign(USER, CHAIN_ID, Transaction(USER_ADDRESS, self._nonce, action=action, **{**given, **fields}))
+        self._nonce += 1
+        self.wires.append(wire)
+        transition = self._begun(self.height % 4)
+        transition.execute(PreparedTransaction(transaction_hash(wire), wire, parse(wire, CHAIN_ID)))
+        return transition.receipts[-1]
 
-    def transfer(self, amount: int, to: Address = OTHER, **changes: Any) -> TransactionReceipt:
-        moved = Effects(movements=(Movement(USER_ADDRESS, to, pack_uint(amount)),))
-        return self.transact(Transfer(to), changes.pop("effects", moved), value=amount, **changes)
+    def transfer(self, amount: int, to: Address = OTHER, **fields: Any) -> TransactionReceipt:
+        return self.transact(Transfer(to), value=amount, **fields)
 
-    def schedule(self, blocks_ahead: int, expires_at: int | None = None, **changes: Any) -> Scheduled:
-        """Add a transaction whose script schedules one timer; ``changes`` plant faults in what was scheduled."""
-        expires_at = self.height + TTL if expires_at is None else expires_at
-        script = schedule(blocks_ahead, [["burn", 1]], expires_at=expires_at)
-        item = self.scheduled(blocks_ahead, encode_script(script[1]["payload"]), expires_at)
-        item = msgspec.structs.replace(item, **changes)
-        self.transact(Call(ACTOR, "run", encode_script([script])), Effects(scheduled=(item,)))
+    def schedule(self, blocks_ahead: int, expires_at: int | None = None) -> Scheduled:
+        """Execute a script that schedules one timer, which fires so many blocks later."""
+        ends = self.height + TTL if expires_at is None else expires_at
+        script = schedule(blocks_ahead, [["burn", 1]], expires_at=ends, max_priority_fee_per_cycle=TIP)
+        (item,) = self.transact(Call(ACTOR, "run", encode_script([script]))).effects.scheduled
         return item
 
-    def scheduled(self, blocks_ahead: int, payload: bytes, expires_at: int | None = None) -> Scheduled:
-        trigger = self.height + blocks_ahead
-        key = timer_id(ACTOR, trigger, payload, self.schedule_nonce)
-        self.schedule_nonce += 1
-        self.sequence += 1
-        expires_at = self.height + TTL if expires_at is None else expires_at
-        return Scheduled(
-            key, ACTOR, trigger, self.sequence - 1, expires_at, ACTOR, max_priority_fee_per_cycle=pack_uint(TIP)
-        )
-
-    def fire(self, timer: Scheduled, tip: int = TIP, **changes: Any) -> FireReceipt:
-        receipt = msgspec.structs.replace(fire_receipt(timer, tip), **{"fee_payer": ACTOR, **changes})
-        self.fires.append(receipt)
-        return receipt
-
-    def fire_due(self) -> None:
-        """Add the fires of :attr:`due` of this block, in the order of their turns."""
-        for timer in sorted(self.due.pop(self.height, ()), key=lambda timer: timer.timer_id):
-            self.fire(timer)
-
-    def query(self, timer: Scheduled, **changes: Any) -> QueryReceipt:
-        answer = (pack_uint(3 * PRICE), pack_uint(5)) if changes.get("outcome", "ok") == "ok" else None
-        receipt = QueryReceipt(timer.timer_id, timer.actor, "ok", 100, pack_uint(100 * PRICE), answer)
-        receipt = msgspec.structs.replace(receipt, **changes)
-        self.queries.append(receipt)
-        return receipt
-
-    def callback(self, job_id: bytes, effects: Effects | None = None, **changes: Any) -> CallbackReceipt:
-        """The callback of a job of the actor, which consumes it unless ``effects`` say otherwise."""
-        consumed = Effects(events=(Event("JobConsumed", ACTOR, (("job_id", job_id.hex()),)),))
-        given = consumed if effects is None else effects
-        receipt = CallbackReceipt(job_id, ACTOR, "back", True, "", 3_000, 20, given, None)
-        receipt = msgspec.structs.replace(receipt, **changes)
-        self.callbacks.append(receipt)
-        return receipt
-
-    def message(self, effects: Effects = NO_EFFECTS, **changes: Any) -> MessageReceipt:
-        """One that ran, of the actor to itself, and the transaction that sent it."""
-        receipt = MessageReceipt(ACTOR, ACTOR, "run", True, "", 3_000, 20, effects)
-        receipt = msgspec.structs.replace(receipt, **changes)
-        self.send(receipt.to, receipt.handler, receipt.cycles, receipt.cells)
-        self.messages.append(receipt)
-        return receipt
-
-    def send(self, to: bytes, handler: str = "run", cycles: int = 3_000, cells: int = 20) -> Sent:
-        """Add a transaction in which the actor sends a message that reserves so much, or as much as it may."""
-        sent = Sent(to, handler, min(max(cycles, 2_000), 100_000), min(cells, 10_000))
-        use = (sent.cycles + 2_000, sent.cells + 10)
-        self.transact(Call(ACTOR, "run", b"[]"), Effects(messages=(sent,)), use=use)
-        return sent
-
-    def instruct(self, instruction: Instruction, *changes: Cancelled | Extended, **more: Any) -> TransactionReceipt:
-        """A system instruction, and the timer changes that its receipt shows."""
-        return self.transact(System(instruction), Effects(timer_changes=changes), **more)
-
-    def bidders(self, blocks_ahead: int) -> Scheduled:
-        """A timer of the actor with an agent, scheduled by a call of that actor."""
-        trigger = self.height + blocks_ahead
-        key = timer_id(BIDDER, trigger, b"", self.sequence)
-        item = Scheduled(key, BIDDER, trigger, self.sequence, self.height + TTL, BIDDER)
-        self.sequence += 1
-        self.transact(Call(BIDDER, "run", b"[]"), Effects(scheduled=(item,)))
-        return item
-
-    def destroy(self, timer: Scheduled, reason: str) -> None:
-        event = Event("TimerExpired", timer.actor, (("timer_id", timer.timer_id.hex()),))
-        self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, event))
-
-    def seal(self, header_changes: dict[str, Any] | None = None, **receipt_changes: Any) -> BlockRecord:
-        """End the block; the changes plant faults in its header or in its receipts before they are hashed."""
-        receipts = msgspec.structs.replace(self.receipts(), **receipt_changes)
-        wires, height = [wire for wire, _ in self.transactions], self.height
-        header = header_of(CHAIN_ID, height, self.parent, height % 4, wires, receipts)
-        header = msgspec.structs.replace(header, **(header_changes or {}))
-        record, self.parent = record_of(header, wires, receipts)
-        tips = sorted(int.from_bytes(fire.tip_per_cycle, "big") for fire in self.fires)
-        self.p50_tip = tips[(len(tips) - 1) // 2] if tips and self.genesis.runs_auction(self.height) else 0
+    def seal(self, change: Change = lambda receipts: receipts, /, **header: Any) -> BlockRecord:
+        """End the block. ``change`` plants a fault in its receipts before they are hashed, ``header`` in its header;
+        another ``proposer`` of a block without transactions executes it."""
+        outcome, wires = self._begun(header.get("proposer", self.height % 4)).finish(), tuple(self.wires)
+        self._chain.commit(outcome)
+        record, self.parent = self._record_of(outcome, wires, change(outcome.receipts), header)
         self.blocks.append(record)
-        self.transactions, self.fires, self.destroyed, self.queries = [], [], [], []
-        self.callbacks, self.messages = [], []
+        self._transition, self.wires = None, []
         return record
 
-    def receipts(self) -> BlockReceipts:
-        """The receipts of the block that is being made."""
-        return BlockReceipts(
-            height=self.height,
-            proposer=address_of(VALIDATOR_KEYS[self.height % 4]),
-            transactions=tuple(receipt for _, receipt in self.transactions),
-            fires=tuple(self.fires),
-            destroyed=tuple(self.destroyed),
-            queries=tuple(self.queries),
-            messages=tuple(self.messages),
-            gc_cycles=200 * len(self.destroyed),
-            p50_tip=pack_uint(self.p50_tip),
-            callbacks=tuple(self.callbacks),
-        )
+    def _begun(self, proposer: int) -> Transition:
+        if self._transition is None:
+            self._transition = self._chain.begin(address_of(self.genesis.validators[proposer]))
+            self._transition.start()
+        return self._transition
+
+    def _record_of(
+        self, outcome: Outcome, wires: tuple[bytes, ...], receipts: BlockReceipts, changes: dict[str, Any]
+    ) -> tuple[BlockRecord, bytes]:
+        """The block as validators serve it, and its hash."""
+        fields: dict[str, Any] = {
+            **outcome.header_fields(),
+            "chain_id": CHAIN_ID,
+            "view": self.height,
+            "parent_hash": self.parent,
+            "proposer": self.height % 4,
+            "transactions_root": transactions_root([transaction_hash(wire) for wire in wires]),
+            "receipts_root": receipts_root(receipts),
+        }
+        header = Header(**{**fields, **changes})
+        record = BlockRecord(encode(Block(header, wires)), encode(receipts), header.state_root)
+        return record, header_hash(header)
 
 
 def make_chain(heights: int = 12) -> ChainMaker:
-    """A right chain: in each block a transfer, two timers scheduled, and those fired that are due."""
+    """A right chain: each block has a transfer, schedules two timers, and fires those that are due."""
     maker = ChainMaker()
     for height in range(1, heights + 1):
         maker.transfer(1_000 + height)
         for ahead in (2, 5):
-            maker.due.setdefault(height + ahead, []).append(maker.schedule(ahead))
-        maker.fire_due()
+            maker.schedule(ahead)
         maker.seal()
     return maker
+
+
+@cache
+def _right_chain() -> ChainMaker:
+    """Of those who only read it."""
+    return make_chain()
+
+
+# --- planted faults ---------------------------------------------------------------------------------------------------
+
+
+def fires_twice(receipts: BlockReceipts) -> BlockReceipts:
+    """The block's first fire comes a second time."""
+    return msgspec.structs.replace(receipts, fires=(receipts.fires[0], *receipts.fires))
+
+
+def fires_too(timer: Scheduled) -> Change:
+    """A fault: a timer fires that does not."""
+    fire = FireReceipt(
+        timer_id=timer.timer_id,
+        actor=timer.actor,
+        trigger_height=timer.trigger_height,
+        sequence=timer.sequence,
+        fee_payer=timer.actor,
+        ok=True,
+        error="",
+        cycles=2_000,
+        cells=10,
+        burned=pack_uint(4_010 * PRICE),
+        tip=pack_uint(2_000 * TIP),
+        tip_per_cycle=pack_uint(TIP),
+        effects=Effects(),
+    )
+    return lambda receipts: msgspec.structs.replace(receipts, fires=(*receipts.fires, fire))
 
 
 OUTSIDER_KEY: Final = bytes(SigningKey(b"\x0a" * 32).verify_key).hex()
@@ -303,7 +244,7 @@ def make_record(
     maker: ChainMaker | None = None, scenario: Scenario | None = None, backend: Backend = "sim", count: int = 4
 ) -> RunRecord:
     """A record in which every validator served the same right chain and answered every question rightly."""
-    maker = maker if maker is not None else make_chain()
+    maker = maker if maker is not None else _right_chain()
     scenario = scenario if scenario is not None else make_scenario()
     record = RunRecord(scenario, backend, scenario.seed, "0123456789ab", maker.genesis, digest="d1" * 32)
     for index in range(count):
@@ -328,15 +269,15 @@ def own_blocks(validator: ValidatorRecord) -> list[BlockRecord]:
 
 def answer(record: RunRecord) -> None:
     """Fill in what honest validators would answer at their tips."""
+    blocks, ledger = record.validators[0].blocks, ledger_of(record.genesis, record.validators[0].blocks)
     for validator in record.validators:
-        asked = final_queries(record.genesis, validator.blocks)
-        ledger = Ledger(record.genesis)
-        for block in validator.blocks:
-            ledger.apply(block.block, block.receipts)
-        pending = {key.hex() for key in ledger.timers.pending}
-        balances = {address_text(address): balance for address, balance in ledger.accounts.balances.items()}
+        if validator.blocks != blocks:
+            blocks, ledger = validator.blocks, ledger_of(record.genesis, validator.blocks)
+        asked = final_queries(record.genesis, blocks, ledger)
+        pending = {key.hex() for key in ledger.world.timers}
+        balances = {address_text(Address(address)): held for address, held in ledger.world.balance.items()}
         validator.balances = {text: balances.get(text, 0) for text in asked.accounts}
-        validator.supply = Supply(ledger.accounts.held(), ledger.accounts.burned)
+        validator.supply = Supply(ledger.held, ledger.burned)
         validator.pending_timers = {text: text in pending for text in asked.timers}
         validator.status = {
             "name": validator.name,

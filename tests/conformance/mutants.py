@@ -228,7 +228,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "cells not in max cost",
         "spec.phase",
-        'p["MAX_CELLS_PER_FIRE"] * world.basefee_cell',
+        'world.parameters["MAX_CELLS_PER_FIRE"] * world.basefee_cell',
         "1_000 * world.basefee_cell",
     ),
     ("lane by limit", "spec.phase", "self.cycles += meter.cycles", "self.cycles += meter.cycle_limit"),
@@ -578,10 +578,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "reserve ignored",
         "spec.policies.bias_auction",
-        'max(world.parameters["RESERVE_PRICE"], self.due',
+        'max(int(world.parameters["RESERVE_PRICE"]), self.due',
         "max(0, self.due",
     ),
-    ("more than the bid", "spec.policies.bias_auction", "paid = min(bid, max(", "paid = (max("),
+    ("more than the bid", "spec.policies.bias_auction", "return min(timer.bid or 0, max(", "return (max("),
     ("always first price", "spec.policies.bias_auction", 'if rule == "first_price":', "if True:"),
     ("never first price", "spec.policies.bias_auction", 'if rule == "first_price":', "if False:"),
     ("critical as vcg", "spec.policies.bias_auction", 'if rule == "vcg":', "if True:"),

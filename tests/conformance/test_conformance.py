@@ -16,9 +16,9 @@ from cluster.tools.inspect.conform.cases.made import odd_scripts_case, watch_cas
 from cluster.tools.inspect.conform.families.table import TABLE
 from cluster.tools.inspect.t8n_by_spec import execute_page
 from spec.leaves import leaves
+from spec.tree import Tree
 from tests.conformance.compare import compare, read, specs_answer, validators_answer
 from tests.conformance.mutants import MUTANTS, mutated
-from tests.validator.state.naive_state import NaiveState
 from validator.chain.records import Timer
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies import auction
@@ -101,20 +101,18 @@ def test_the_made_case_of_watched_keys_does_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("seed", [3, 11])
 def test_roots_follow_from_the_leaves(seed: int) -> None:
-    """By the program in docs/state.md, from what each block changed of the specification's leaves."""
+    """By the specification's tree, from what each block changed of its leaves."""
     genesis, blocks = crowded_case(seed)
     answer = validators_answer(genesis, blocks)
     given, inputs = read(genesis, blocks)
     world = spec_chain(given)
-    before, roots = leaves(world), []
-    state = NaiveState().apply(before, 0)
+    tree, roots = Tree(), []
+    tree.apply(0, leaves(world))
     for block in inputs:
         for _ in range(block.times):
             execute_page(world, block.proposer, block.transactions)
-            after = leaves(world)
-            state = state.apply(dict.fromkeys(before) | after, world.height)
-            before = after
-            roots.append(state.root.hex())
+            tree.apply(world.height, dict.fromkeys(tree.values) | leaves(world))
+            roots.append(tree.root.hex())
     assert roots == [block["state_root"] for block in answer["blocks"]]
     assert answer["final"]["state_root"] == roots[-1]
 

@@ -42,48 +42,27 @@ MAY_IMPORT = {
 
 AUDITOR = (
     "cluster/audit/books.py",
-    "cluster/audit/chain_codec.py",
-    "cluster/audit/ended_ids.py",
-    "cluster/audit/fee_market.py",
-    "cluster/audit/served/chains.py",
-    "cluster/audit/ledger/accounts.py",
-    "cluster/audit/ledger/agent_queries.py",
     "cluster/audit/figures.py",
-    "cluster/audit/ledger/chain_rules.py",
-    "cluster/audit/ledger/context.py",
-    "cluster/audit/ledger/jobs.py",
-    "cluster/audit/ledger/ledger.py",
-    "cluster/audit/ledger/messages.py",
-    "cluster/audit/ledger/phase_rules.py",
-    "cluster/audit/ledger/script_runs.py",
-    "cluster/audit/ledger/timer_phase.py",
-    "cluster/audit/ledger/timer_register.py",
-    "cluster/audit/scripts/limits.py",
-    "cluster/audit/scripts/reading.py",
-    "cluster/audit/scripts/script_run.py",
+    "cluster/audit/ledger.py",
+    "cluster/audit/mechanisms.py",
+    "cluster/audit/paid_waits.py",
+    "cluster/audit/violation.py",
+    "cluster/audit/served/chains.py",
+    "cluster/audit/specified/chain.py",
+    "cluster/audit/specified/judge.py",
 )
-"""The books, which are kept a second time."""
+"""The books, and the specification's judgement from which they are made. Programs and users' policies are run by what
+of the validator runs them, which has modules of its own."""
 
 SHARED_WITH_THE_AUDITOR = (
-    # what a chain is: its genesis, parameters, kinds of quantities
+    # what a chain is: its genesis and parameters
     "validator.chain.genesis.Genesis",
-    "validator.chain.genesis.Policy",
     "validator.chain.genesis.Replaces",
     "validator.primitives.params",
     "validator.primitives.types",
-    # costs of queries
-    "validator.execution.bidding.MIN_QUERY_CYCLES",
-    "validator.execution.bidding.UNPAID_QUERY_CYCLES",
-    # names
-    "validator.execution.runner_contract.REGISTER_RUNNER",
-    "validator.execution.runner_contract.SUBMIT_RESULT",
-    "validator.execution.runner_contract.UNREGISTER_RUNNER",
-    "validator.chain.transactions.SCRIPT_CODE",
-    # what a text of a governance instruction says, and whether a program bids
-    "validator.primitives.errors.BadScript",
-    "validator.pvm.compiler.programs.compiled",
-    "validator.pvm.language.subset.ProgramError",
-    "validator.primitives.script_json",
+    # the transactions of a chain that was not served but made here
+    "validator.chain.transactions.Transaction",
+    "validator.chain.transactions.unsigned_hash",
 )
 """All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
 
@@ -350,21 +329,18 @@ RULES = (
         the_auditor_shares_a_stated_list,
         lambda path: path in AUDITOR,
         faults=(
-            ("cluster/audit/ledger/ledger.py", "from validator.primitives.codec import decode"),
-            ("cluster/audit/ledger/timer_phase.py", "from validator.chain.block import FireReceipt"),
-            ("cluster/audit/ledger/timer_phase.py", "import validator.execution.timer_phase"),
-            ("cluster/audit/ledger/jobs.py", "from validator import jobs"),
+            ("cluster/audit/ledger.py", "from validator.primitives.codec import decode"),
+            ("cluster/audit/figures.py", "from validator.chain.block import FireReceipt"),
+            ("cluster/audit/mechanisms.py", "import validator.execution.timer_phase"),
+            ("cluster/audit/specified/judge.py", "from validator import transition"),
             ("cluster/audit/books.py", "from consensus.certificates import verify_signed"),
         ),
         fine=(
             (
-                "cluster/audit/ledger/ledger.py",
-                "from validator.primitives.params import Parameters\nfrom validator.primitives import script_json",
+                "cluster/audit/ledger.py",
+                "from spec.leaves import tier_of\nfrom validator.primitives.params import Parameters",
             ),
-            (
-                "cluster/audit/ledger/agent_queries.py",
-                "from validator.pvm.compiler.programs import compiled\nimport msgpack",
-            ),
+            ("cluster/audit/specified/chain.py", "from validator.chain.transactions import Transaction, unsigned_hash"),
         ),
     ),
     Rule(

@@ -28,3 +28,13 @@ def test_each_rule_has_its_place() -> None:
     assert len(numbered()) > 240
     assert without_place(texts) == set()
     assert without_place([text.replace('"L-08"', '"L-99"') for text in texts]) == {"L-08", "L-99"}
+
+
+def test_the_page_links_the_modules_that_apply_the_rules_of_each_letter() -> None:
+    places: dict[str, set[str]] = {}
+    for path, text in text_files().items():
+        if is_python(path) and is_in(path, "spec") and path != "spec/__init__.py":
+            for number in IN_SPECIFICATION.findall(text):
+                places.setdefault(number[0], set()).add(path)
+    rows = re.findall(r"^\| ([A-Z]) \| (.*spec/.*) \|$", text_files()["docs/protocol.md"], re.MULTILINE)
+    assert {letter: set(re.findall(r"\]\(\.\./(\S+)\)", links)) for letter, links in rows} == places

@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from cluster.audit.evidence import invalid_blocks
-from cluster.audit.ledger.context import short
 from cluster.audit.reexecution.archived_run import ArchivedRun
 from cluster.audit.reexecution.interpreters import execute
 from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
+from cluster.audit.violation import short
 from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import HarnessError
 from cluster.common.files import write_atomically

@@ -28,8 +28,8 @@ from typing import Any, Final, Protocol
 
 from blake3 import blake3
 
-from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS, NEWEST_KEPT
+from cluster.audit.figures import NEWEST_HEIGHTS, NEWEST_KEPT
+from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certificates import is_certified
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord

@@ -1,21 +1,23 @@
 """What a chain says against what the specification says: each final block is executed, and compared field by field.
 
-State roots are not compared: the specification has the leaves of the tree and not the tree.
+So is the state root of the first blocks, while the state is small: a fault that no receipt shows changes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
-from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.own_policy import NotAllowed, own_policy
+from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
     Block,
+    Hash,
     Receipts,
+    Transaction,
     Unreadable,
     address_of,
     decode,
@@ -26,147 +28,217 @@ from spec.encoding import (
     receipts_root,
     transactions_root,
 )
-from validator.chain.genesis import Genesis
+from spec.leaves import leaves
+from spec.tree import Tree
+from validator.chain.genesis import Genesis, Replaces
 
-AMOUNTS: Final = (".burned", ".tip", ".tip_per_cycle", ".cycles", ".cells")
-"""The fields of receipts from which a charge follows."""
+BLOCK: Final = "the block"
+"""The field of a deviation of a block that cannot be executed."""
+CANONICAL: Final = "canonical bytes of receipts"
+PRICES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
+"""The prices in a header. They follow from the block before, and all amounts of the block follow from them."""
+AMOUNTS: Final = ("p50_tip", "burned", "tip", "tip_per_cycle")
+"""The fields of receipts that are amounts, as bytes."""
+PAYMENTS: Final = (*PRICES, *AMOUNTS, "cycles", "cells", "fee_payer")
+"""The fields that say what is paid, for what and by whom."""
+OF_TIMERS: Final = ("receipts.fires", "receipts.destroyed", "receipts.queries", "receipts.gc_cycles")
+REFUSALS: Final = {"LaneFull": BOUNDS, "FeeTooLow": CONSERVATION, "InsufficientFunds": CONSERVATION}
+"""The check that a transaction fails which its block must not have, by the reason; any other fails ``chain``."""
+LONGEST_AMOUNT: Final = 32
+"""Bytes of an amount in receipts."""
+OF_ROOTS: Final = "header.state_root"
+ROOTS_COMPARED: Final = 32
+"""The first heights of a chain, at which state roots are compared. All leaves are made at each, which takes 1 to 5 %
+of a short run's processor time. A root depends on all blocks before, so none can be left out."""
+LEAVES_COMPARED: Final = 2_000
+"""The leaves up to which state roots are compared. A root of as many takes some 30 ms of processor time."""
 LONGEST_SHOWN: Final = 80
 """Characters of a value in a deviation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """The first field in which a block deviates from the specification, or why it cannot be executed."""
+class Difference(NamedTuple):
+    """A field in which a block differs from the specification."""
 
-    height: int
     field: str
     """Such as ``receipts.fires[2].burned``."""
     said: str
     """What the chain says."""
     expected: str
     """What the specification says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """The first difference of a block from the specification, or why it cannot be executed."""
+
+    height: int
+    difference: Difference
+    check: str
+    """The check that it fails: of amounts, of timers, of lanes, of state roots, or of the chain."""
     rules: tuple[str, ...] = ()
     """The numbered rules that the specification applied in the block."""
 
     @property
-    def check(self) -> str:
-        """The check that it fails: of prices, of amounts, of timers, or of the chain."""
-        if self.field.startswith("header.basefee"):
-            return BOUNDS
-        if self.field.endswith(AMOUNTS):
-            return CONSERVATION
-        return TIMERS if self.field.startswith(("receipts.fires", "receipts.destroyed")) else CHAIN
-
-    @property
-    def text(self) -> str:
+    def violation(self) -> Violation:
         """The deviation in a line."""
-        return f"{self.field} is {self.said}, by the specification {self.expected}"
+        field, said, expected = self.difference
+        return Violation(self.check, self.height, f"{field} is {said}, by the specification {expected}")
+
+
+class Executed(NamedTuple):
+    """A block, and what the specification says that it comes to."""
+
+    block: Block
+    transactions: list[Transaction]
+    outcome: Outcome
 
 
 class SpecifiedChain:
-    """A chain that the specification executes as its blocks come, up to the first that deviates."""
+    """A chain that the specification executes as its blocks come, up to the first that deviates.
+
+    One that deviates in nothing but its state root is executed: only roots are no longer compared after it.
+    """
 
     def __init__(self, genesis: Genesis) -> None:
+        """Raises :class:`~validator.policies.own.PolicyError`."""
         self._genesis = genesis
         self._own = own_policy(genesis)
-        self._world = spec_chain(genesis, self._own)
+        self.world: Final = spec_chain(genesis, self._own)
+        self.last: Executed | None = None
+        """The last block that was executed."""
         self.deviation: Deviation | None = None
+        """The deviation after which nothing is executed any more."""
+        self._tree: Tree | None = Tree()
+        """The state tree; ``None`` once state roots are no longer compared."""
+        self._state_root()  # of the genesis
 
     @property
-    def height(self) -> int:
-        """The height of the last block that was executed."""
-        return self._world.height
-
-    def balance(self, address: bytes) -> int:
-        """The balance of an account after the last block."""
-        return self._world.balance.get(address, 0)
-
-    @property
-    def pending(self) -> Set[bytes]:
-        """Ids of the timers that are live after the last block."""
-        return self._world.timers.keys()
-
-    @property
-    def held(self) -> int:
-        """The sum of all balances after the last block."""
-        return sum(self._world.balance.values())
-
-    @property
-    def burned(self) -> int:
-        """What was burned since the genesis."""
-        return self._world.burned
+    def has_told_prices(self) -> bool:
+        """Whether the prices of the timer lane are those of a user's policy."""
+        return self._own is not None and Replaces.PRICES in self._own.file.replaces
 
     def enter(self, block: bytes, receipts: bytes) -> Deviation | None:
-        """Execute the next block. After one that deviates, nothing is executed any more."""
-        if self.deviation is None:
-            height = self._world.height + 1
-            self._world.rules.clear()
-            found = next(self._deviations(block, receipts), None)
-            if found is not None:
-                rules = tuple(sorted(self._world.rules))
-                self.deviation = Deviation(height, *found, rules)
-        return self.deviation
+        """Execute the next block; returns how it deviates, or how one before did that ended the execution."""
+        if self.deviation is not None:
+            return self.deviation
+        found = self._judged(block, receipts, self._differences)
+        if found is not None and found.check == STATE_ROOTS:
+            self._tree = None
+        else:
+            self.deviation = found
+        return found
 
-    def _deviations(self, block: bytes, receipts: bytes) -> Iterator[tuple[str, str, str]]:
-        """Field, what the chain says, what the specification says."""
+    def judge_receipts(self, block: bytes, receipts: bytes) -> Deviation | None:
+        """Execute the next block, the chain's last, and compare nothing but the receipts that a validator has of it."""
+        return self._judged(block, receipts, self._of_receipts)
+
+    def _judged(self, block: bytes, receipts: bytes, differences: Compare) -> Deviation | None:
+        height, check = self.world.height + 1, ""
+        self.world.rules.clear()
         try:
-            read = read_block(block)
+            before, read = self.last, read_block(block)
             if self._own is not None:
-                self._own.told = read_receipts(receipts)
-            outcome = self._execute(read)
-        except NotAllowed as told:
-            yield told.field, told.said, told.expected
-            return
+                if (told := _read(receipts)) is None:
+                    raise NotAllowed("receipts", "malformed", CANONICAL)
+                self._own.told = told
+            self.last = self._execute(read)
+            found = next(differences(self.last, before, receipts), None)
+        except NotAllowed as own:
+            found = Difference(own.field, own.said, own.expected)
         except (Unreadable, NotAdmitted) as error:
-            yield "the block", "final", f"not valid: {error}"
-            return
-        encoded = encode_receipts(outcome.receipts)
-        if encoded != receipts:
-            yield from _of_receipts(receipts, encoded)
-        for name, expected in self._header_fields(read, outcome).items():
-            said = getattr(read.header, name)
-            if said != expected:
-                yield f"header.{name}", _shown(said), _shown(expected)
+            found = Difference(BLOCK, "final", f"not valid: {error}")
+            check = REFUSALS.get(str(error), CHAIN)
+        if found is None:
+            return None
+        return Deviation(height, found, check or _check_of(found.field), tuple(sorted(self.world.rules)))
 
-    def _execute(self, block: Block) -> Outcome:
-        validators = self._genesis.validators
-        if block.header.height != self._world.height + 1 or block.header.proposer >= len(validators):
-            raise Unreadable(f"height {block.header.height}, proposer {block.header.proposer}")
-        proposer = address_of(validators[block.header.proposer])
+    def _execute(self, block: Block) -> Executed:
+        header, due, validators = block.header, self.world.height + 1, self._genesis.validators
+        if header.height != due:
+            raise Unreadable(f"it has height {header.height} where {due} is due")
+        if header.proposer >= len(validators):
+            raise Unreadable(f"its proposer is number {header.proposer} of {len(validators)}")
+        proposer = address_of(validators[header.proposer])
         transactions = [read_transaction(wire, self._genesis.chain_id) for wire in block.transactions]
-        return run_block(self._world, proposer, transactions)
+        return Executed(block, transactions, run_block(self.world, proposer, transactions))
 
-    def _header_fields(self, block: Block, outcome: Outcome) -> dict[str, Any]:
-        return {
-            "chain_id": self._genesis.chain_id,
+    # --- comparing ----------------------------------------------------------------------------------------------------
+
+    def _differences(self, executed: Executed, before: Executed | None, receipts: bytes) -> Iterator[Difference]:
+        """Where a block differs: in its prices, from which amounts follow, then in the receipts and the header."""
+        block, _, outcome = executed
+        expected = {
             "basefee_cycle": outcome.basefee_cycle,
             "basefee_cell": outcome.basefee_cell,
             "basefee_lane_timer": outcome.basefee_lane,
+            "chain_id": self._genesis.chain_id,
+            "parent_hash": block.header.parent_hash if before is None else before.block.hash,
             "lane_cycles": outcome.lane_cycles,
             "lane_cells": outcome.lane_cells,
             "user_cycles": outcome.user_cycles,
             "user_cells": outcome.user_cells,
             "transactions_root": transactions_root(block.transactions),
             "receipts_root": receipts_root(outcome.receipts),
+            "state_root": self._state_root() or block.header.state_root,
         }
+        fields = [
+            Difference(f"header.{name}", _shown(said), _shown(value))
+            for name, value in expected.items()
+            if (said := getattr(block.header, name)) != value
+        ]
+        yield from (each for each in fields if each.field.startswith("header.basefee"))
+        yield from self._of_receipts(executed, before, receipts)
+        yield from fields
+
+    def _state_root(self) -> Hash | None:
+        """The state root as specified; ``None`` once state roots are no longer compared."""
+        if self._tree is None:
+            return None
+        if self.world.height > ROOTS_COMPARED or len(state := leaves(self.world)) > LEAVES_COMPARED:
+            self._tree = None
+            return None
+        self._tree.apply(self.world.height, dict.fromkeys(self._tree.values) | state)
+        return self._tree.root
+
+    @staticmethod
+    def _of_receipts(executed: Executed, _before: Executed | None, said: bytes) -> Iterator[Difference]:
+        """The differences of two encodings of receipts, by the names of the fields; those of the median tip first."""
+        expected = encode_receipts(executed.outcome.receipts)
+        if said == expected:
+            return
+        if _read(said) is not None:
+            found = list(_differences("receipts", Receipts, decode(said), decode(expected)))
+            yield from sorted(found, key=lambda each: each.field != "receipts.p50_tip")
+        yield Difference("receipts", "malformed", CANONICAL)
 
 
-def _of_receipts(said: bytes, expected: bytes) -> Iterator[tuple[str, str, str]]:
-    """The first difference of two encodings of receipts, by the names of the fields."""
+Compare = Callable[[Executed, Executed | None, bytes], Iterator[Difference]]
+
+
+def _read(receipts: bytes) -> Receipts | None:
+    """Receipts from their bytes; ``None`` if they are malformed."""
     try:
-        ours = decode(said)
-    except Unreadable as error:
-        yield "receipts", str(error), "canonical bytes"
-        return
-    yield from _differences("receipts", Receipts, ours, decode(expected))
+        return read_receipts(receipts)
+    except Unreadable:
+        return None
 
 
-def _differences(path: str, kind: Any, said: Any, expected: Any) -> Iterator[tuple[str, str, str]]:
+def _check_of(field: str) -> str:
+    """The check that a difference in a field fails."""
+    if field.startswith(("receipts.", "header.basefee")) and field.rpartition(".")[2] in PAYMENTS:
+        return CONSERVATION
+    if field == OF_ROOTS:
+        return STATE_ROOTS
+    return TIMERS if field.startswith(OF_TIMERS) else CHAIN
+
+
+def _differences(path: str, kind: Any, said: Any, expected: Any) -> Iterator[Difference]:
     """Where two decoded values of a kind of struct differ, in the order of their fields."""
     if said == expected:
         return
     if not isinstance(said, list) or not isinstance(expected, list) or kind is None:
-        yield path, _shown(said), _shown(expected)
+        shown = _amount if path.rpartition(".")[2] in AMOUNTS else _shown
+        yield Difference(path, shown(said), shown(expected))
     elif hasattr(kind, "_fields"):
         kinds = get_type_hints(kind)
         for place, name in enumerate(kind._fields):
@@ -177,6 +249,12 @@ def _differences(path: str, kind: Any, said: Any, expected: Any) -> Iterator[tup
         for place in range(several):
             pair = [items[place] if place < len(items) else "nothing" for items in (said, expected)]
             yield from _differences(f"{path}[{place}]", item, *pair)
+
+
+def _amount(value: Any) -> str:
+    """An amount for readers, as a number if it is one."""
+    is_one = isinstance(value, bytes) and len(value) <= LONGEST_AMOUNT
+    return str(int.from_bytes(value, "big")) if is_one else _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -116,6 +116,7 @@ class OwnPolicy(Fifo):
                 least[timer_id] = min(least[timer_id], phase.available(phase.world.timers[timer_id]))
         self._destroy_unpaid(phase, unpaid, len(self.told.fires))
         self._check_nothing_waits(phase, [offers[key] for key in may_fire if key in offers], least)
+        phase.waits.update((key, "lane_full") for key in offers if key in phase.world.timers)
 
     def payment(self, world: World, timer: Timer) -> int:
         """What a fire pays of its locked bid."""

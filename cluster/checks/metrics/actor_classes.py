@@ -15,6 +15,7 @@ from cluster.audit.books import Books
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from spec.policies.cip1 import ONE
+from validator.primitives.params import WeightParty
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
@@ -83,9 +84,9 @@ def use_by_actor(books: Books, classes: Mapping[bytes, str] | None = None) -> li
     if classes is None:
         classes = class_of_actors(books.record)
     waiting: dict[bytes, Counter[int]] = {}
-    for life in ledger.timers.pending.values():
-        if life.trigger_height <= ledger.height:
-            waiting.setdefault(life.actor, Counter())[ledger.height + 1 - life.trigger_height] += 1
+    for timer in ledger.world.timers.values():
+        if timer.trigger_height <= ledger.height:
+            waiting.setdefault(timer.actor, Counter())[ledger.height + 1 - timer.trigger_height] += 1
     uses = [
         ActorUse(
             actor=actor,
@@ -153,11 +154,11 @@ def gini_index(values: Sequence[float]) -> float:
 
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     """Note each actor's weight, sampled over the run, from the fires of the window before each sample."""
-    ledger = books.ledger
-    books_of_fires, p = ledger.turns.window, ledger.instructions.in_force
+    ledger, p = books.ledger, books.ledger.parameters
     window = p.fairness_window_blocks
     least, most = p.weight_clip_min_milli / 1_000, p.weight_clip_max_milli / 1_000
-    accounts = {use.actor: books_of_fires.account_of(use.actor, p) for use in uses}
+    by_deployer, actors = p.weight_party is WeightParty.DEPLOYER, ledger.world.actors
+    accounts = {use.actor: actors[use.actor].deployer if by_deployer else use.actor for use in uses}
     looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))
     if not looks or not uses:
         return
@@ -169,7 +170,7 @@ def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
             recent[accounts[actor]] += bisect_left(heights, height) - bisect_left(heights, height - window)
         counts = sorted(count for count in recent.values() if count)
         middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
-        smoothed = books_of_fires.smoothed_at.get(height)
+        smoothed = ledger.smoothed_medians.get(height)
         median = max(2, middle) / 2 if smoothed is None else smoothed / ONE
         for actor in totals:
             totals[actor] += min(max(2 - min(2, recent[accounts[actor]] / median), least), most)

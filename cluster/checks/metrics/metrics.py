@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.figures import RunKind
-from cluster.audit.ledger.timer_phase import TimerState
+from cluster.audit.figures import RunKind, TimerState
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics
 from cluster.checks.metrics.recovery import recovery_of
@@ -132,13 +131,13 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "timers_cancelled": ledger.timers.states[TimerState.CANCELLED],
         "timers_expired": ledger.timers.states[TimerState.EXPIRED],
         "timers_insufficient_funds": ledger.timers.states[TimerState.INSUFFICIENT_FUNDS],
-        "timers_pending_at_end": len(ledger.timers.pending),
-        "backlog_at_end": ledger.timers.backlog,
-        "burned": ledger.accounts.burned,
-        "burned_cycle": ledger.accounts.burned_cycle,
-        "burned_cell": ledger.accounts.burned_cell,
-        "burned_lane_timer": ledger.accounts.burned_lane_timer,
-        "tips": ledger.accounts.tips,
+        "timers_pending_at_end": len(ledger.world.timers),
+        "backlog_at_end": ledger.backlog,
+        "burned": ledger.burned,
+        "burned_cycle": ledger.burned_cycle,
+        "burned_cell": ledger.burned_cell,
+        "burned_lane_timer": ledger.burned_lane_timer,
+        "tips": ledger.tips,
     }
     if blocks:
         lane = [block.basefee_lane_timer for block in blocks]

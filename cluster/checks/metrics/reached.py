@@ -34,7 +34,7 @@ def mechanisms_reached(books: Books) -> list[Mechanism]:
     Those of validators count only if an honest one reached them.
     """
     record = books.record
-    found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books), *_by_views(books)}
+    found: set[Mechanism] = {*books.ledger.reached, *_by_reorgs(books), *_by_views(books)}
     for validator in books.judged:
         if validator.status is not None:
             found.update((*_by_status(validator.status), *_by_snapshot(validator, record)))
@@ -47,7 +47,7 @@ def mechanisms_reached(books: Books) -> list[Mechanism]:
 
 def _by_reorgs(books: Books) -> Iterator[Mechanism]:
     byzantine = {validator.index for validator in books.record.validators if validator.byzantine}
-    reached = books.ledger.log.reached
+    reached = books.ledger.reached
     for reorg in books.record.reorgs:
         if reorg.validator in byzantine:
             continue

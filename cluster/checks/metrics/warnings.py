@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.figures import FailedRuns
-from cluster.audit.ledger.context import short
+from cluster.audit.violation import short
 from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.common.wording import counted
 from validator.primitives.types import address_text
@@ -22,12 +22,23 @@ LONG_WAIT_BLOCKS: Final = 16
 
 def find_warnings(books: Books, latencies: Sequence[WorkloadLatency], classes: Mapping[bytes, str]) -> tuple[str, ...]:
     """All warnings about a run, each in one line. ``latencies`` are those of its load, ``classes`` its actors'."""
-    return *_always_failing(books, classes), *_long_wait(books, classes), *_silent_workloads(books, latencies)
+    return (
+        *_short_books(books),
+        *_always_failing(books, classes),
+        *_long_wait(books, classes),
+        *_silent_workloads(books, latencies),
+    )
 
 
 def name_of(actor: bytes, classes: Mapping[bytes, str]) -> str:
     """An actor's class, if it has one, and its address."""
     return f"{classes.get(actor, 'actor')} {address_text(actor)}"
+
+
+def _short_books(books: Books) -> Iterator[str]:
+    if books.ledger.broken:
+        height = books.ledger.height
+        yield f"figures of timers, fees and runs end at height {height}: the next block is not as specified"
 
 
 def _always_failing(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:
@@ -46,11 +57,11 @@ def _always_failing(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]
 
 def _long_wait(books: Books, classes: Mapping[bytes, str]) -> Iterator[str]:
     ledger = books.ledger
-    oldest = min(ledger.timers.pending.values(), key=lambda life: life.trigger_height, default=None)
+    oldest = min(ledger.world.timers.values(), key=lambda life: life.trigger_height, default=None)
     if oldest is None or (waited := ledger.height + 1 - oldest.trigger_height) < LONG_WAIT_BLOCKS:
         return
     yield (
-        f"{counted(ledger.timers.backlog, 'due timer')} did not fire by the end; the oldest,"
+        f"{counted(ledger.backlog, 'due timer')} did not fire by the end; the oldest,"
         f" {short(oldest.timer_id)} of {name_of(oldest.actor, classes)}, has waited for {waited} blocks"
     )
 

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Final
 
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.audit.specified.judge import SpecifiedChain
 from cluster.live.audit.live_audit import LiveAudit, first_height_of, read_status
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
@@ -62,7 +61,7 @@ def collect(
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
     chain = longest_chain(record.lives)
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
-    ledger = kept.advance({found.tip for found in record.lives}).compared().ledger
+    ledger = kept.advance({found.tip for found in record.lives}).ledger
     asked = final_queries(record.genesis, chain, ledger)
     note_stateless(answering, record, urls)
     with_state = [found for found in answering if found.serves_state]
@@ -96,9 +95,8 @@ def _has_supply(client: ValidatorClient) -> bool:
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
     """The ledger for a chain: ``kept`` if it has only blocks of this chain, else a new one."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
-        return KeptLedger(chain, kept.ledger, reader=kept.reader, specified=kept.specified)
-    specified = None if kept.specified is None else SpecifiedChain(record.genesis)
-    return KeptLedger(chain, Ledger(record.genesis), specified=specified)
+        return KeptLedger(chain, kept.ledger, reader=kept.reader)
+    return KeptLedger(chain, Ledger(record.genesis))
 
 
 def _ask_all(

@@ -22,10 +22,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from cluster.audit.books import KeptLedger
-from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import read_served
-from cluster.audit.specified.judge import SpecifiedChain
+from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left_record import LeftAudit, LeftValidator
@@ -37,7 +36,6 @@ from cluster.record.status import MAX_EVIDENCE
 from loadgen.client import ClientError, Gone, ValidatorClient
 
 AGREEMENT: Final = "agreement"
-STATE_ROOTS: Final = "state_roots"
 SAFETY: Final = "safety"
 WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, BOUNDS, SAFETY)
 """The checks that a run can fail before its end."""
@@ -175,16 +173,14 @@ class LiveAudit:
         record: RunRecord,
         now_ms: Callable[[], float] = lambda: 0.0,
         reexecution: ReexecutionProcess | None = None,
-        specified: SpecifiedChain | None = None,
     ) -> None:
-        """``now_ms`` returns the time since the run began. ``reexecution`` re-executes the blocks, and ``specified``
-        executes them by the specification, if given."""
+        """``now_ms`` returns the time since the run began. ``reexecution`` re-executes the blocks, if given."""
         self._record = record
         self.reexecution = reexecution
         self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
-        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis), specified=specified)
+        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
         self.wants_tiers = False
@@ -322,8 +318,7 @@ class LiveAudit:
         self._watch_safety()
         self._look_at_reexecution()
         self._advance(answering)
-        ledger, parameters = self.kept.ledger, self._record.genesis.parameters
-        self.tiers = ledger.timers.by_tier(ledger.height, parameters) if self.wants_tiers else None
+        self.tiers = self.kept.ledger.tiers if self.wants_tiers else None
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
         served, store = found.blocks, self._record.store
@@ -408,7 +403,7 @@ class LiveAudit:
         common = min((self.known[index].tip for index in answering if not self.known[index].byzantine), default=0)
         chain.extend_as_stored(min(max(common, stored - LEDGER_LAG), ledger.height + LEDGER_STEP))
         self.kept.advance()
-        for violation in ledger.log.violations[self._findings.seen_in_ledger :]:
+        for violation in ledger.violations[self._findings.seen_in_ledger :]:
             self._findings.seen_in_ledger += 1
             self._tell(violation.check, f"height {violation.height}: {violation.what}")
 

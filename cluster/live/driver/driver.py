@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.audit.served.proofs import with_answers
-from cluster.audit.specified.judge import SpecifiedChain
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -336,7 +335,7 @@ class _LiveRun:
 
     def _new_audit(self) -> LiveAudit:
         reexecution = ReexecutionProcess(self.record, self._folder)
-        return LiveAudit(self.record, self._clock.now_ms, reexecution, SpecifiedChain(self.record.genesis))
+        return LiveAudit(self.record, self._clock.now_ms, reexecution)
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 

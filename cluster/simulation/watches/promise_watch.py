@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
@@ -168,10 +168,10 @@ class PromiseWatch:
                 if is_honest:
                     self._look(Rule.KEPT, False, index, digest, "that no block may have")
                 continue
-            if offered.nonce < ledger.chain.nonces[offered.sender]:
+            if offered.nonce < ledger.world.nonce.get(offered.sender, 0):
                 continue  # it has become final, or cannot any more: the validator is behind
             self._offered.setdefault(offered.sender, {})[digest] = offered
-            self._balances.setdefault(offered.sender, ledger.accounts.balances.get(offered.sender, 0))
+            self._balances.setdefault(offered.sender, ledger.world.balance.get(offered.sender, 0))
             if is_honest:
                 self._taken += 1
                 promise, reason = _Promise(offered, self._next(), height), memory.gone.get(digest)
@@ -239,13 +239,13 @@ class PromiseWatch:
         for each in self._memories:
             self._note_kept(each, hashes)
         for sender, offers in list(self._offered.items()):
-            first = ledger.chain.nonces[sender]
+            first = ledger.world.nonce.get(sender, 0)
             left = {digest: offered for digest, offered in offers.items() if offered.nonce >= first}
             if left:
                 self._offered[sender] = left
             else:
                 del self._offered[sender]
-        self._balances = {sender: ledger.accounts.balances.get(sender, 0) for sender in self._offered}
+        self._balances = {sender: ledger.world.balance.get(sender, 0) for sender in self._offered}
         self._height = header.height
         self._views.append(header.view)
 
@@ -260,16 +260,16 @@ class PromiseWatch:
         What the sender received in that block is ignored, and its spending is taken as the most possible.
         """
         header, ledger, sender = block.header, self._ledger(), offered.sender
-        if offered.nonce != ledger.chain.nonces[sender] or sender not in self._balances:
+        if offered.nonce != ledger.world.nonce.get(sender, 0) or sender not in self._balances:
             return False
-        limits = ledger.instructions.in_force
+        limits = ledger.world.parameters
         if offered.max_fee_per_cycle < header.basefee_cycle or offered.max_fee_per_cell < header.basefee_cell:
             return False
-        lane = limits.lane_system_cycles if offered.is_system else limits.lane_user_cycles
+        lane = limits["LANE_SYSTEM_CYCLES" if offered.is_system else "LANE_USER_CYCLES"]
         has_room = (
             header.user_cycles + offered.gas_limit <= lane
-            and header.user_cells + offered.cells_limit <= limits.lane_user_cells
-            and offered.gas_limit >= limits.tx_base_cycles
+            and header.user_cells + offered.cells_limit <= limits["LANE_USER_CELLS"]
+            and offered.gas_limit >= limits["TX_BASE_CYCLES"]
         )
         known = self._offered.get(sender, {})
         spent = sum(known[digest].cost for digest in hashes if digest in known)
@@ -285,11 +285,11 @@ class PromiseWatch:
         """Whether the books confirm a validator's reason to drop a transaction, at its height; ``None`` if the books
         are at another height by now, and cannot tell."""
         offered, ledger = promise.offered, self._ledger()
-        if offered.nonce < ledger.chain.nonces[offered.sender]:
+        if offered.nonce < ledger.world.nonce.get(offered.sender, 0):
             return True
         others = self._offered.get(offered.sender, {}).values()
         if reason == Departure.UNAFFORDABLE:
-            is_short = sum(one.cost for one in others) > ledger.accounts.balances.get(offered.sender, 0)
+            is_short = sum(one.cost for one in others) > ledger.world.balance.get(offered.sender, 0)
             return is_short if ledger.height == height else None
         if reason == Departure.REPLACED:
             same = (one for one in reversed(others) if one.nonce == offered.nonce)  # they are among the last, mostly

@@ -18,7 +18,7 @@ agreement          one block at each height
 roots              every validator's execution gives the root of the header
 silence            a validator that found a final block that does not execute to its header sends nothing more until a
                    restart
-ledger             the books of timers and amounts (:mod:`cluster.audit.ledger.ledger`)
+ledger             the books of timers and amounts (:mod:`cluster.audit.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            engine and mempool keep no more than their bounds (:mod:`cluster.simulation.watches.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.watches.answer_watch`)
@@ -46,15 +46,17 @@ from typing import Final
 
 from blake3 import blake3
 
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
-from cluster.audit.safety.state_books import contradictions
 from cluster.audit.served.proofs import timers_at
+from cluster.audit.violation import short
+from cluster.common.wording import counted
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
 from consensus.messages import AnyCertificate
+from spec.leaves import leaves
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.records import account_key
@@ -68,6 +70,7 @@ from validator.storage.archive import ArchivedBlock
 
 PROOFS_EVERY_HEIGHTS: Final = 8
 STATE_EVERY_HEIGHTS: Final = 4
+RECORDS_SHOWN: Final = 3
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is requested."""
 FIGURES: Final = {
@@ -192,10 +195,10 @@ class SafetyMonitor:
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
         """Enter a final block into the books, and note the violations that they find in it."""
-        known = len(self.ledger.log.violations)
+        known = len(self.ledger.violations)
         self.ledger.apply(archived.block, archived.receipts)
         self.log.counts[Rule.LEDGER] += 1
-        for violation in self.ledger.log.violations[known:]:
+        for violation in self.ledger.violations[known:]:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     def counts(self, name: str, block: BlockFinal) -> None:
@@ -265,18 +268,17 @@ class SafetyMonitor:
             self.log.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def check_state(self, name: str, height: int, state: View) -> None:
-        """Check the whole state of a height, which all validators share, at the first validator that reaches it."""
-        if height not in self._looked_through:
-            self._looked_through.add(height)
-            first_priced = self.genesis.parameters.activation_height + 1
-            wrong = contradictions(state.scan(b""), first_priced, self._window_begins(height))
-            self.log.look(Rule.STATE, not wrong, f"{name}: the state of height {height}: {'; '.join(wrong)}")
-
-    def _window_begins(self, height: int) -> int:
-        """The oldest height whose fires count; 0 if the chain's parameters ever changed."""
-        ledger, parameters = self._ledger, self.genesis.parameters
-        is_unchanged = ledger is not None and ledger.instructions.following is parameters
-        return height - parameters.fairness_window_blocks if is_unchanged else 0
+        """Compare the whole state of the newest height, which all validators share, with the specification's. This is
+        done at the first validator that reaches it."""
+        ledger = self._ledger
+        if ledger is None or ledger.broken or ledger.height != height or height in self._looked_through:
+            return
+        self._looked_through.add(height)
+        expected, found = leaves(ledger.world), dict(state.scan(b""))
+        wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+        shown = ", ".join(_record_text(key, found.get(key), expected.get(key)) for key in wrong[:RECORDS_SHOWN])
+        what = f"{name}: {counted(len(wrong), 'record')} of the state of height {height} are otherwise than specified"
+        self.log.look(Rule.STATE, not wrong, f"{what}: {shown}")
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` if it was created on the way.
@@ -286,7 +288,7 @@ class SafetyMonitor:
         if address in self.genesis.accounts:
             return True
         ledger = self._ledger
-        return False if ledger is not None and not ledger.broken and address not in ledger.accounts.balances else None
+        return False if ledger is not None and not ledger.broken and address not in ledger.world.balance else None
 
 
 def _digest_of(*parts: bytes) -> bytes:
@@ -296,6 +298,12 @@ def _digest_of(*parts: bytes) -> bytes:
         hasher.update(len(part).to_bytes(8, "big"))
         hasher.update(part)
     return hasher.digest()
+
+
+def _record_text(key: bytes, found: bytes | None, expected: bytes | None) -> str:
+    """How a record of the state differs, in words."""
+    is_there = "is missing" if found is None else "is too much" if expected is None else "has another value"
+    return f"{short(key)} {is_there}"
 
 
 def broken(record: MonitorRecord, rule: str) -> list[str]:

@@ -209,7 +209,7 @@ class SpecDiff(CodeOptions):
         chain = SpecifiedChain(run.genesis)
         for record in run.blocks:
             if (found := chain.enter(record.block, record.receipts)) is not None:
-                print(printable(f"height {found.height}: {found.text}"))
+                print(printable(f"height {found.height}: {found.violation.what}"))
                 print(f"  rules of the block: {' '.join(found.rules)}")
                 return ExitCode.FAIL
         if not run.blocks:

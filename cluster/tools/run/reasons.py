@@ -34,7 +34,7 @@ MAX_RUNS: Final = 20_000
 
 def note_reasons(books: Books) -> None:
     """Enter ``books.reasons``: those of failed runs whose first one is in a block that is executed again."""
-    scripts = books.ledger.accounts.scripts
+    scripts = books.ledger.scripts
     wanted: dict[int, list[FailedRuns]] = defaultdict(list)
     for each in books.ledger.outcomes.failures:
         if each.actor not in scripts and each.error != OTHER_ERRORS:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books, ledger_of
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from tests.cluster.checks.cases import other_branch
-from tests.cluster.records import ChainMaker, edit_receipts, make_chain, make_record, with_late
-from validator.chain.block import BlockReceipts
+from tests.cluster.records import ACTOR, USER_ADDRESS, ChainMaker, make_record, with_late
+from validator.chain.transactions import address_of
+from validator.primitives.types import address_text
 
 
 def test_the_longest_chain_is_an_unmutated_one_where_there_is_a_choice() -> None:
@@ -28,7 +28,7 @@ def test_the_longest_chain_goes_on_with_what_a_late_validator_has_on_top_of_it()
     assert longest_chain(record.validators) == whole
     record.validators[3].blocks = other_branch(8).blocks[4:]
     assert longest_chain(record.validators) == whole[:10], "it is not the same chain"
-    assert longest_chain(record.validators[3:]) == [], "nobody has what lies below"
+    assert longest_chain(record.validators[3:]) == [], "no validator has what lies below"
 
 
 def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
@@ -39,14 +39,8 @@ def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
         maker.seal()
     asked = final_queries(maker.genesis, maker.blocks)
     assert len(asked.timers) == MAX_PENDING_ASKED
-    assert len(asked.accounts) == 4 + 3
-
-
-def test_receipts_round_trip() -> None:
-    maker = make_chain(1)
-    same = edit_receipts(maker.blocks[0], lambda receipts: receipts)
-    assert same == maker.blocks[0].receipts
-    assert isinstance(msgspec.msgpack.decode(same, type=BlockReceipts), BlockReceipts)
+    assert asked.accounts[:4] == tuple(address_text(address_of(key)) for key in maker.genesis.validators)
+    assert asked.accounts[4:] == (*sorted(map(address_text, (USER_ADDRESS, ACTOR))),)
 
 
 def test_a_ledger_that_the_driver_kept_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:

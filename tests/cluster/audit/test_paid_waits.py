@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.audit.fee_market import USUAL_SLOPE, risen
 from cluster.audit.paid_waits import Full, Lane, PaidWaits, TooLong, Wait
-from validator.primitives.params import DEFAULTS, Parameters
+from spec.fees import CYCLE_SLOPE, next_basefee
+from spec.parameters import DEFAULTS
+from spec.world import Genesis, World
 
 TIMER = b"\x01" * 32
 START = 1_000_000
 RICH = 10**30
-CAP = DEFAULTS.max_cycles_per_fire_auction_phase
+CAP = DEFAULTS["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"]
 
 Price = Callable[[int], int]
 """The basefee of a block behind one with this basefee."""
@@ -25,12 +26,19 @@ def timer(max_fee: int = 2 * START, gas_limit: int = CAP, spare: int = RICH) -> 
     return Wait(TIMER, gas_limit, max_fee, spare)
 
 
-def full_of_cycles(basefee: int, p: Parameters = DEFAULTS) -> Lane:
-    return Lane(p, p.lane_timer_cycles, 0, basefee, START)
+def world(**parameters: int) -> World:
+    return World(Genesis(DEFAULTS | parameters))
 
 
-def full_of_cells(basefee: int, p: Parameters = DEFAULTS) -> Lane:
-    return Lane(p, 0, p.lane_timer_cells, START, basefee)
+USUAL = world()
+
+
+def full_of_cycles(basefee: int, chain: World = USUAL) -> Lane:
+    return Lane(chain, chain.parameters["LANE_TIMER_CYCLES"], 0, basefee, START)
+
+
+def full_of_cells(basefee: int, chain: World = USUAL) -> Lane:
+    return Lane(chain, 0, chain.parameters["LANE_TIMER_CELLS"], START, basefee)
 
 
 def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Lane] = full_of_cycles) -> TooLong | None:
@@ -48,8 +56,8 @@ def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Lane] = f
 
 def right(basefee: int) -> int:
     """Behind a full lane."""
-    p = DEFAULTS
-    return risen(basefee, p.lane_timer_cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope, p)
+    lane = DEFAULTS["LANE_TIMER_CYCLES"]
+    return next_basefee(USUAL, basefee, lane, lane // 2, DEFAULTS["LANE_BASEFEE_SLOPE"])
 
 
 def test_twice_the_price_lasts_for_six_blocks() -> None:
@@ -69,14 +77,15 @@ def test_a_price_that_rises_too_little_is_told(wrong: Price) -> None:
 
 
 def test_the_cells_of_the_lane_have_a_bound_by_the_cell_basefee_and_the_payers_means() -> None:
-    p = DEFAULTS
-    means = timer(max_fee=RICH, spare=3 * START * p.max_cells_per_fire)
+    most = DEFAULTS["MAX_CELLS_PER_FIRE"]
+    means = timer(max_fee=RICH, spare=3 * START * most)
 
     def cells(basefee: int) -> int:
-        return risen(basefee, p.lane_timer_cells, p.block_cells_target, USUAL_SLOPE, p)
+        used, target = DEFAULTS["LANE_TIMER_CELLS"], DEFAULTS["BLOCK_CELLS_TARGET"]
+        return next_basefee(USUAL, basefee, used, target, CYCLE_SLOPE)
 
     waits, basefee = PaidWaits(), START
-    while basefee * p.max_cells_per_fire <= means.spare:
+    while basefee * most <= means.spare:
         assert waits.enter(full_of_cells(basefee), [means]) == []
         basefee = cells(basefee)
     assert waits.longest == 10
@@ -101,23 +110,23 @@ def test_a_block_in_which_it_does_not_wait_begins_a_new_count() -> None:
 @pytest.mark.parametrize(
     ("params", "lane"),
     [
-        ({"max_cycles_per_fire_auction_phase": 1_500_000}, full_of_cycles),
-        ({"block_cells_target": 2_000_000}, full_of_cells),
-        ({}, lambda basefee, p: Lane(p, 0, 0, basefee, basefee)),
+        ({"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 1_500_000}, full_of_cycles),
+        ({"BLOCK_CELLS_TARGET": 2_000_000}, full_of_cells),
+        ({}, lambda basefee, chain: Lane(chain, 0, 0, basefee, basefee)),
     ],
     ids=["the rest is below the target", "cells below the target", "neither is used up"],
 )
-def test_without_a_rise_there_is_no_bound(params: dict[str, int], lane: Callable[[int, Parameters], Lane]) -> None:
-    p = Parameters.from_names({name.upper(): value for name, value in params.items()})
-    waits = PaidWaits()
+def test_without_a_rise_there_is_no_bound(params: dict[str, int], lane: Callable[[int, World], Lane]) -> None:
+    chain, waits = world(**params), PaidWaits()
+    cap = chain.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"]
     for _ in range(40):
-        assert waits.enter(lane(START, p), [timer(gas_limit=p.max_cycles_per_fire_auction_phase)]) == []
+        assert waits.enter(lane(START, chain), [timer(gas_limit=cap)]) == []
     assert waits.longest == 0
 
 
 def test_a_price_that_cannot_rise_any_more_has_no_bound() -> None:
-    p = Parameters.from_names({"MAX_BASEFEE": START, "INITIAL_BASEFEE": START})
-    assert first_too_long(timer(), lambda basefee: basefee, lambda basefee: full_of_cycles(basefee, p)) is None
+    chain = world(MAX_BASEFEE=START)
+    assert first_too_long(timer(), lambda basefee: basefee, lambda basefee: full_of_cycles(basefee, chain)) is None
 
 
 @settings(max_examples=200)
@@ -141,24 +150,20 @@ def test_right_prices_never_break_the_bound(
 ) -> None:
     """However an attacker fills the lane, as long as prices follow SPEC §7 and the timer pays when it is counted."""
     cap = max(1_000, lane * gas_share // 100)
-    names = {"LANE_TIMER_CYCLES": lane, "MAX_CYCLES_PER_FIRE": cap, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": cap}
-    p = Parameters.from_names(
-        names | {"LANE_BASEFEE_SLOPE": slope, "LANE_FEE_MULTIPLIER_MILLI": multiplier, "INITIAL_BASEFEE": start}
+    chain = world(
+        LANE_TIMER_CYCLES=lane,
+        MAX_CYCLES_PER_FIRE_AUCTION_PHASE=cap,
+        LANE_BASEFEE_SLOPE=slope,
+        LANE_FEE_MULTIPLIER_MILLI=multiplier,
     )
-    target, basefee, cell, waits = lane // 2, start, start, PaidWaits()
-    max_fee, means = headroom * start * multiplier // 1_000, headroom * start * p.max_cells_per_fire
+    p = chain.parameters
+    basefee, cell, waits = start, start, PaidWaits()
+    max_fee, means = headroom * start * multiplier // 1_000, headroom * start * p["MAX_CELLS_PER_FIRE"]
     for by_cycles, drawn in uses:
         cycles = lane - min(drawn % lane, cap - 1) if by_cycles else drawn % (lane - cap + 1)
-        cells = drawn % p.lane_timer_cells if by_cycles else p.lane_timer_cells + drawn % 1_000
-        pays = basefee * multiplier // 1_000 <= max_fee and cell * p.max_cells_per_fire <= means
+        cells = drawn % p["LANE_TIMER_CELLS"] if by_cycles else p["LANE_TIMER_CELLS"] + drawn % 1_000
+        pays = basefee * multiplier // 1_000 <= max_fee and cell * p["MAX_CELLS_PER_FIRE"] <= means
         wait = [Wait(TIMER, cap, max_fee, means)] if pays else []
-        assert waits.enter(Lane(p, cycles, cells, basefee, cell), wait) == []
-        basefee, cell = (
-            risen(before, used, goal, steep, p)
-            if used > goal
-            else max(p.min_basefee, before - before * min(8 * (goal - used), steep * goal) // (8 * steep * goal))
-            for before, used, goal, steep in (
-                (basefee, cycles, target, slope),
-                (cell, cells, p.block_cells_target, USUAL_SLOPE),
-            )
-        )
+        assert waits.enter(Lane(chain, cycles, cells, basefee, cell), wait) == []
+        basefee = next_basefee(chain, basefee, cycles, lane // 2, slope)
+        cell = next_basefee(chain, cell, cells, p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE)

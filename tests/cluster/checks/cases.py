@@ -30,7 +30,7 @@ def other_branch(at: int) -> ChainMaker:
     """A right chain that differs from :func:`make_chain` from one height on."""
     maker = make_chain(at - 1)
     while len(maker.blocks) < 12:
-        maker.seal({"view": 100})
+        maker.seal(view=100)
     return maker
 
 

@@ -126,7 +126,10 @@ def test_a_missing_height_fails() -> None:
     del own_blocks(record.validators[1])[4]
     check = run_check(record, "chain")
     assert check.verdict is FAIL
-    assert "validator-1 at height 5: a block of height 6 where 5 is due" in check.detail
+    assert (
+        "validator-1 at height 5: the block is final, by the specification not valid: it has height 6 where 5 is due"
+        in check.detail
+    )
 
 
 def test_a_block_that_cannot_be_read_fails() -> None:
@@ -138,12 +141,16 @@ def test_a_block_that_cannot_be_read_fails() -> None:
     assert "validator-1: the block at height 5 cannot be read" in check.detail
 
 
-def test_receipts_that_one_validator_changed_fail_for_it_alone() -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "check"),
+    [("p50_tip", pack_uint(99), "conservation"), ("gc_cycles", 99, "timers"), ("proposer", bytes(20), "chain")],
+)
+def test_receipts_that_one_validator_changed_fail_for_it_alone(name: str, value: Any, check: str) -> None:
     record = make_record()
     blocks = own_blocks(record.validators[2])
-    changed = edit_receipts(blocks[3], lambda receipts: msgspec.structs.replace(receipts, p50_tip=pack_uint(99)))
+    changed = edit_receipts(blocks[3], lambda receipts: msgspec.structs.replace(receipts, **{name: value}))
     blocks[3] = replace(blocks[3], receipts=changed)
-    check = run_check(record, "chain")
-    assert check.verdict is FAIL
-    assert "validator-2 at height 4: receipts_root" in check.detail
-    assert "validator-0" not in check.detail
+    found = run_check(record, check)
+    assert found.verdict is FAIL
+    assert f"validator-2 at height 4: receipts.{name} is " in found.detail
+    assert "validator-0" not in found.detail

@@ -11,33 +11,37 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check, status_of
-from tests.cluster.records import ChainMaker, answer, make_chain, make_record, make_scenario
-from validator.primitives.codec import encode, pack_uint
+from tests.cluster.records import (
+    ChainMaker,
+    answer,
+    edit_receipts,
+    fires_too,
+    fires_twice,
+    make_chain,
+    make_record,
+    make_scenario,
+)
+from validator.chain.block import BlockReceipts
+from validator.primitives.codec import pack_uint
 
 # --- timers -----------------------------------------------------------------------------------------------------------
 
 
 def double_fire(maker: ChainMaker) -> None:
-    timer = maker.schedule(1)
-    maker.fire_due()
-    maker.seal()
-    maker.due.pop(12)
-    maker.fire(timer)
-    maker.fire(timer)
+    maker.seal(fires_twice)
 
 
 def early_fire(maker: ChainMaker) -> None:
-    timer = maker.schedule(5)
-    maker.fire_due()
-    maker.seal()
-    maker.fire(timer)
+    maker.seal(fires_too(maker.schedule(5)))
 
 
-@pytest.mark.parametrize(("plant", "what"), [(double_fire, "had fired"), (early_fire, "before its trigger height")])
+@pytest.mark.parametrize(
+    ("plant", "what"),
+    [(double_fire, "receipts.fires[1].timer_id is 0x"), (early_fire, "receipts.fires[2] is [")],
+)
 def test_a_network_that_agrees_on_a_wrong_fire_fails(plant: Callable[[ChainMaker], None], what: str) -> None:
-    maker = make_chain(10)
+    maker = make_chain(11)
     plant(maker)
-    maker.seal()
     check = run_check(make_record(maker), "timers")
     assert check.verdict is FAIL
     assert check.detail.startswith("all validators at height 12: ")
@@ -45,25 +49,16 @@ def test_a_network_that_agrees_on_a_wrong_fire_fails(plant: Callable[[ChainMaker
 
 
 def test_evidence_of_a_rejected_double_fire_fails_naming_the_validator() -> None:
-    maker = make_chain(5)
-    timer = maker.schedule(1)
-    maker.fire_due()
-    maker.seal()
-    maker.fire(timer)
-    maker.fire(timer)
-    evidence = encode(maker.receipts())
-    maker.fires.pop()
-    for _ in range(6):
-        maker.fire_due()
-        maker.seal()
-    record = make_record(maker)
-    record.validators[3].blocks = record.validators[3].blocks[:6]
+    record = make_record()
+    own = record.validators[3].blocks
+    evidence = edit_receipts(own[6], fires_twice)
+    record.validators[3].blocks = own[:6]
     answer(record)
     status_of(record, 3)["diverged"] = {"height": 7, "reason": "receipts_root", "receipts": evidence.hex()}
     check = run_check(record, "timers")
     assert check.verdict is FAIL
     assert "validator-3 (its own execution) at height 7" in check.detail
-    assert "had fired at height 7" in check.detail
+    assert "receipts.fires[1].timer_id is 0x" in check.detail
 
 
 def test_a_forgotten_timer_fails() -> None:
@@ -125,24 +120,27 @@ def test_minted_money_fails_naming_validator_account_and_difference() -> None:
     assert "(+500)" in check.detail
 
 
+def wrong_tip(receipts: BlockReceipts) -> BlockReceipts:
+    receipt = msgspec.structs.replace(receipts.transactions[0], tip=pack_uint(16_000))
+    return msgspec.structs.replace(receipts, transactions=(receipt, *receipts.transactions[1:]))
+
+
 def test_a_wrong_tip_fails() -> None:
     maker = make_chain(11)
-    maker.transfer(5, tip=3)
-    wire, receipt = maker.transactions[-1]
-    maker.transactions[-1] = (wire, msgspec.structs.replace(receipt, tip=pack_uint(16_000)))
-    maker.seal()
+    maker.transfer(5)
+    maker.seal(wrong_tip)
     check = run_check(make_record(maker), "conservation")
     assert check.verdict is FAIL
-    assert "tipped 16000 where its use and prices give 15000" in check.detail
+    assert "receipts.transactions[0].tip is 16000, by the specification 3000" in check.detail
 
 
 def test_books_that_do_not_balance_fail() -> None:
     record = make_record()
     books = keep_books(record)
-    books.ledger.accounts.burned += 1
+    books.ledger.minted += 1
     check = check_run(record, books).check("conservation")
     assert check.verdict is FAIL
-    assert check.detail.startswith("minted 3,000,000,000,000,000,000 is not balances")
+    assert check.detail.startswith("minted 2,000,000,000,000,000,001 is not balances")
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_the_policy_the_preset_and_what_each_price_burned_are_told() -> None:
     record.genesis = replace(record.genesis, preset="hardened")
     told = dict(facts(keep_books(record), WRITTEN))
     assert (told["Policy"], told["Preset"]) == ("cip1", "hardened")
-    assert told["Burned"] == "cycle 214,000,000,000, cell 7,370,000,000, lane timer 34,000,000,000"
+    assert told["Burned"] == "cycle 77,017,000,000, cell 2,592,000,000, lane timer 17,017,000,000"
     text = report_of(record)
     assert "hardened" in text and told["Burned"] in text
     assert dict(facts(keep_books(make_record()), WRITTEN))["Preset"] == "none"

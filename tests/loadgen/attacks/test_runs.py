@@ -78,7 +78,7 @@ class Seen:
     @property
     def spent(self) -> int:
         """What the attackers' accounts and actors hold less than at genesis."""
-        plan, balances = self.record.scenario.load, self.books.ledger.accounts.balances
+        plan, balances = self.record.scenario.load, self.books.ledger.world.balance
         funded = sum(
             group.funding.account + group.funding.actor
             for group in plan.users
@@ -239,7 +239,7 @@ def queries_filled_their_budget(seen: Seen) -> None:
 def lay_in_the_overflow(seen: Seen) -> None:
     far = [
         timer
-        for timer in seen.books.ledger.timers.pending.values()
+        for timer in seen.books.ledger.world.timers.values()
         if timer.actor in seen.attackers and timer.trigger_height > 25 * DEFAULTS.epoch_length
     ]
     assert len(far) > 1_500
@@ -302,7 +302,7 @@ def last_sent(seen: Seen) -> int:
 
 
 def jobs_stayed_open(seen: Seen) -> None:
-    open_jobs = Counter(life.actor for life in seen.books.ledger.jobs.jobs.values())
+    open_jobs = Counter(job.actor for job in seen.books.ledger.world.jobs.values())
     assert sorted(open_jobs.values()) == [64, 64]
     assert not any(block.callbacks for block in seen.blocks)
 

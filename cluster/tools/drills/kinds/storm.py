@@ -115,7 +115,7 @@ class Storm(Drill):
             receipts = receipts_of(record.receipts)
             if receipts is not None:
                 late.update(height - fire.trigger_height for fire in receipts.fires if fire.actor in honest)
-        waiting = [life for life in books.ledger.timers.pending.values() if life.actor in honest]
+        waiting = [life for life in books.ledger.world.timers.values() if life.actor in honest]
         late.update(
             len(books.chain) - life.trigger_height for life in waiting if life.trigger_height < len(books.chain)
         )

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.accounts import Accounts
-from cluster.audit.ledger.phase_rules import PhaseRules
-from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.figures import TimerFigures
+from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.checks import run as checks
 from cluster.checks.agreement import check_state_roots
 from cluster.checks.safety import check_evidence
@@ -86,7 +87,7 @@ class HarnessMutant:
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    original = getattr(owner, name)
+    original = getattr_static(owner, name)
     setattr(owner, name, value)
     try:
         yield
@@ -122,15 +123,19 @@ def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
     return plant
 
 
-def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
-    pay = Accounts.pay
+def _computes(owner: type, name: str, value: Callable[[int], int]) -> Plant:
+    """A plant that replaces the number that a property of ``owner`` gives by another one."""
 
-    def pays(accounts: Accounts, payer: bytes, burned: int, tip: int = 0) -> None:
-        pay(accounts, payer, burned, tip)
-        accounts.burned += burned
-        counter.runs += burned > 0
+    def plant(counter: RunCounter) -> AbstractContextManager[None]:
+        right = getattr(owner, name)
 
-    return _replaced(Accounts, "pay", pays)
+        def wrong(each: Any) -> int:
+            counter.ran()
+            return value(right.fget(each))
+
+        return _replaced(owner, name, property(wrong))
+
+    return plant
 
 
 HARNESS_MUTANTS: dict[str, HarnessMutant] = {
@@ -161,22 +166,22 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             _always_answers(CertifiedChain, "_ancestry_problems", ()),
         ),
         HarnessMutant(
-            "books-without-work-conservation",
-            "the books do not look for timers that were passed over",
+            "judge-without-receipts",
+            "the judge compares no receipts with those of the specification",
             _failing_on("passes-over-the-second"),
-            _always_answers(PhaseRules, "check_nothing_was_passed_over", None),
+            _always_answers(SpecifiedChain, "_of_receipts", iter(())),
         ),
         HarnessMutant(
-            "books-without-fire-times",
-            "the books never look at when a timer fires",
+            "books-without-fires",
+            "the books count no fire as executed",
             KnownAnswer(Detection("calm", ()), "coverage", Outcome.PASS),
-            _always_answers(TimerRegister, "_check_fire_time", None),
+            _computes(TimerFigures, "fires", lambda fires: 0),
         ),
         HarnessMutant(
             "books-burn-twice",
             "the books count what is burned twice",
             KnownAnswer(Detection("calm", ()), "conservation", Outcome.PASS),
-            _burns_twice,
+            _computes(Ledger, "burned", lambda burned: 2 * burned),
         ),
         HarnessMutant(
             "effect-without-observation",

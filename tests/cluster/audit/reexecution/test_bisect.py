@@ -25,7 +25,15 @@ from cluster.report.results import finish_run
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
-from validator.chain.records import GLOBALS, account_key, fires_key, storage_key, timer_key
+from validator.chain.records import (
+    GLOBALS,
+    account_key,
+    fires_key,
+    kept_answer_key,
+    published_key,
+    storage_key,
+    timer_key,
+)
 from validator.primitives.codec import decode, encode
 from validator.transition.trace import BlockTrace, Write
 
@@ -226,6 +234,8 @@ def test_traces_are_kept_and_damage_is_seen() -> None:
         (fires_key(12), "fires of height 12"),
         (storage_key(bytes(20), "left"), "storage of actor 0x" + "00" * 20 + ", entry 'left'"),
         (storage_key(bytes(20), "x" * 300), "storage of actor 0x" + "00" * 20 + ", entry with hash "),
+        (published_key(bytes(20), "k"), "value 'k' published by actor 0x" + "00" * 20),
+        (kept_answer_key(b"\1" * 20, bytes(20)), "last bid of agent 0x" + "00" * 20 + " for actor 0x01"),
         (b"\xee\x01", "key ee01"),
     ],
 )

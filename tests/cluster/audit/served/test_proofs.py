@@ -111,7 +111,7 @@ def test_a_sound_runs_answers_hold_and_are_counted(ended: Ended) -> None:
     assert all(len({key for key, at in served.asked if at == height}) >= 2 for height in heights)
 
 
-def test_a_key_that_is_there_and_one_that_nobody_wrote_are_asked_for(ended: Ended) -> None:
+def test_a_key_that_is_there_and_one_that_was_never_written_are_asked_for(ended: Ended) -> None:
     told: list[Page] = []
     ended.ask(Changed(ended.pages(0), proof=lambda page: told.append(page) or page))
     for height in {page["height"] for page in told}:
@@ -259,7 +259,6 @@ def test_timers_are_there_from_their_schedule_to_their_end() -> None:
     maker = ChainMaker()
     gone, kept = maker.schedule(1), maker.schedule(9)
     maker.seal()
-    maker.fire(gone)
     maker.seal()
     ledger = ledger_of(maker.genesis, maker.blocks)
     gone_key, kept_key = timer_key(gone.timer_id), timer_key(kept.timer_id)
@@ -271,7 +270,7 @@ def test_timers_are_there_from_their_schedule_to_their_end() -> None:
 @pytest.mark.parametrize(
     ("rule", "outcome"), [("", Outcome.PASS), *((rule, Outcome.INCONCLUSIVE) for rule in SERVED_RULES)]
 )
-def test_a_live_run_in_which_nobody_proved_anything_is_inconclusive(rule: str, outcome: Outcome) -> None:
+def test_a_live_run_in_which_nothing_was_proved_is_inconclusive(rule: str, outcome: Outcome) -> None:
     record = make_record(backend="live")
     record.monitor = MonitorRecord([], dict.fromkeys(SERVED_RULES, 9) | ({rule: 0} if rule else {}))
     check = check_run(record).check("safety")

@@ -10,27 +10,33 @@ import pytest
 from msgspec.structs import replace as changed
 
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
-from tests.cluster.audit.ledger.test_bias_auction import BIDS, RATES
-from tests.cluster.audit.ledger.test_gba_auction import PARAMETERS, POOR, Plant, timers
-from tests.cluster.audit.ledger.test_own_policies import (
-    BACKWARDS,
-    LANE,
-    ORDER,
-    ORDERED,
-    burns_nothing,
-    fires_twice,
-    ignores_the_lane,
-)
+from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, timers
 from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
 from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example, of_admitted_fees
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import Genesis, Policy
+from validator.chain.records import Timer
 from validator.chain.transactions import Call
+from validator.execution.timer_phase import Candidate, LaneUse, TimerPhase
 from validator.policies.own import read_policy
 from validator.primitives.codec import decode, encode, pack_uint
 
 HEIGHTS = 30
+LANE = {"LANE_TIMER_CYCLES": 12_000}
+ORDER = 'replaces = {"order"}'
+BACKWARDS = ("def candidates(self):", "    return map(self.turn, reversed(self.eligible()))")
+BY_WAIT = (
+    "formula = None",
+    "def score(self, timer, tip):",
+    "    return 1 + self.terms.height - timer.trigger_height",
+)
+ORDERED = {
+    Policy.FIFO: derived(Policy.FIFO, ORDER, "passes_over = True", *BACKWARDS),
+    Policy.CIP1: derived(Policy.CIP1, ORDER, *BY_WAIT),
+    Policy.GBA_AUCTION: derived(Policy.GBA_AUCTION, ORDER, *BY_WAIT),
+    Policy.BIAS_AUCTION: derived(Policy.BIAS_AUCTION, ORDER, *BACKWARDS),
+}
 HALF = ("def candidates(self):", "    yield from list(super(Own, self).candidates())[::2]")
 """The class lets half of the due timers fire, in their order."""
 
@@ -88,7 +94,7 @@ def entered(source: str, *scripts: bytes) -> Judged:
 
 
 def told(chain: Judged) -> str:
-    return "" if chain.found is None else chain.found.text
+    return "" if chain.found is None else chain.found.violation.what
 
 
 @pytest.mark.parametrize("policy", list(Policy))
@@ -106,14 +112,8 @@ def test_what_the_class_does_not_say_to_replace_is_judged(policy: Policy) -> Non
     assert told(walk(derived(policy, *HALF))).startswith("receipts.")
     waiting = 'replaces = {"waiting"}'
     assert told(walk(derived(policy, waiting, *HALF))) == ""
-    found = told(
-        walk(
-            derived(
-                policy, waiting, "def candidates(self):", "    return reversed(list(super(Own, self).candidates()))"
-            )
-        )
-    )
-    assert "out of turn" in found
+    backwards = ("def candidates(self):", "    return reversed(list(super(Own, self).candidates()))")
+    assert "out of turn" in told(walk(derived(policy, waiting, *backwards)))
 
 
 def test_prices_of_ones_own_pass_in_silence() -> None:
@@ -157,6 +157,38 @@ def test_fee_fields_that_a_price_of_ones_own_admits_pass_in_silence(policy: Poli
 # --- what is judged always --------------------------------------------------------------------------------------------
 
 
+def fires_twice(patched: pytest.MonkeyPatch) -> None:
+    fire = TimerPhase.fire
+
+    def twice(self: TimerPhase, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+        fire(self, timer, candidate, max_cost)
+        self.fires.append(self.fires[-1])
+
+    patched.setattr(TimerPhase, "fire", twice)
+
+
+def ignores_the_lane(patched: pytest.MonkeyPatch) -> None:
+    settle = TimerPhase.settle
+
+    def free(self: TimerPhase, *given: Any) -> tuple[int, int]:
+        found = settle(self, *given)
+        self.use.cycles = 0
+        return found
+
+    patched.setattr(TimerPhase, "settle", free)
+
+
+def burns_nothing(patched: pytest.MonkeyPatch) -> None:
+    settle = TimerPhase.settle
+
+    def free(self: TimerPhase, *given: Any) -> tuple[int, int]:
+        settle(self, *given)
+        self.use = LaneUse(self.use.cycles, self.use.cells)
+        return 0, 0
+
+    patched.setattr(TimerPhase, "settle", free)
+
+
 @pytest.mark.parametrize("source", [ORDERED[Policy.FIFO], example("python")], ids=["order", "prices"])
 @pytest.mark.parametrize(
     ("plant", "named"),
@@ -171,26 +203,19 @@ def test_what_no_class_replaces_is_named(
 
 def test_a_price_is_judged_where_only_the_order_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     burns_nothing(monkeypatch)
-    assert ".burned is 0x" in told(walk(ORDERED[Policy.FIFO]))
+    assert ".burned is 0, by the specification" in told(walk(ORDERED[Policy.FIFO]))
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_a_due_timer_that_waits_while_the_lane_has_room_is_named(policy: Policy) -> None:
-    every = (
-        (ORDER, "formula = None", "def score(self, timer, tip):", "    return 1")
-        if policy
-        in (
-            Policy.CIP1,
-            Policy.GBA_AUCTION,
-        )
-        else (ORDER,)
-    )
+    equal = ("formula = None", "def score(self, timer, tip):", "    return 1")
+    every = (ORDER, *equal) if policy in (Policy.CIP1, Policy.GBA_AUCTION) else (ORDER,)
     assert "the lane has room for its" in told(walk(derived(policy, *every, *HALF)))
     assert "the lane has room for its" in told(walk(NEVER_ODD))
     assert "the lane has room for its" in told(walk(NOTHING))
 
 
-def test_timers_may_wait_if_the_class_says_so_or_nobody_knows_their_prices() -> None:
+def test_timers_may_wait_if_the_class_says_so_or_has_prices_of_its_own() -> None:
     for given in ('{"order", "waiting"}', '{"order", "prices"}'):
         assert told(walk(NOTHING.replace('{"order"}', given))) == ""
 
@@ -204,7 +229,7 @@ def test_a_timer_that_cannot_pay_or_does_not_fit_may_wait_under_any_order() -> N
 
 WRONG = {
     "fires": {"burned": pack_uint(2**120)},
-    "fires of nobody's timer": {"timer_id": bytes(32)},
+    "fires of no timer": {"timer_id": bytes(32)},
 }
 
 
@@ -237,7 +262,7 @@ def test_an_amount_that_cannot_be_is_named(needed: str) -> None:
     spec = SpecifiedChain(chain.author.genesis)
     assert spec.enter(first.block, first.receipts) is None
     found = spec.enter(second.block, receipts)
-    assert found is not None and found.expected == "a timer that was due and could not pay"
+    assert found is not None and found.difference.expected == "a timer that was due and could not pay"
 
 
 @pytest.mark.parametrize("receipts", [b"", b"\x90", b"\x94\x01\x02\x03\x91\x90", b"\x95\x01\x02\x03\x90\x91\x01"])

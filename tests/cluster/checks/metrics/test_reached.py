@@ -81,8 +81,7 @@ def with_small_world(reorg: Reorg) -> RunRecord:
     for height in range(1, 13):
         maker.transfer(height)
         if height == 2:
-            maker.due[3] = [maker.schedule(1)]
-        maker.fire_due()
+            maker.schedule(1)
         maker.seal()
     record = make_record(maker)
     record.reorgs = [reorg]
@@ -119,7 +118,7 @@ def test_a_view_at_the_border_of_two_committees_without_a_final_block(views: Seq
     scenario = make_scenario(validators={"count": 5, "epochs": [epoch]})
     maker = ChainMaker()
     for view in views:
-        maker.seal({"view": view})
+        maker.seal(view=view)
     found = mechanisms_reached(keep_books(make_record(maker, scenario)))
     assert (Mechanism.BORDER_VIEW_FAILED in found) == is_reached
     everybody = make_record(maker, make_scenario(validators=5))

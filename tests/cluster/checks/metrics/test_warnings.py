@@ -80,19 +80,31 @@ def test_what_is_no_number_and_no_percentage_is_refused(given: Any) -> None:
         SuccessSection.model_validate({"max_failed_fires": given})
 
 
+def waiting(source: str) -> str:
+    """The policy, which says that it lets timers wait though the lane has room."""
+    return source.replace('{"order"}', '{"order", "waiting"}')
+
+
 def test_timers_that_wait_count_in_lateness_and_the_oldest_is_named() -> None:
-    found = judged(**own(NEVER_ODD))
-    waiting = found.metrics["backlog_at_end"]
-    assert found.metrics["fires"] > 0 and waiting > 0
+    found = judged(**own(waiting(NEVER_ODD)))
+    backlog = found.metrics["backlog_at_end"]
+    assert found.metrics["fires"] > 0 and backlog > 0
     assert found.metrics["lateness_p99_blocks"] > 20
     assert found.metrics["fairness_jain_index"] < 1
     (warning,) = found.verdict.warnings
     assert re.fullmatch(
-        rf"{waiting:.0f} due timers did not fire by the end; the oldest, [0-9a-f]{{16}} of heartbeat 0x[0-9a-f]{{39}}"
+        rf"{backlog:.0f} due timers did not fire by the end; the oldest, [0-9a-f]{{16}} of heartbeat 0x[0-9a-f]{{39}}"
         r"[13579bdf], has waited for \d\d blocks",
         warning,
     )
-    assert "though the lane has room" in found.verdict.check("timers").detail
+    assert found.verdict.check("timers").verdict is Outcome.PASS
+
+
+@pytest.mark.parametrize("source", [NEVER_ODD, NOTHING])
+def test_a_policy_that_does_not_say_that_timers_wait_fails(source: str) -> None:
+    check = judged(**own(source)).verdict.check("timers")
+    assert check.verdict is Outcome.FAIL
+    assert "was due and passed over" in check.detail and "the lane has room for its " in check.detail
 
 
 @pytest.mark.parametrize(("most", "outcome"), [(8, Outcome.FAIL), (64, Outcome.PASS)])
@@ -104,13 +116,20 @@ def test_a_policy_states_the_longest_wait(most: int, outcome: Outcome) -> None:
 
 
 def test_a_policy_that_fires_nothing_has_no_fairness() -> None:
-    found = judged(**own(NOTHING))
+    found = judged(**own(waiting(NOTHING)))
     assert found.metrics["fires"] == 0 and "fairness_jain_index" not in found.metrics
     assert found.metrics["lateness_p50_blocks"] > 0
-    assert found.verdict.check("timers").verdict is Outcome.FAIL
-    quiet = judged(**own(NOTHING.replace('{"order"}', '{"order", "waiting"}')))
-    assert quiet.verdict.check("timers").verdict is not Outcome.FAIL
-    assert len(quiet.verdict.warnings) == 1
+    assert found.verdict.check("timers").verdict is not Outcome.FAIL
+    assert len(found.verdict.warnings) == 1
+
+
+def test_a_run_whose_chain_deviates_says_where_its_figures_end() -> None:
+    found = judged(**own(NOTHING))
+    height = found.books.ledger.height
+    assert 0 < height < found.books.common_height
+    assert found.verdict.warnings[0] == (
+        f"figures of timers, fees and runs end at height {height}: the next block is not as specified"
+    )
 
 
 def test_a_run_in_which_all_goes_well_has_no_warning() -> None:

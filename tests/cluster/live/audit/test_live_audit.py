@@ -132,8 +132,8 @@ def test_pending_timers_are_counted_by_tier_if_they_are_wanted(network: Network)
     assert network.audit.tiers is None
     network.audit.wants_tiers = True
     network.look()
-    tiers, timers = network.audit.tiers, network.audit.kept.ledger.timers
-    assert tiers is not None and sum(tiers.values()) == len(timers.pending) and tiers["due"] == timers.backlog
+    tiers, ledger = network.audit.tiers, network.audit.kept.ledger
+    assert tiers is not None and sum(tiers.values()) == len(ledger.world.timers) and tiers["due"] == ledger.backlog
     network.audit.wants_tiers = False
     network.look()
     assert network.audit.tiers is None
@@ -173,7 +173,7 @@ def test_a_block_that_breaks_a_rule_is_told_by_the_ledger(network: Network) -> N
     for each in network.served:
         each.blocks[3] = replace(each.blocks[3], receipts=changed)
     told = network.look()
-    assert any(text.startswith("chain: height 4: receipts_root") for text in told)
+    assert any(text.startswith("conservation: height 4: receipts.p50_tip is 99,") for text in told)
 
 
 def test_who_says_that_it_diverged_is_told_once(network: Network) -> None:

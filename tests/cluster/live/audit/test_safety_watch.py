@@ -39,7 +39,6 @@ from tests.cluster.live.handover.parts import written_and_read
 from tests.cluster.records import ChainMaker, make_chain, make_scenario
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
 from validator.chain.block import Block, header_hash
-from validator.chain.transactions import address_of
 from validator.primitives.codec import decode
 
 BENCH = HotStuffBench()
@@ -209,8 +208,7 @@ def skipping() -> RunRecord:
     """The block of height 2 is of view 5."""
     maker = ChainMaker()
     for view in (1, 5):
-        proposer = view % 4
-        maker.seal({"view": view, "proposer": proposer}, proposer=address_of(maker.genesis.validators[proposer]))
+        maker.seal(view=view, proposer=view % 4)
     return record_of(maker)
 
 

@@ -169,7 +169,7 @@ def test_nothing_that_a_byzantine_validator_serves_counts() -> None:
     liar = record.validators[3]
     other = make_chain(8)
     for _ in range(9):
-        other.seal({"view": 100})
+        other.seal(view=100)
     liar.blocks = list(other.blocks)
     liar.balances = dict.fromkeys(liar.balances, 1)
     liar.pending_timers = dict.fromkeys(liar.pending_timers, True)
@@ -188,7 +188,7 @@ def test_honest_validators_that_differ_fail_whatever_the_byzantine_one_serves() 
     record = byzantine_record(expected=0)
     other = make_chain(8)
     while len(other.blocks) < 12:
-        other.seal({"view": 100})
+        other.seal(view=100)
     record.validators[1].blocks = list(other.blocks)
     assert found(record, "agreement").verdict is FAIL
 

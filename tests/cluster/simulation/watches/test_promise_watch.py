@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger import Ledger
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
@@ -64,7 +64,7 @@ class Bench:
 
     def finish(self, **header: Any) -> None:
         """The same, of one that was begun before."""
-        record = self.maker.seal(header)
+        record = self.maker.seal(**header)
         self.ledger.apply(record.block, record.receipts)
         for index in range(4):
             self.watch.finalizes(index, self.ledger.height, record.block)
@@ -81,7 +81,7 @@ class Bench:
 def test_what_becomes_final_is_kept() -> None:
     bench = Bench()
     bench.maker.transfer(5)
-    wire = bench.maker.transactions[0][0]
+    wire = bench.maker.wires[0]
     bench.take(wire)
     bench.take(wire, index=2)
     bench.seal()
@@ -136,19 +136,19 @@ def test_what_could_not_have_run_waits(changes: dict[str, Any]) -> None:
 
 
 def test_room_is_what_the_block_left_and_money_what_its_own_transactions_left() -> None:
-    for changes, is_due in (({"gas_limit": LANE - 5_000}, True), ({"gas_limit": LANE - 4_999}, False)):
+    for more, is_due in ((0, True), (1, False)):
         bench = Bench()
-        bench.maker.transfer(5)
-        bench.take(bench.maker.transactions[0][0])
-        bench.take(bench.offer(1, max_fee_per_cycle=PRICE, **changes))
+        left = LANE - bench.maker.transfer(5).cycles
+        bench.take(bench.maker.wires[0])
+        bench.take(bench.offer(1, max_fee_per_cycle=PRICE, gas_limit=left + more))
         bench.seal()
         assert bool(bench.told) is is_due
     most = (6_000 + 200) * 2 * PRICE + 5
     last = 30_000 * 2 * PRICE + 100 * 2 * PRICE
     for value, is_due in ((FUNDS - most - last, True), (FUNDS - most - last + 1, False)):
         bench = Bench()
-        bench.maker.transfer(5)
-        bench.take(bench.maker.transactions[0][0])
+        bench.maker.transfer(5, gas_limit=6_000, cells_limit=200)
+        bench.take(bench.maker.wires[0])
         bench.take(bench.offer(1, value=value))
         bench.seal()
         assert bool(bench.told) is is_due
@@ -186,7 +186,7 @@ def test_who_is_not_to_be_honest_promises_nothing() -> None:
 def test_a_spent_nonce_is_no_promise() -> None:
     bench = Bench()
     bench.maker.transfer(5)
-    wire = bench.maker.transactions[0][0]
+    wire = bench.maker.wires[0]
     bench.seal()
     bench.take(wire)
     assert bench.watch.record().taken == 0

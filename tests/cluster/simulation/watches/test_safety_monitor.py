@@ -26,7 +26,7 @@ from cluster.simulation.watches.safety_monitor import FIGURES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
-from tests.cluster.records import ChainMaker, make_chain, make_genesis, make_record
+from tests.cluster.records import ChainMaker, fires_too, make_chain, make_genesis, make_record
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block, shortened
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
@@ -192,7 +192,7 @@ def test_a_chain_that_does_not_hang_together_is_named() -> None:
 def test_a_final_block_of_another_than_its_views_leader_is_named() -> None:
     maker = ChainMaker()
     maker.seal()
-    maker.seal({"proposer": 3}, proposer=address_of(maker.genesis.validators[3]))
+    maker.seal(proposer=3)
     assert follow(maker).log.violations == [
         "7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"
     ]
@@ -213,8 +213,7 @@ def skipping_chain() -> ChainMaker:
     """The block of height 2 is of view 5."""
     maker = ChainMaker()
     for view in (1, 5):
-        proposer = leader(View(view))
-        maker.seal({"view": view, "proposer": proposer}, proposer=address_of(maker.genesis.validators[proposer]))
+        maker.seal(view=view, proposer=leader(View(view)))
     return maker
 
 
@@ -242,7 +241,7 @@ def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate]
 def test_views_must_ascend() -> None:
     maker = ChainMaker()
     for view in (4, 4):
-        maker.seal({"view": view})
+        maker.seal(view=view)
     watching = make_monitor(maker.genesis)
     watching.certified("alice", BENCH.timeouts(3, 0))
     assert any(
@@ -286,7 +285,7 @@ def test_a_final_block_that_its_view_certified_another_of_is_named(is_first: boo
 def test_a_finalised_view_that_the_chain_passes_over_is_named(is_first: bool) -> None:
     maker = ChainMaker()
     for view in (1, 3):
-        maker.seal({"view": view})
+        maker.seal(view=view)
     watching = monitor()
     watching.certified("alice", BENCH.timeouts(2, 1))
     if not is_first:
@@ -309,7 +308,6 @@ def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatc
     maker = ChainMaker()
     gone, kept = maker.schedule(1), maker.schedule(9)
     maker.seal()
-    maker.fire(gone)
     maker.seal()
     watching = follow(maker)
     asked: list[bytes] = []
@@ -387,10 +385,9 @@ def test_no_height_is_asked_for_that_a_validator_need_not_have() -> None:
 @pytest.mark.parametrize("figure", FIGURES.values())
 def test_what_a_validator_counts_is_held_against_the_books(figure: str) -> None:
     maker = ChainMaker()
-    timer = maker.schedule(1)
+    maker.schedule(1)
     maker.schedule(9)
     maker.seal()
-    maker.fire(timer)
     maker.seal()
     watching = follow(maker)
     books = watching.ledger.blocks[1]
@@ -408,11 +405,10 @@ def test_what_the_books_find_is_told_at_once() -> None:
     maker = ChainMaker()
     timer = maker.schedule(9)
     maker.seal()
-    maker.fire(timer)
-    maker.seal()
+    maker.seal(fires_too(timer))
     violations = follow(maker).log.violations
     assert len(violations) == 1
-    assert "ledger: height 2: timer" in violations[0] and "before its trigger height" in violations[0]
+    assert "ledger: height 2: receipts.fires[0] is [0x" in violations[0]
 
 
 # --- whole runs -------------------------------------------------------------------------------------------------------

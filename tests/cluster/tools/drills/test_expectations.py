@@ -13,7 +13,7 @@ from cluster.record.run import RunRecord
 from cluster.simulation.driver import simulate
 from cluster.tools.drills import expectations
 from cluster.tools.drills.expectations import judge_replay, judge_timers_once
-from tests.cluster.records import ChainMaker, make_chain, make_record, make_scenario, own_blocks
+from tests.cluster.records import ChainMaker, fires_too, make_chain, make_record, make_scenario, own_blocks
 
 
 def test_timers_that_end_once_pass() -> None:
@@ -27,9 +27,7 @@ def doubled() -> RunRecord:
     maker = ChainMaker()
     timer = maker.schedule(2)
     for height in range(1, 7):
-        if height in (3, 5):
-            maker.fire(timer)
-        maker.seal()
+        maker.seal(*[fires_too(timer)] * (height == 5))
     return make_record(maker)
 
 

@@ -52,7 +52,7 @@ def features_of(judged: Judged) -> list[str]:
     return sorted(
         {
             *(f"{MECHANISM}:{mechanism}" for mechanism in mechanisms_reached(books)),
-            *_ranges("times", {name: len(heights) for name, heights in books.ledger.log.reached.items()}),
+            *_ranges("times", {name: len(heights) for name, heights in books.ledger.reached.items()}),
             *_ranges(RULE, {evaluation.rule: evaluation.times for evaluation in judged.verdict.evaluations}),
             *_ranges("metric", {name: judged.metrics.get(name, 0) for name in COUNTED}),
             *(f"{check.name}:{check.verdict}" for check in judged.verdict.checks if check.verdict is not Outcome.PASS),
@@ -76,7 +76,7 @@ def _ranges(kind: str, counts: Mapping[str, float]) -> Iterator[str]:
 
 def _together(judged: Judged) -> Iterator[str]:
     """Pairs of mechanisms of the chain in the same block, and mechanisms in blocks that a validator gave up."""
-    record, reached = judged.books.record, judged.books.ledger.log.reached
+    record, reached = judged.books.record, judged.books.ledger.reached
     by_height: dict[int, list[str]] = {}
     for name, heights in reached.items():
         for height in heights:

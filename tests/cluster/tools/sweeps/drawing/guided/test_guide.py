@@ -120,13 +120,13 @@ def test_what_was_never_reached_is_told() -> None:
     kind, other = KIND_NAMES[:2]
     seen = {
         f"{MECHANISM}:backlog": 1,
-        "rule:fire times:4": 2,
+        "rule:fires as specified:4": 2,
         "rule:safety: lock": 1,
         f"overlap:{pair_of(other, kind)}": 1,
     }
     never = never_reached(seen)
     assert "backlog" not in never["mechanisms"]
-    assert set(RULES) - set(never["rules"]) == {"fire times", "safety: lock"}
+    assert set(RULES) - set(never["rules"]) == {"fires as specified", "safety: lock"}
     pairs = len(KIND_NAMES) * (len(KIND_NAMES) + 1) // 2
     assert len(never["overlapping faults"]) == pairs - 1
     assert pair_of(kind, other) == pair_of(other, kind) not in never["overlapping faults"]

@@ -1,1 +1,0 @@
-from benchmarks.made_blocks import *

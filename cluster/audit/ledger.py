@@ -1,0 +1,203 @@
+"""The ledger of a chain: its final blocks as the specification executes them, with the figures that checks read.
+
+A block that deviates from the specification is a violation. It ends the ledger, unless it is by its state root alone:
+its figures stay those of the block before, and its state is then that of no block.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Final
+
+from cluster.audit.figures import BlockColumns, BlockMetrics, RunOutcomes, TimerFigures
+from cluster.audit.mechanisms import mechanisms
+from cluster.audit.paid_waits import NO_ROOM, Lane, PaidWaits, paid_waits
+from cluster.audit.specified.judge import BLOCK, Executed, SpecifiedChain
+from cluster.audit.violation import BOUNDS, Violation, short
+from cluster.record.rules import Mechanism
+from spec.block import Outcome
+from spec.encoding import SCRIPT, Call
+from spec.leaves import tier_of
+from spec.policies.cip1 import Cip1
+from validator.chain.genesis import Genesis
+from validator.primitives.params import Parameters
+
+MAX_HEIGHTS_REACHED: Final = 1_000
+"""Heights kept per mechanism."""
+
+
+class Ledger:
+    """The ledger of one chain of final blocks. :meth:`apply` enters the next block. It never raises.
+
+    Its state and figures may be read after any block that was entered.
+    """
+
+    def __init__(self, genesis: Genesis) -> None:
+        """Raises :class:`~validator.policies.own.PolicyError` for a policy of the user that cannot be loaded."""
+        self.genesis = genesis
+        self.height = 0
+        self.violations: list[Violation] = []
+        self.blocks = BlockColumns()
+        """The metrics of each block."""
+        self.outcomes = RunOutcomes()
+        self.timers = TimerFigures()
+        self.reached: dict[Mechanism, deque[int]] = {}
+        """The newest :data:`MAX_HEIGHTS_REACHED` heights at which the chain reached each mechanism, ascending."""
+        self.smoothed_medians: dict[int, int] = {}
+        """The fairness window's smoothed median by height, in units of 2**-16, if medians are smoothed."""
+        self.tips = 0
+        self.burned_cell = 0
+        """The amount burned for cells, at the cell basefee."""
+        self.chain = SpecifiedChain(genesis)
+        self.world = self.chain.world
+        """The chain's state, as specified."""
+        self.minted = self.held
+        self.paid_waits = PaidWaits()
+        self._without_room: frozenset[bytes] = frozenset()
+        """The timers that had no room in the lane of the last block."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether a block deviated. All later blocks are ignored."""
+        return self.chain.deviation is not None
+
+    # --- feeding ----------------------------------------------------------------------------------------------------
+
+    def apply(self, block: bytes, receipts: bytes) -> None:
+        """Enter the next final block and its receipts, both given in their canonical encoding."""
+        if self.broken:
+            return
+        deviation = self.chain.enter(block, receipts)
+        if deviation is not None:
+            self.violations.append(deviation.violation)
+        if self.chain.deviation is not None:
+            return
+        self.height += 1
+        assert self.chain.last is not None, "it was executed"
+        self._note(self.chain.last)
+
+    def apply_evidence(self, block: bytes, receipts: bytes) -> None:
+        """Judge the receipts of the next final block, given too, that a diverged validator has by another execution.
+        Nothing can be entered after it."""
+        deviation = None if self.broken else self.chain.judge_receipts(block, receipts)
+        if deviation is not None and deviation.difference.field != BLOCK:  # an invalid block is not the validator's
+            self.violations.append(deviation.violation)
+
+    def _note(self, executed: Executed) -> None:
+        (block, _, outcome), world, height = executed, self.world, self.height
+        header, receipts = block.header, outcome.receipts
+        for mechanism in mechanisms(world, outcome, self._without_room):
+            self.reached.setdefault(mechanism, deque(maxlen=MAX_HEIGHTS_REACHED)).append(height)
+        self._without_room = frozenset(key for key, reason in outcome.waits.items() if reason == NO_ROOM)
+        self._judge_waits(outcome)
+        if "" in world.median:
+            self.smoothed_medians[height] = world.median[""]
+        cells = sum(run.cells for runs in (receipts.transactions, receipts.fires) for run in runs)
+        self.burned_cell += cells * outcome.basefee_cell
+        self.tips += outcome.tips
+        actions = [transaction.action for transaction in executed.transactions]
+        self.outcomes.enter(receipts, [action.to if isinstance(action, Call) else None for action in actions])
+        scheduled = self.timers.enter(receipts, world.removed(world.timers))
+        self.blocks.append(
+            BlockMetrics(
+                height=height,
+                proposer=header.proposer,
+                transactions=len(receipts.transactions),
+                reverted=sum(not receipt.ok for receipt in receipts.transactions),
+                scheduled=scheduled,
+                fires=len(receipts.fires),
+                destroyed=len(receipts.destroyed),
+                messages=len(receipts.messages),
+                queries=len(receipts.queries),
+                pending=len(world.timers),
+                backlog=sum(timer_id in world.timers for timer_id in world.waiting),
+                basefee_cycle=outcome.basefee_cycle,
+                basefee_cell=outcome.basefee_cell,
+                basefee_lane_timer=outcome.basefee_lane,
+                lane_cycles=outcome.lane_cycles,
+                lane_limit=world.parameters["LANE_TIMER_CYCLES"],
+                user_cycles=outcome.user_cycles,
+            )
+        )
+
+    def _judge_waits(self, outcome: Outcome) -> None:
+        """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
+        if isinstance(self.world.policy, Cip1) and not self.chain.has_told_prices:
+            waits = paid_waits(self.world, outcome)
+            for late in self.paid_waits.enter(Lane.of(self.world, outcome), waits):
+                what = f"timer {short(late.timer_id)} waits for {late.length} blocks in a row: the {late.full.value}"
+                what += " of the lane were used up before it in each, and their price rose too little"
+                self.violations.append(Violation(BOUNDS, self.height, what))
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters in force in the last block."""
+        return Parameters.from_names(self.world.parameters)
+
+    @property
+    def scripts(self) -> Collection[bytes]:
+        """The actors that run ``builtin:script``."""
+        return {address for address, actor in self.world.actors.items() if actor.code == SCRIPT}
+
+    @property
+    def backlog(self) -> int:
+        """The number of pending timers whose trigger height has passed."""
+        return self.blocks[-1].backlog if self.blocks else 0
+
+    @property
+    def tiers(self) -> dict[str, int]:
+        """The number of pending timers by the tier of the calendar that holds them.
+
+        ``due`` is the backlog, which the ring holds. A timer that watches a key counts as ``ring``. Each call looks at
+        every pending timer.
+        """
+        found = dict.fromkeys(("due", "ring", "epoch", "overflow"), 0)
+        for timer in self.world.timers.values():
+            is_due = timer.trigger_height <= self.height and not timer.is_watching
+            found["due" if is_due else tier_of(self.world, timer)] += 1
+        return found
+
+    # --- totals -------------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """The sum of all balances."""
+        return sum(self.world.balance.values())
+
+    @property
+    def burned(self) -> int:
+        """What was burned since the genesis."""
+        return self.world.burned
+
+    @property
+    def burned_lane_timer(self) -> int:
+        """The amount burned for cycles of the timer lane, at the lane price."""
+        return self.world.counters.get("burned by fires at the lane price", 0)
+
+    @property
+    def burned_cycle(self) -> int:
+        """The amount burned for cycles, at the cycle basefee, by transactions, fires and queries."""
+        return self.burned - self.burned_cell - self.burned_lane_timer
+
+    @property
+    def transactions(self) -> int:
+        return sum(self.blocks.column("transactions"))
+
+    @property
+    def reverted(self) -> int:
+        return sum(self.blocks.column("reverted"))
+
+    @property
+    def messages(self) -> int:
+        return sum(self.blocks.column("messages"))
+
+    @property
+    def queries(self) -> int:
+        return sum(self.blocks.column("queries"))
+
+    @property
+    def jobs_requested(self) -> int:
+        return sum(each.requested for each in self.world.actor_jobs.values())

@@ -1,1 +1,0 @@
-"""The ledger: accounts, timers, fees, jobs and messages of one chain, kept independently of the validators."""
