@@ -46,7 +46,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_state_that_all_validators_have_wrong_is_told_during_the_run(tmp_path: Path) -> None:
     record, notices = run(tmp_path, "root-without-active-bits", 1_000)
     told = [notice for notice in notices if "violation: state_roots: " in notice]
-    assert told and "executed again during the run" in told[0]
+    assert told, "the specification or the second execution sees it first"
     assert record.interrupted
     check = check_run(record).check("state_roots")
     assert check.verdict is Outcome.FAIL
