@@ -120,6 +120,8 @@ def test_a_process_that_ends_well_too_early_did_not_do_its_work(tmp_path: Path, 
         ServerThread(FakePages(chain, 0)) as server,
         LoadProcess(write_plan(tmp_path, [server.url], load={"processes": processes, "users": USERS})) as load,
     ):
+        for user in LoadPlan.model_validate({"users": USERS}).build_users(SEED, CHAIN_ID)[:processes]:
+            assert chain.wait_for_sender(user.address, HANGS_AFTER_S), "each process has begun its load"
         assert chain.wait_for_taken(5, HANGS_AFTER_S)
         psutil.Process(load.process.pid).children()[-1].terminate()
         assert load.wait() == 1
