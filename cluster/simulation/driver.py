@@ -27,7 +27,6 @@ from cluster.record.finalizations import Finalization
 from cluster.record.run import (
     CATCH_UP_SLACK_HEIGHTS,
     VOTE_STEPS,
-    JoinRecord,
     RunRecord,
     Sample,
     Step,
@@ -35,6 +34,24 @@ from cluster.record.run import (
     ignore,
     note_crash,
 )
+from cluster.run.events import (
+    End,
+    ForkTaken,
+    JoinBegun,
+    JoinEnded,
+    Left,
+    NewHeight,
+    Seen,
+    Standing,
+    Standings,
+    StopLoad,
+    TakeFork,
+    Tell,
+    Time,
+    Up,
+    Violation,
+)
+from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import FULL_SPEED, Pace, byzantine_of, node_config, pace_of, parts_of, score_of
@@ -96,10 +113,12 @@ class Simulation:
         checkpoint: Callable[[], None] | None = None,
         pace: Pace = USUAL_PACE,
         shortcuts: bool = False,
+        stop_on_fail: bool = False,
     ) -> None:
         """``pace`` has the durations of each machine's syncs and jobs. With ``shortcuts`` each block is
         executed once for all validators (:mod:`cluster.simulation.shared_executions`), and a vote of which nothing
-        follows is counted without an event (:meth:`Machine.take_vote`); the digest is the same.
+        follows is counted without an event (:meth:`Machine.take_vote`); the digest is the same. With
+        ``stop_on_fail`` the first violation of a rule seen during the run ends it.
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
@@ -109,12 +128,8 @@ class Simulation:
         self.scenario = scenario
         """The current scenario; forks change it."""
         self._given = scenario
-        self._forks_taken = 0
-        self._fork_is_due = False
-        self._limit_us = _limit_us(scenario)
+        self._fork_due: int | None = None
         self._checkpoint = checkpoint
-        self.stops_on_fail = False
-        """Whether the first violation of a rule seen during the run ends it."""
         self.on_event: Callable[[str], None] | None = None
         """Called with every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
@@ -130,17 +145,13 @@ class Simulation:
         genesis = build_genesis(scenario, seed, self.validators)
         self.record = RunRecord(scenario, "sim", seed, commit, genesis, scheme)
         self.record.given = scenario if scenario.forks else None
-        names, late = scenario.validators.names, scenario.validators.late
-        self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
-        self.record.joins = list(self._joins.values())
+        self.loop = RunLoop(self.record, stops_on_fail=stop_on_fail)
+        self._has_ended = False
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
         self.watches = Watches(scenario, genesis, self.validators, lambda: self.clock.now_ms)
         self._load = Load(self.record, self.machines, self.clock, self.random)
-        self._best_height = 0
-        self._end_height = None if scenario.stop.duration_s is not None else scenario.stop.height
-        """The height at which the load stops; for a run that ends after a time, ``None`` until the time is up."""
-        self._late = dict(late)
+        self._late = dict(scenario.validators.late)
         self._may_be_over = False
         """Whether an event since the last check may have ended the run."""
         self.clock.deliver = self._deliver
@@ -148,11 +159,11 @@ class Simulation:
         self.stage = SimulatedStage(
             clock=self.clock,
             random=self.random,
-            link_faults=LinkFaults(self.links, names),
+            link_faults=LinkFaults(self.links, scenario.validators.names),
             validators=scenario.validators,
             machines=self.machines,
             join=self._join,
-            best_height=lambda: self._best_height,
+            best_height=lambda: self.loop.height,
             notice=self._notice,
             keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
             starts=Starts(self.clock, self.machines, start_of(self._measured), self._is_back),
@@ -179,10 +190,7 @@ class Simulation:
             with suppress(Exception):  # what it left may be beyond that
                 self._recorder.collect(self.links, self.watches)
             raise
-        if self._end_height is None:
-            self.record.stop_requested_at_height = self._best_height
-        for fork in self._given.forks[self._forks_taken :]:
-            self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
+        self._see(Left())
         self._recorder.collect(self.links, self.watches)
         return self.record
 
@@ -201,16 +209,26 @@ class Simulation:
                     self.on_event(self.clock.trace_line())
                 if self._checkpoint is not None:
                     self._checkpoint()
-                if self.stops_on_fail and (violation := self.watches.first_violation(self.machines)):
-                    self._stop_on(violation)
-                    return
+                if self.loop.stops_on_fail and (violation := self.watches.first_violation(self.machines)):
+                    self._see(Violation(violation))
         except KeyboardInterrupt:
             self.record.interrupted = True
 
-    def _stop_on(self, violation: str) -> None:
-        self.record.interrupted = True
-        self.record.problems.append(f"stopped at height {self._best_height} by --stop-on-fail: {violation}")
-        self._notice(self.record.problems[-1])
+    def _see(self, seen: Seen) -> None:
+        """Tell the run's loop what was seen, and perform its orders."""
+        for order in self.loop.handle(seen):
+            match order:
+                case Tell(text):
+                    self._notice(text)
+                case StopLoad(height) if self._load.is_running:
+                    self._load.stop()
+                    self._notice(self.record.drain_notice(height))
+                case StopLoad():
+                    pass
+                case TakeFork(number):
+                    self._fork_due = number
+                case End():
+                    self._has_ended = True
 
     def begin(self) -> None:
         """Start the machines that exist from the genesis on, and schedule the load, the samples and the faults."""
@@ -223,17 +241,23 @@ class Simulation:
         self._load.begin()
         self._recorder.schedule_sample()
         self.faults.schedule()
-        duration_s = self._given.stop.duration_s
-        if duration_s is not None:
-            self.clock.after(duration_s * MICROSECONDS_PER_SECOND, "the load stops", b"", self._end_here)
+        self._see(Up(self.clock.now_ms))
+        if self.loop.duration_s is not None:
+            self.clock.after(self.loop.duration_s * MICROSECONDS_PER_SECOND, "the load stops", b"", self._end_duration)
 
     def advance(self) -> bool:
         """Perform the next event; ``False`` if the run is over."""
-        if self.clock.now_us >= self._limit_us or (self._may_be_over and self._is_over()):
+        if self.clock.now_ms >= self.loop.deadline_ms:
+            self._see(Time(self.clock.now_ms))
+        if self._may_be_over:
+            self._may_be_over = False
+            if self.loop.is_drained:
+                self._see(self._standings())
+        if self._has_ended:
             return False
         has_stepped = self.clock.step()
-        if self._fork_is_due:
-            self.take_fork(self._forks_taken)
+        if self._fork_due is not None:
+            self.take_fork(self._fork_due)
         return has_stepped
 
     def take_fork(self, number: int) -> None:
@@ -248,9 +272,9 @@ class Simulation:
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
         self.stage.durable_sizes.expect(after.planned_faults)
-        self.record.former.append(self.scenario)
-        self.scenario = self.record.scenario = after
-        self._limit_us = _limit_us(after)
+        self._fork_due = None
+        self.scenario = after
+        self._see(ForkTaken(after))
         if after.links != self.record.former[-1].links:
             self.links.become(after.network)
         for machine in (*self.machines, *self._twins.values()):
@@ -260,13 +284,6 @@ class Simulation:
                 machine.validator.node.configure(config)
         if fork.seed is not None:
             self._reseed(fork.seed)
-        self._forks_taken = number + 1
-        self._look_for_a_fork()
-        self._notice(f"height {self._best_height}: other settings apply from here on")
-
-    def _look_for_a_fork(self) -> None:
-        coming = self._given.forks[self._forks_taken :]
-        self._fork_is_due = bool(coming) and self._best_height >= coming[0].at_height
 
     def _reseed(self, seed: int) -> None:
         """Reseed all random sources: of the network, the faults, the users, and the byzantine validators."""
@@ -418,14 +435,13 @@ class Simulation:
                 self.faults.on_progress()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 self._step(StepKind.FINAL, index, height)
-                if height > self._best_height:
-                    self._best_height = height
-                    self._on_new_height()
+                if height > self.loop.height:
+                    self._on_new_height(height)
             case Joined(height=height):
                 self._may_be_over = True
                 if machine.byzantine is None and machine.joining is not None:
                     watches.votes.joined(index, machine.joining.abstain_through)
-                self._note_joined(index, height)
+                self._see(JoinEnded(self.clock.now_ms, index, height, machine.tally.chunks))
                 self.faults.on_up()
             case Diverged():
                 watches.monitor.diverged(machine.name, machine.tally.starts)
@@ -475,90 +491,52 @@ class Simulation:
 
     # --- heights and joins --------------------------------------------------------------------------------------------
 
-    def _on_new_height(self) -> None:
-        self.record.checkpoints[self._best_height] = self.clock.digest()[:CHECKPOINT_DIGITS]
-        self._look_for_a_fork()
-        self.faults.on_new_height(self._best_height)
+    def _on_new_height(self, height: int) -> None:
+        self.record.checkpoints[height] = self.clock.digest()[:CHECKPOINT_DIGITS]
+        self._see(NewHeight(height))
+        self.faults.on_new_height(height)
         self._recorder.look()
-        for index in [index for index, height in self._late.items() if self._best_height >= height]:
+        for index in [index for index, at_height in self._late.items() if height >= at_height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
-        if self._given.stop.duration_s is None:
-            self._end_height = self.scenario.stop.height
-        if self._end_height is not None and self._best_height >= self._end_height:
-            self._stop_load()
 
-    def _end_here(self) -> None:
-        """End the scenario's duration: the height reached becomes the last one, and the load stops."""
-        self._end_height = self.record.stop_requested_at_height = self._best_height
+    def _end_duration(self) -> None:
+        self._see(Time(self.clock.now_ms))
         self._may_be_over = True
-        self._stop_load()
-
-    def _stop_load(self) -> None:
-        if self._load.is_running:
-            self._load.stop()
-            self._notice(self.record.drain_notice(self._best_height))
 
     def _begin_join(self, machine: Machine) -> None:
-        self._notice(self._joins[machine.index].begin(self.clock.now_ms, self._best_height))
+        self._see(JoinBegun(self.clock.now_ms, machine.index))
         machine.start()
 
-    def _note_joined(self, index: int, height: int) -> None:
-        record = self._joins.get(index)
-        if record is None or record.ended_ms is not None:
-            return  # it joined because its disk was lost
-        chunks = dict(self.machines[index].tally.chunks)
-        self._notice(record.end(self.clock.now_ms, self._best_height, height, chunks))
+    def _standings(self) -> Standings:
+        """How far the honest validators are.
 
-    def _is_over(self) -> bool:
-        """Whether the run is over: every validator that still takes part has the blocks up to the final drain height.
-
-        A validator that commits blocks to catch up is not stopped in the middle. One that joined is not stopped before
-        it has executed a block: a snapshot alone gives nothing to judge.
+        One that commits blocks to catch up is not settled. Nor is one that joined until it has executed a block: a
+        snapshot alone gives nothing to judge.
         """
-        self._may_be_over = False
-        if self._end_height is None:
-            return False
-        goal = self._end_height + self.scenario.stop.drain_blocks
-        if self._best_height < goal:
-            return False
-        awaited = [machine for machine in self.machines if machine.byzantine is None]
-        if any(not machine.is_up for machine in awaited) or not self.faults.are_over:
-            return False
-        nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
-        heights = [node.height for node in nodes if node.diverged is None]
-        if any(machine.work.is_committing and self._lags(machine) for machine in awaited):
-            return False
-        if any(_has_joined_only(machine) for machine in awaited):
-            return False
-        return all(height >= goal for height in heights) and (
-            not heights or min(heights) > self.record.height_when_healed
-        )
+        machines = [machine for machine in self.machines if machine.byzantine is None]
+        return Standings(tuple(map(self._standing, machines)), self.faults.are_over)
+
+    def _standing(self, machine: Machine) -> Standing:
+        if machine.validator is None:
+            return Standing(0, is_up=False)
+        node, archive = machine.validator.node, machine.validator.executor.archive
+        has_diverged = node.diverged is not None
+        has_joined_only = not has_diverged and 0 < archive.joined_height == archive.height
+        is_settled = not (has_joined_only or (machine.work.is_committing and self._lags(machine)))
+        return Standing(node.height, True, is_settled, has_diverged)
 
     def _lags(self, machine: Machine) -> bool:
         """Whether a machine's validator is too far behind to count as caught up."""
-        return self.stage.height_of(machine.index) < self._best_height - CATCH_UP_SLACK_HEIGHTS
+        return self.stage.height_of(machine.index) < self.loop.height - CATCH_UP_SLACK_HEIGHTS
 
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
 
 
-def _has_joined_only(machine: Machine) -> bool:
-    """Whether a machine's validator joined by a snapshot and has no block since; ``False`` if diverged or down."""
-    if machine.validator is None or machine.validator.node.diverged is not None:
-        return False
-    archive = machine.validator.executor.archive
-    return 0 < archive.joined_height == archive.height
-
-
 def _ignore(index: int, effect: Effect) -> None:
     """Ignore an effect of a twin: no watch observes twins' effects."""
-
-
-def _limit_us(scenario: Scenario) -> int:
-    """The virtual time, in microseconds, at which the run ends at the latest."""
-    return scenario.stop.longest_s * MICROSECONDS_PER_SECOND
 
 
 def simulate(
@@ -581,8 +559,17 @@ def simulate(
 
     Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
-    run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shortcuts=shortcuts)
-    run.stops_on_fail, run.on_step = stop_on_fail, on_step
+    run = Simulation(
+        scenario,
+        seed,
+        commit,
+        on_sample,
+        on_notice,
+        checkpoint=checkpoint,
+        shortcuts=shortcuts,
+        stop_on_fail=stop_on_fail,
+    )
+    run.on_step = on_step
     on_begin(run.record)
     try:
         return run.run()

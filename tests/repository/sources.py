@@ -35,7 +35,7 @@ LAYERS = {
         ("misbehaviour",),
         ("scenario",),
         ("record", "disks"),
-        ("faults", "audit"),
+        ("faults", "audit", "run"),
         ("checks",),
         ("simulation", "live"),
         ("report",),
@@ -96,6 +96,11 @@ def is_python(path: str) -> bool:
 
 def is_pure(path: str) -> bool:
     return is_python(path) and is_in(path, "consensus", "spec", "validator")
+
+
+def touches_nothing(path: str) -> bool:
+    """Whether a module is a function of what it is given: pure code, and the loop of a run, whose times are floats."""
+    return is_pure(path) or (is_python(path) and is_in(path, "cluster/run"))
 
 
 def is_test(path: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cluster.live.driver.hosts import Hosts
@@ -31,7 +31,7 @@ from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
+from cluster.record.run import Lag, Resources, RunRecord, Sample
 from consensus.messages import VoteKind
 from validator.node.events import BlockFinal
 
@@ -215,29 +215,3 @@ class ChainWatch:
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:
             self._newest = block
-
-
-class JoinWatch:
-    """Watches the validators that join later, and notes when each begins and ends its join."""
-
-    def __init__(self, record: RunRecord, notice: Callable[[str], None]) -> None:
-        names, late = record.scenario.validators.names, record.scenario.validators.late
-        self._joins = {index: JoinRecord(names[index], late[index]) for index in late}
-        self._notice = notice
-        self._record = record
-        record.joins = list(self._joins.values())
-
-    def take_over(self) -> None:
-        """Restore the state of another driver's watch from the run's record. Call it once that is restored."""
-        self._joins = dict(zip(self._joins, self._record.joins, strict=True))
-
-    def look(self, hosts: Hosts, now_ms: float, height: int) -> None:
-        """Note which late validators have begun their join, and which have completed it."""
-        for index, join in self._joins.items():
-            state = hosts.host_of(index).state(index)
-            if state is None or join.ended_ms is not None:
-                continue
-            if join.begun_ms is None:
-                self._notice(join.begin(now_ms, height))
-            if state.ready:
-                self._notice(join.end(now_ms, height, state.snapshot_height, state.snapshot_chunks))

@@ -26,7 +26,7 @@ from cluster.faults.calls import nothing
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.reexecution_process import ReexecutionProcess
-from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
+from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.control.control_server import AddFault, SetLoad, StopRun, look_over
 from cluster.live.driver.control.live_view import LiveView, RunStage
 from cluster.live.driver.hosts import Hosts, allow_pruning
@@ -41,7 +41,7 @@ from cluster.live.handover.absence import absence_of
 from cluster.live.handover.calls import Together
 from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
-from cluster.live.handover.left_record import LeftEnd, LeftRecord
+from cluster.live.handover.left_record import LeftRecord
 from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
 from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.told import TOLD_FILE, Told
@@ -57,6 +57,25 @@ from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings, note_crash
+from cluster.run.events import (
+    End,
+    JoinBegun,
+    JoinEnded,
+    Left,
+    NewHeight,
+    ScenarioChanged,
+    Seen,
+    Standing,
+    Standings,
+    StopLoad,
+    StopRequested,
+    TakeFork,
+    Tell,
+    Time,
+    Up,
+    Violation,
+)
+from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -156,73 +175,6 @@ class Notices:
         self._to(line)
 
 
-class RunEnd:
-    """The end of a run: the height at which the load stops, and the time at which the run is given up."""
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        run_until_stopped: threading.Event | None,
-        on_fail: bool,
-        now_ms: Callable[[], float],
-    ) -> None:
-        self._now_ms = now_ms
-        self._event = run_until_stopped
-        self.on_fail = on_fail
-        """Whether the first violation of a rule ends the run."""
-        self._timeout_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
-        self.duration_s = scenario.stop.duration_s if run_until_stopped is None else None
-        has_height = run_until_stopped is None and self.duration_s is None
-        self.height: int | None = scenario.stop.height if has_height else None
-        """Height at which the load stops. Without a stop height it is ``None`` until the run is stopped or its duration
-        is over.
-        """
-        self._deadline_ms = now_ms() + self._timeout_ms if has_height else math.inf
-        self._over_ms = math.inf
-        """When the run's duration is over."""
-
-    def begin(self) -> None:
-        """Start the run's duration, if it has one, since the testnet is up."""
-        if self.duration_s is not None:
-            self._over_ms = self._now_ms() + self.duration_s * MILLISECONDS_PER_SECOND
-
-    @property
-    def state(self) -> LeftEnd:
-        """The state for another driver that takes the run over."""
-        deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self._deadline_ms, self._over_ms))
-        return LeftEnd(self.height, deadline_ms, over_ms)
-
-    def take_over(self, left: LeftEnd, away_ms: float) -> None:
-        """Restore the state of another driver. The time without a driver, ``away_ms``, does not count towards the time
-        limit.
-        """
-        self.height = left.height
-        self._deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
-        self._over_ms = math.inf if left.over_ms is None else left.over_ms
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the run goes on until it is stopped."""
-        return self._event is not None and self.height is None
-
-    @property
-    def is_duration_over(self) -> bool:
-        return self.height is None and self._now_ms() >= self._over_ms
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether the caller has requested the end of the run, by its event."""
-        return self._event is not None and self._event.is_set()
-
-    @property
-    def is_time_up(self) -> bool:
-        return self._now_ms() > self._deadline_ms
-
-    def set(self, height: int) -> None:
-        """Set the height at which the load stops. The time limit starts again, for the validators to drain."""
-        self.height, self._deadline_ms = height, self._now_ms() + self._timeout_ms
-
-
 class _LiveRun:
     """One live run: starts the testnet or takes it over, watches it, and collects the run's record."""
 
@@ -236,18 +188,16 @@ class _LiveRun:
     ) -> None:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
         self._observer, self.on_notice = observer, Notices(observer.on_notice)
-        self._scenario = scenario
-        """The scenario with the faults that were added, and without the end that a stop request sets."""
         self._folder = folder
         self._interrupts = interrupts
         self._clock = RunClock()
-        self._end = RunEnd(scenario, run_until_stopped, request.stop_on_fail, self._clock.now_ms)
+        self._run_until_stopped = run_until_stopped
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
         self.record = RunRecord(scenario, "live", seed, request.commit, genesis)
         self.record.timings = Timings() if request.takes_timings else None
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
-        self._joins = JoinWatch(self.record, self.on_notice)
+        self.loop = RunLoop(self.record, run_until_stopped is not None, request.stop_on_fail)
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
@@ -374,10 +324,9 @@ class _LiveRun:
         self._watch.sightings = sightings
         left.record.enter(record)
         self._watch.take_over(left.watch)
-        self._joins.take_over()
+        self.loop.continue_from(left.end, left.scenario, left.height, self._clock.now_ms() - left.clock.at_ms)
         leftovers = Leftovers(None, self.on_notice, self._testnet.note_leftovers)
         self._stage = make_stage(self, _Gone() if hosts is None else hosts, leftovers, left.stage)
-        self._end.take_over(left.end, self._clock.now_ms() - left.clock.at_ms)
         self._audit = self._new_audit()
         self._audit.take_over(left.audit, told, rows)
 
@@ -388,7 +337,7 @@ class _LiveRun:
         """
         testnet = self._testnet
         if hosts is not None:
-            testnet.adopt(hosts, self.record.seed, self._scenario, left.hosts)
+            testnet.adopt(hosts, self.record.seed, self.loop.scenario, left.hosts)
             if all(host.phase is Phase.DEAD for host in hosts.all):
                 gone = "every host has ended"
         if gone or hosts is None:
@@ -400,7 +349,7 @@ class _LiveRun:
         if hosts is None or self._stage is None:
             return None
         self._stage.inject(self._stage.call_to_come(Together(left.hosts.calls)), UNKNOWN_ORDERS)
-        testnet.take_load_over(left.testnet.load, load_time_s(self._scenario, self._end.is_open))
+        testnet.take_load_over(left.testnet.load, load_time_s(self.loop.scenario, self.loop.is_open))
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         heights, now_ms = (left.height, self._watch.height), self._clock.now_ms()
@@ -415,13 +364,13 @@ class _LiveRun:
 
     def _start(self) -> tuple[Hosts, LiveStage]:
         hosts = self._testnet.start(
-            load_time_s(self._scenario, self._end.is_open), self._make_hosts, self._look_at_start
+            load_time_s(self.loop.scenario, self.loop.is_open), self._make_hosts, self._look_at_start
         )
-        api = api_for(self._scenario.planned_faults)
+        api = api_for(self.loop.scenario.planned_faults)
         # from now on, with every host up, faults may begin
         stage = make_stage(self, hosts, Leftovers(api, self.on_notice, self._testnet.note_leftovers))
         self._stage = stage
-        self._end.begin()
+        self._see(Up(self._clock.now_ms()))
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
 
@@ -438,7 +387,7 @@ class _LiveRun:
         hosts.look(self._watch.height, starts)
         show(self, hosts, "starting")
         self._interrupts.checkpoint()
-        if self._end.is_requested:
+        if self._is_stop_requested:
             raise TestnetError("the testnet was stopped before it was up")
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -446,32 +395,68 @@ class _LiveRun:
     def _follow(self, hosts: Hosts, stage: LiveStage) -> None:
         """Watch the testnet, perform faults, and stop the load, until the scenario is over or its time is up."""
         self._audit.start()
-        while not self._is_over(hosts) and not self._must_stop(hosts):
-            if self._end.is_time_up:
-                after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
-                self.record.time_up = f"the time was up after {after_s:.0f} s: {standings(self._scenario, hosts)}"
-                return
+        while not self._has_ended(hosts):
             self._wait(stage)
             self._testnet.check()
             hosts.look(self._watch.height)
             self._watch.take_lags(hosts)
+            self._see(NewHeight(self._watch.height))
             self._obey(hosts, stage)
-            self._joins.look(hosts, self._clock.now_ms(), self._watch.height)
+            self._look_at_joins(hosts)
             self._sample(hosts)
             stage.perform()
-            is_end = self._end.height is not None and self._watch.height >= self._end.height
-            self._testnet.watch_load(self._watch.height if is_end else None)
+            self._testnet.watch_load()
             if self._handover is not None:
-                mark = (stage.agenda.mark, self._end.height, hosts.actors_so_far, self._testnet.load_stage)
+                mark = (stage.agenda.mark, self.loop.end_height, hosts.actors_so_far, self._testnet.load_stage)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
-    def _must_stop(self, hosts: Hosts) -> bool:
-        """Report the violations so far. Returns whether they end the run."""
+    def _has_ended(self, hosts: Hosts) -> bool:
+        """Tell the run's loop how far the run is. Returns whether the run is over, must stop, or takes too long."""
+        are_over = self._stage is None or self._stage.engine.are_over
+        return (
+            self._see(Standings(tuple(self._standings(hosts)), are_over))
+            or any(self._see(Violation(told)) for told in self._new_violations(hosts))
+            or self._see(Time(self._clock.now_ms()))
+        )
+
+    def _see(self, seen: Seen) -> bool:
+        """Tell the run's loop what was seen, and perform its orders. Returns whether the run ends."""
+        has_ended = False
+        for order in self.loop.handle(seen):
+            match order:
+                case Tell(text):
+                    self.on_notice(text)
+                case StopLoad(height):
+                    self._testnet.stop_load(height)
+                case End(is_time_up):
+                    has_ended = True
+                    if is_time_up and self._testnet.hosts is not None:
+                        after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
+                        found = standings(self.loop.scenario, self._testnet.hosts)
+                        self.record.time_up = f"the time was up after {after_s:.0f} s: {found}"
+                case TakeFork():
+                    raise AssertionError("the live testnet takes no forks")
+        return has_ended
+
+    def _standings(self, hosts: Hosts) -> Iterator[Standing]:
+        """How far the validators are whose hosts are not given up. No height of a byzantine one is awaited."""
+        node = self.loop.scenario.validators.node
+        for host in hosts.all:
+            for index in () if host.phase is Phase.DEAD else host.carried_at(self.loop.goal):
+                state = host.reports.states.get(index)
+                if state is None:
+                    yield Standing(0, is_up=False)
+                else:
+                    is_out = bool(state.diverged or node(index).byzantine)
+                    yield Standing(state.height, host.phase is Phase.UP, has_diverged=is_out)
+
+    def _new_violations(self, hosts: Hosts) -> Sequence[str]:
+        """Look for violations, and report them."""
         running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
         addresses = [(host, address) for host in running for address in host.reports.addresses]
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         states = [item for host in running for item in host.reports.states.items()]
-        byzantine = self._scenario.validators.node
+        byzantine = self.loop.scenario.validators.node
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
         answered_s = min((host.reports.answered_s for host in running), default=0.0)
         self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
@@ -481,12 +466,7 @@ class _LiveRun:
             self._write_checkpoint(FOLLOWING)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")
-        if told and self._end.on_fail:
-            self.record.interrupted = True
-            self.record.problems.append(f"stopped at height {self._watch.height} by --stop-on-fail: {told[0]}")
-            self.on_notice(self.record.problems[-1])
-            return True
-        return False
+        return told
 
     def _wait(self, stage: LiveStage) -> None:
         """Wait until the next look, at most until a fault begins or ends. The first signal ends an open-ended run."""
@@ -497,10 +477,10 @@ class _LiveRun:
         try:
             self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
-            if not self._end.is_open:
+            if not self.loop.is_open:
                 raise
             self._interrupts.accept()
-            self._end_here()
+            self._see(StopRequested(self._clock.now_ms()))
         else:
             self._watch.lag.end(planned_s)
 
@@ -508,57 +488,38 @@ class _LiveRun:
         """Perform the requests of clients since the last look, and update the state that the testnet's endpoint has."""
         control = self._testnet.control
         assert control is not None
-        if self._end.is_requested and self._end.height is None:
-            self._end_here()
-        if self._end.is_duration_over:
-            self._end_here(as_planned=True)
+        if self._is_stop_requested and self.loop.is_open:
+            self._see(StopRequested(self._clock.now_ms()))
         while not control.orders.empty():
             match control.orders.get_nowait():
-                case StopRun() if self._end.height is None or self._end.height > self._watch.height:
-                    self._end_here()
+                case StopRun():
+                    self._see(StopRequested(self._clock.now_ms()))
                 case AddFault() | SetLoad() as order if order.answer.set_running_or_notify_cancel():
                     try:
                         if isinstance(order, AddFault):
                             order.answer.set_result(self._add_fault(stage, order.fields))
+                        elif order.is_on and self.loop.is_draining:
+                            raise BadInput(f"the run is about to end: height {self.loop.end_height} is reached")
                         else:
-                            run_time_s = load_time_s(self._scenario, self._end.is_open)
+                            run_time_s = load_time_s(self.loop.scenario, self.loop.is_open)
                             order.answer.set_result(self._testnet.set_load(order.is_on, run_time_s))
                     except BadInput as error:
                         order.answer.set_exception(error)
         show(self, hosts, "running")
         control.view = look_over(self.record, hosts, self._watch.height, self._clock.now_ms(), self._audit.page)
 
-    def _end_here(self, as_planned: bool = False) -> None:
-        """Make the height reached the run's last one; ``as_planned`` if the run's duration is over."""
-        self._end.set(self._watch.height)
-        self._note_end(self._watch.height, as_planned)
-        why = f"{self._end.duration_s:,} s are over" if as_planned else "stop requested"
-        self.on_notice(f"height {self._watch.height}: {why}")
+    @property
+    def _is_stop_requested(self) -> bool:
+        """Whether the caller has requested the end of the run, by its event."""
+        return self._run_until_stopped is not None and self._run_until_stopped.is_set()
 
-    def _note_end(self, height: int, as_planned: bool = False) -> None:
-        self.record.stop_requested_at_height = height
-        if not as_planned:
-            self.record.scenario = self._scenario.ended_at(height)
-
-    def _is_over(self, hosts: Hosts) -> bool:
-        """Whether the run is over: all faults have ended, and every validator that still takes part has drained.
-
-        It is over, too, if every host is dead.
-        """
-        alive = [host for host in hosts.all if host.phase is not Phase.DEAD]
-        if self._end.height is None:
-            return not alive
-        goal = self._end.height + self._scenario.stop.drain_blocks
-        node = self._scenario.validators.node
-        awaited = [state for host in alive for index, state in host.reports.states.items() if not node(index).byzantine]
-        return (
-            self._watch.height >= goal
-            and (self._stage is None or self._stage.engine.are_over)
-            and all(host.phase is Phase.UP and host.is_started(goal) for host in alive)
-            and all(state.height >= goal or state.diverged for state in awaited)
-            and self._watch.height > (healed := self.record.height_when_healed)
-            and all(state.height > healed or state.diverged for state in awaited)
-        ) or not alive
+    def _look_at_joins(self, hosts: Hosts) -> None:
+        for index in self.loop.joining:
+            state, now_ms = hosts.host_of(index).state(index), self._clock.now_ms()
+            if state is not None:
+                self._see(JoinBegun(now_ms, index))
+                if state.ready:
+                    self._see(JoinEnded(now_ms, index, state.snapshot_height, state.snapshot_chunks))
 
     def _sample(self, hosts: Hosts) -> None:
         now_ms, trace = self._clock.now_ms(), self._watch.trace
@@ -566,7 +527,7 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
-            permit_pruning(self._scenario, hosts, self._audit)
+            permit_pruning(self.loop.scenario, hosts, self._audit)
             self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
             self._observer.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
@@ -580,25 +541,25 @@ class _LiveRun:
         if serves or found.blocks:
             self.record.lost.append(found)
         if not serves:
-            name = self._scenario.validators.names[index]
+            name = self.loop.scenario.validators.names[index]
             self.on_notice(f"height {self._watch.height}: {name} does not serve what its disk had")
 
     def _add_fault(self, stage: LiveStage, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Add a fault to the scenario, from now on or later. Returns its fields. Raises :class:`BadInput`."""
         height, at_ms = self._watch.height, math.ceil(stage.agenda.fault_ms)
-        end = self._end.height
+        end = self.loop.end_height
         if end is not None and height >= end:
             raise BadInput(f"the run is about to end: height {end} is reached")
         begins = {} if fields.keys() & {"at_height", "at_ms"} else {"at_ms": at_ms}
-        fault = fault_to_add(self._scenario, {**fields, **begins}, has_end=end is not None)
+        fault = fault_to_add(self.loop.scenario, {**fields, **begins}, has_end=end is not None)
         stage.means.leftovers.api = api_for([fault]) or stage.means.leftovers.api
         if (fault.at_height or height + 1) <= height:
             raise BadInput(f"at_height: {fault.at_height} is not above {height}, the final height")
         if (at_ms if fault.at_ms is None else fault.at_ms) < at_ms:
             raise BadInput(f"at_ms: {fault.at_ms} is over: it is {at_ms} ms since the testnet was up")
-        self._scenario = self._scenario.model_copy(update={"faults": [*self._scenario.faults, fault]})
-        self.record.scenario = self._scenario
-        stage.engine.adopt(self._scenario)
+        scenario = self.loop.scenario
+        self._see(ScenarioChanged(scenario.model_copy(update={"faults": [*scenario.faults, fault]})))
+        stage.engine.adopt(self.loop.scenario)
         self.on_notice(f"height {height}: fault added: {fault.kind} of {fault.whom}")
         return fault.model_dump(mode="json", exclude_none=True)
 
@@ -612,9 +573,9 @@ class _LiveRun:
             raise UserFileError(words.reason)
         if self._stage is not None and self._stage.on_lost(host, words):
             return
-        names = ", ".join(self._scenario.validators.names[index] for index in host.validators)
+        names = ", ".join(self.loop.scenario.validators.names[index] for index in host.validators)
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
-        last = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
+        last = "" if words is None else f", {self.loop.scenario.validators.names[words.validator]} said: {words.reason}"
         problem = f"host {host.number} ({names}) was lost: {reason}{last} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
@@ -644,8 +605,8 @@ class _LiveRun:
         """Stop the load, bring the validators to rest, and collect their state."""
         self._audit.close()
         self.record.duration_ms = self._clock.now_ms()
-        if self._end.height is None:
-            self._note_end(self._watch.height)
+        self._see(NewHeight(self._watch.height))
+        self._see(Left())
         self._write_checkpoint(ENDING)
         show(self, self._testnet.hosts, "ending")
         checkpoint = partial(check_twice, self._interrupts, self.record, self.on_notice)
@@ -671,7 +632,7 @@ class _LiveRun:
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
             if host.phase is not Phase.UP and host.not_ready and self._watch.height:
-                names = ", ".join(self._scenario.validators.names[index] for index in host.not_ready)
+                names = ", ".join(self.loop.scenario.validators.names[index] for index in host.not_ready)
                 self.record.problems.append(
                     f"{names} did not answer at the end: host {host.number} is {host.phase.value}"
                 )
@@ -724,7 +685,7 @@ def show(run: _LiveRun, hosts: Hosts | None, stage: RunStage) -> None:
         run._audit.page,
         run._audit.tiers,
         run.on_notice.newest,
-        run._end.height,
+        run.loop.end_height,
     )
     is_whole = control.dashboard.is_snapshot_wanted or stage == "ending"
     control.dashboard.publish(view.update(), view.snapshot() if is_whole else None)
@@ -737,12 +698,12 @@ def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> 
         commit=run.record.commit,
         phase=phase,
         clock=run._clock.state(),
-        scenario=run._scenario,
+        scenario=run.loop.scenario,
         seed=run.record.seed,
         height=run._watch.height,
-        stop_on_fail=run._end.on_fail,
+        stop_on_fail=run.loop.stops_on_fail,
         testnet=run._testnet.state,
-        end=run._end.state,
+        end=run.loop.progress,
         record=LeftRecord.of(run.record),
         watch=run._watch.state,
         stage=stage.state,
@@ -757,7 +718,7 @@ def make_stage(run: _LiveRun, hosts: Any, leftovers: Leftovers, left: LeftStage 
     """
     height = partial(getattr, run._watch, "height")
     stage = LiveStage(
-        run._scenario,
+        run.loop.scenario,
         run.record.seed,
         hosts,
         run._clock.now_ms,

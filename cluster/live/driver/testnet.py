@@ -320,8 +320,8 @@ class Testnet:
         assert self._session is not None
         self._session.check()
 
-    def watch_load(self, end_height: int | None) -> None:
-        """Note a problem if the load ended early. Stop the load if the run's last height, ``end_height``, is given."""
+    def watch_load(self) -> None:
+        """Note a problem if the load ended early."""
         if self.load is None:
             return
         if self.load.ended_early:
@@ -329,8 +329,11 @@ class Testnet:
             note_own_problem(
                 self._record, f"the load generator ended early with exit code {code}{self.load.reason} (see {log})"
             )
-        if end_height is not None and not self.load.was_told_to_stop:
-            self._notice(self._record.drain_notice(end_height))
+
+    def stop_load(self, height: int) -> None:
+        """Stop the load, since the run's last height is reached."""
+        if self.load is not None and not self.load.was_told_to_stop:
+            self._notice(self._record.drain_notice(height))
             self.load.stop()
 
     @property

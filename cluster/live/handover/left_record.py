@@ -187,14 +187,3 @@ class LeftAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     known: dict[int, LeftValidator]
     safety: LeftSafety
-
-
-class LeftEnd(NamedTuple):
-    """The end of a run (:class:`~cluster.live.driver.driver.RunEnd`); times are milliseconds since it began."""
-
-    height: int | None
-    """Height at which the load stops; ``None`` if that is not known yet."""
-    deadline_ms: float | None
-    """Time at which the run is given up; ``None`` if never."""
-    over_ms: float | None
-    """Time at which the run's duration is over; ``None`` if it has none."""

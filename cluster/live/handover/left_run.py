@@ -15,9 +15,10 @@ import msgspec
 from cluster.common.limits import MAX_SEED, is_seed
 from cluster.live.handover.calls import references
 from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_record import LeftAudit, LeftEnd, LeftRecord, LeftWatch
+from cluster.live.handover.left_record import LeftAudit, LeftRecord, LeftWatch
 from cluster.live.handover.left_stage import LeftStage
 from cluster.live.processes.processes import Process
+from cluster.run.loop import Progress
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 
@@ -96,7 +97,7 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The highest final height."""
     stop_on_fail: bool
     testnet: LeftTestnet
-    end: LeftEnd
+    end: Progress
     record: LeftRecord
     watch: LeftWatch
     stage: LeftStage

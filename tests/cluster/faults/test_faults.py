@@ -355,9 +355,9 @@ def test_the_leader_is_who_leads_the_newest_view() -> None:
     class Watched(Simulation):
         leader = -1
 
-        def _on_new_height(self) -> None:
-            super()._on_new_height()
-            if self._best_height == 5:
+        def _on_new_height(self, height: int) -> None:
+            super()._on_new_height(height)
+            if height == 5:
                 self.clock.after(0, "look", b"", self._look)
 
         def _look(self) -> None:

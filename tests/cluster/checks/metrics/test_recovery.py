@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from cluster.audit.books import keep_books
 from cluster.checks.metrics.recovery import longest_timeouts, recovery_of
-from cluster.common.interrupts import Interrupts
-from cluster.live.driver.driver import _LiveRun
-from cluster.live.driver.supervised_host import Phase
-from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.run import UNOBSERVED, FaultRecord, RunRecord, RunRequest, ViewEntered
-from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
+from cluster.record.finalizations import Finalizations
+from cluster.record.run import RunRecord, ViewEntered
 from tests.cluster.records import make_record, with_kill
-from validator.node.events import BlockFinal
-from validator.primitives.types import Hash, Height
 
 
 def test_what_was_final_when_the_last_fault_ended_is_told_by_stamps_and_not_by_what_the_driver_had_heard() -> None:
@@ -58,53 +47,6 @@ def test_of_several_faults_the_last_one_counts_and_those_under_way_do_not() -> N
 
 def test_without_faults_nothing_has_to_be_finalised_above_genesis() -> None:
     assert make_record().height_when_healed == 0
-
-
-# --- runs end where a recovery can be seen ----------------------------------------------------------------------------
-
-LITTLE = Scenario.model_validate(
-    {
-        "name": "little",
-        "consensus": {"block_interval_ms": 100, "signatures": "keyed-hash"},
-        "stop": {"height": 5, "drain_blocks": 1},
-    }
-)
-
-
-def fault_that_ended(at_ms: float, heard_height: int) -> FaultRecord:
-    return FaultRecord("pause", "validator-0", 1, 1.0, at_ms, True, "", 1, heard_height)
-
-
-def test_a_simulated_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault_ended() -> None:
-    simulation = Simulation(LITTLE, 1, "test")
-    record = simulation.run()
-    assert simulation._is_over()
-    last_ms = max(seen.at_ms for seen in record.finalizations)
-    record.faults.append(fault_that_ended(last_ms, heard_height=1))
-    assert not simulation._is_over(), "everything was final by then"
-    record.faults[0].ended_ms = min(seen.at_ms for seen in record.finalizations if seen.height == 6) - 1.0
-    assert simulation._is_over()
-
-
-def test_a_live_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault_ended(tmp_path: Path) -> None:
-    def host_at(height: int) -> SimpleNamespace:
-        states = {0: SimpleNamespace(height=height, diverged=None)}
-        reports = SimpleNamespace(states=states)
-        return SimpleNamespace(phase=Phase.UP, reports=reports, is_started=lambda goal: True)
-
-    with Interrupts() as interrupts:
-        run = _LiveRun(RunRequest(LITTLE, 1, "test", tmp_path), UNOBSERVED, interrupts, ON_THE_LOOPBACK)
-    for height in range(1, 8):
-        run.record.finalizations.append(Finalization(100.0 * height, 0, height))
-    run._watch._newest = BlockFinal(Height(7), 7, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
-    hosts: Any = SimpleNamespace(all=[host_at(7)])
-    assert run._is_over(hosts)
-    run.record.faults.append(fault_that_ended(750.0, heard_height=5))
-    assert not run._is_over(hosts), "the driver had heard of height 5, and 7 was final"
-    run.record.faults[0].ended_ms = 650.0
-    assert run._is_over(hosts)
-    hosts.all.append(host_at(6))
-    assert not run._is_over(hosts), "one of them has not got so far"
 
 
 # --- how long timeouts can have become --------------------------------------------------------------------------------

@@ -82,8 +82,8 @@ class FollowedRun(_LiveRun):
         for host in hosts.all:
             host.actor, host.phase = object(), Phase.UP
         self._watch.take(0, [FinalSeen(self._clock.began_epoch_ms, FINAL)])
-        height = partial(getattr, self._watch, "height")
-        self._stage = LiveStage(self._scenario, 1, hosts, self._clock.now_ms, height, self.on_notice, self._keep_blocks)
+        scenario, height = self.loop.scenario, partial(getattr, self._watch, "height")
+        self._stage = LiveStage(scenario, 1, hosts, self._clock.now_ms, height, self.on_notice, self._keep_blocks)
         self.record.faults = self._stage.engine.records
 
     def is_killed(self) -> None:
@@ -133,7 +133,7 @@ class Diverged(FollowedRun):
         self.watchdog = self._testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
         self.on_notice = Notices(self._is_told)
         with pytest.raises(KeyboardInterrupt):
-            self._must_stop(hosts)
+            self._new_violations(hosts)
         self.watchdog._pipe.close()
         self.watchdog._process.wait(HANGS_AFTER_S)
         self.is_killed()
@@ -197,11 +197,11 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
 
     run._write_checkpoint(FOLLOWING)
     assert run._handover is not None
-    run._handover.look((stage.agenda.mark, run._end.height, 0), lambda: None)
+    run._handover.look((stage.agenda.mark, run.loop.end_height, 0), lambda: None)
     monkeypatch.setattr(hosts, "look", look)
-    for name in ("_must_stop", "_wait", "_obey", "_sample"):
+    for name in ("_wait", "_obey", "_sample"):
         monkeypatch.setattr(run, name, lambda *_: None)
-    monkeypatch.setattr(run, "_is_over", lambda _: len(written) == 2)
+    monkeypatch.setattr(run, "_has_ended", lambda _: len(written) == 2)
     monkeypatch.setattr(run._testnet, "check", lambda: None)
     monkeypatch.setattr(run._audit, "start", lambda: None)
     run._follow(hosts, stage)

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from cluster.faults.calls import Call
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
-from cluster.live.driver.driver import RunEnd
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
@@ -26,6 +25,7 @@ from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left_hosts import LeftHosts
 from cluster.live.handover.left_record import LeftRecord
 from cluster.live.handover.left_run import VERSION, LeftLoad, LeftRun, LeftTestnet
+from cluster.run.loop import RunLoop
 from tests.cluster.records import make_record
 
 T = TypeVar("T")
@@ -77,7 +77,6 @@ def left_run() -> LeftRun:
     """A run that has just begun."""
     record = make_record(backend="live")
     no_hosts: Any = SimpleNamespace(all=[], link_counts=None)
-    end = RunEnd(record.scenario, None, False, lambda: 0.0)
     stage = LiveStage(record.scenario, 1, no_hosts, lambda: 0.0, lambda: 0, print, lambda index, url: None)
     return LeftRun(
         version=VERSION,
@@ -89,7 +88,7 @@ def left_run() -> LeftRun:
         height=7,
         stop_on_fail=False,
         testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),
-        end=end.state,
+        end=RunLoop(record).progress,
         record=LeftRecord.of(record),
         watch=ChainWatch(record, 0.0).state,
         stage=stage.state,

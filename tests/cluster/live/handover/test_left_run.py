@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from hypothesis import strategies as st
 from cluster.common.interrupts import Interrupts
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
-from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch, JoinWatch
-from cluster.live.driver.driver import RunEnd, _LiveRun
+from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
+from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, HostReports, Phase, ProcessHistory
 from cluster.live.handover import checkpoint
@@ -45,6 +44,7 @@ from cluster.record.run import (
     TracedMessage,
     ValidatorRecord,
 )
+from cluster.run.events import JoinBegun, NewHeight, StopRequested, Up
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
@@ -276,33 +276,6 @@ def forget(monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str) -> 
     monkeypatch.setattr(part, "take_over", takes_over)
 
 
-def test_who_joins_late_has_one_record_with_the_next_driver() -> None:
-    record = make_record(scenario=Scenario.model_validate(LATE), backend="live")
-    joins = JoinWatch(record, print)
-    record.joins[0].begin(5.0, 6)
-    record.joins[0].chunks = {2: 3}
-    other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
-    found = JoinWatch(other, print)
-    written_and_read(LeftRecord.of(record)).enter(other)
-    found.take_over()
-    assert inside(found._joins) == inside(joins._joins)
-    assert found._joins[3] is other.joins[0]
-
-
-@pytest.mark.parametrize(("stop", "waits"), [({"height": 9}, False), ({"duration_s": 5}, False), ({"height": 9}, True)])
-def test_the_end_of_a_run_is_the_same_but_for_the_time_without_a_driver(stop: dict[str, Any], waits: bool) -> None:
-    scenario = Scenario.model_validate({"name": "end", "stop": stop})
-    event: Any = SimpleNamespace(is_set=lambda: False) if waits else None
-    end, other = (RunEnd(scenario, event, False, lambda: 0.0) for _ in range(2))
-    end.begin()
-    if waits:
-        end.set(7)
-    other.take_over(written_and_read(end.state), 0.0)
-    assert inside(other) == inside(end)
-    other.take_over(written_and_read(end.state), 1_500.0)
-    assert other._deadline_ms == end._deadline_ms + 1_500.0 or end._deadline_ms == math.inf
-
-
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
@@ -421,7 +394,8 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     run._write_checkpoint(FOLLOWING)
     run.is_killed()
     other = taken_over(tmp_path)
-    for name in ("_watch", "_joins", "_stage", "_scenario"):
+    assert other.loop.scenario == run.loop.scenario
+    for name in ("_watch", "_stage"):
         assert inside(getattr(other, name), MADE_AGAIN) == inside(getattr(run, name), MADE_AGAIN), name
     assert inside(other.record, MADE_AGAIN) == inside(run.record, MADE_AGAIN)
     assert list(other.record.finalizations) == list(run.record.finalizations)
@@ -434,15 +408,16 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
 
 def test_joins_sightings_and_the_end_of_a_run_go_on_with_another_driver(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path, Scenario.model_validate(LATE | {"stop": {"duration_s": 5}}))
-    run._end.begin()
-    run._end.set(40)
-    run.record.joins[0].begin(5.0, 6)
+    run._see(Up(0.0))
+    run._see(NewHeight(40))
+    run._see(JoinBegun(5.0, 3))
+    run._see(StopRequested(9.0))
     run._write_checkpoint(FOLLOWING)
     run.is_killed()
     other = taken_over(tmp_path)
-    assert other._joins._joins[3] is other.record.joins[0] and other.record.joins[0].begun_ms == 5.0
-    assert (other._end.height, other._end.state.over_ms) == (40, run._end.state.over_ms)
-    assert other._end._deadline_ms > run._end._deadline_ms, "the time without a driver does not count"
+    assert other.loop.joining == [3] and other.record.joins[0].begun_ms == 5.0
+    assert (other.loop.end_height, other.loop.over_ms) == (40, 5_000.0)
+    assert other.loop.deadline_ms > run.loop.deadline_ms, "the time without a driver does not count"
     assert other._handover is not None and other._watch.sightings is other._handover.sightings is not None
     assert other._audit.safety.backlog.told is other._handover.told is not None
     other._audit.close()
@@ -459,7 +434,7 @@ def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> 
     found = {host.actor_name: "its actor" for host in hosts.all}
     session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
     other = run._make_hosts(session)
-    other.create(run._scenario, 1, tmp_path, "127.0.0.1", left)
+    other.create(run.loop.scenario, 1, tmp_path, "127.0.0.1", left)
     assert other._compiled == hosts._compiled and other.nodes.lost == {"node-z"}
     assert [host.left.reports for host in other.all] == [host.left.reports for host in hosts.all]
     run.is_killed()

@@ -61,9 +61,9 @@ def test_a_crash_of_the_driver_keeps_and_judges_what_it_collected(
 ) -> None:
     on_new_height = Simulation._on_new_height
 
-    def crash(self: Simulation) -> None:
-        on_new_height(self)
-        if self._best_height == CRASHES_AT:
+    def crash(self: Simulation, height: int) -> None:
+        on_new_height(self, height)
+        if height == CRASHES_AT:
             plant()
 
     monkeypatch.setattr(Simulation, "_on_new_height", crash)
@@ -99,8 +99,7 @@ def test_a_crash_of_a_check_leaves_the_blocks_unjudged(
     kept = [check for check in checks.CHECKS if check.__name__ != check_chain.__name__]
     monkeypatch.setattr(checks, "CHECKS", (*kept, check_chain))
     if is_crashed_before:
-        monkeypatch.setattr(Simulation, "_note_joined", plant)
-        monkeypatch.setattr(Simulation, "_is_over", plant)
+        monkeypatch.setattr(Simulation, "_standings", plant)
     result = run(capsys)
     assert (result["verdict"], result["metrics"]) == ("inconclusive", {})
     assert [check["name"] for check in result["checks"]] == ["no_problems"]

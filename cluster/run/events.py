@@ -1,0 +1,138 @@
+"""What the loop of a run is told, and what it orders. Times are milliseconds since the run began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cluster.scenario import Scenario
+
+# --- what was seen ----------------------------------------------------------------------------------------------------
+
+
+class Up(NamedTuple):
+    """The testnet is up: a run that lasts for a duration begins now."""
+
+    at_ms: float
+
+
+class Time(NamedTuple):
+    """The time is this, or later."""
+
+    at_ms: float
+
+
+class NewHeight(NamedTuple):
+    """A height is final somewhere, and no higher one was before."""
+
+    height: int
+
+
+class StopRequested(NamedTuple):
+    """A client, a signal or the caller wants the run to end at the height that it has reached."""
+
+    at_ms: float
+
+
+class Violation(NamedTuple):
+    """A rule is violated, in words."""
+
+    text: str
+
+
+class JoinBegun(NamedTuple):
+    """A validator that joins later was started."""
+
+    at_ms: float
+    validator: int
+
+
+class JoinEnded(NamedTuple):
+    """A validator that began without a state takes part."""
+
+    at_ms: float
+    validator: int
+    snapshot_height: int
+    chunks: Mapping[int, int]
+    """Chunks of the snapshot, keyed by the index of the peer that sent them."""
+
+
+class ScenarioChanged(NamedTuple):
+    """Another scenario applies: a client added a fault to it."""
+
+    scenario: Scenario
+
+
+class ForkTaken(NamedTuple):
+    """The settings of the next fork apply."""
+
+    scenario: Scenario
+
+
+class Standing(NamedTuple):
+    """How far a validator is for which the end of the run waits."""
+
+    height: int
+    """Its final height."""
+    is_up: bool
+    is_settled: bool = True
+    """Whether it may be stopped now; ``False`` in the middle of catching up."""
+    has_diverged: bool = False
+    """Whether it stopped at a block with another result, and no height of it is awaited any more."""
+
+
+class Standings(NamedTuple):
+    """How far the validators are that are not given up. Without any the run is over."""
+
+    validators: tuple[Standing, ...]
+    faults_are_over: bool
+    """Whether no fault that began is still awaited."""
+
+
+class Left(NamedTuple):
+    """The run is not watched any more, whatever ended it."""
+
+
+Seen = (
+    Up
+    | Time
+    | NewHeight
+    | StopRequested
+    | Violation
+    | JoinBegun
+    | JoinEnded
+    | ScenarioChanged
+    | ForkTaken
+    | Standings
+    | Left
+)
+
+# --- what is to be done -----------------------------------------------------------------------------------------------
+
+
+class Tell(NamedTuple):
+    """Tell the user a line."""
+
+    text: str
+
+
+class StopLoad(NamedTuple):
+    """Stop the load, unless it was stopped before. The run's last height is reached."""
+
+    height: int
+
+
+class TakeFork(NamedTuple):
+    """Apply the settings of the scenario's fork of this number, and answer with :class:`ForkTaken`."""
+
+    number: int
+
+
+class End(NamedTuple):
+    """End the run."""
+
+    is_time_up: bool = False
+    """Whether it takes too long."""
+
+
+Order = Tell | StopLoad | TakeFork | End

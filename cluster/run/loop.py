@@ -1,0 +1,236 @@
+"""The loop of a run, pure: it is told what was seen, and returns orders.
+
+It decides when the load stops, when another part of the scenario applies and when the run is over, and notes that in
+the run's record. It has no clock and no thread: the drivers tell it the time. A driver performs the orders in their
+order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.record.run import JoinRecord, RunRecord
+from cluster.run.events import (
+    End,
+    ForkTaken,
+    JoinBegun,
+    JoinEnded,
+    Left,
+    NewHeight,
+    Order,
+    ScenarioChanged,
+    Seen,
+    Standings,
+    StopLoad,
+    StopRequested,
+    TakeFork,
+    Tell,
+    Time,
+    Up,
+    Violation,
+)
+from cluster.scenario import Scenario
+
+
+class Progress(NamedTuple):
+    """What a loop knows of the run's end, for the loop of another driver. ``None`` is a time that never comes."""
+
+    end_height: int | None
+    deadline_ms: float | None
+    over_ms: float | None
+
+
+class RunLoop:
+    """The course of one run."""
+
+    def __init__(self, record: RunRecord, is_open: bool = False, stops_on_fail: bool = False) -> None:
+        """With ``is_open`` the run goes on until it is stopped. With ``stops_on_fail`` the first violation ends it."""
+        scenario = record.scenario
+        self.record = record
+        self.scenario = scenario
+        """The scenario that applies now, without the end that a stop request sets."""
+        self.height = 0
+        """The highest final height seen anywhere."""
+        self.stops_on_fail = stops_on_fail
+        self._given = scenario
+        self._forks_ordered = self._forks_taken = 0
+        self._is_open = is_open
+        self.duration_s = None if is_open else scenario.stop.duration_s
+        has_height = not is_open and self.duration_s is None
+        self.end_height: int | None = scenario.stop.height if has_height else None
+        """The height at which the load stops; without a stop height ``None`` until the run is stopped or its duration
+        is over."""
+        self.deadline_ms = self._timeout_ms if has_height else math.inf
+        """The time at which the run is given up."""
+        self.over_ms = math.inf
+        """The time at which the run's duration is over."""
+        self._has_stopped_load = self._has_ended = False
+        names, late = scenario.validators.names, scenario.validators.late
+        self._late = tuple(late)
+        record.joins = [JoinRecord(names[index], height) for index, height in late.items()]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run goes on until it is stopped."""
+        return self._is_open and self.end_height is None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the height at which the load stops is reached."""
+        return self.end_height is not None and self.height >= self.end_height
+
+    @property
+    def goal(self) -> int:
+        """The height that every validator is to reach, blocks to drain included, once the end is known."""
+        return (self.end_height or 0) + self.scenario.stop.drain_blocks
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether some validator has made all blocks final that follow the end of the load."""
+        return self.end_height is not None and self.height >= self.goal
+
+    @property
+    def joining(self) -> list[int]:
+        """The validators that join later and do not take part yet, by index."""
+        return [index for index in self._late if self._join_of(index).ended_ms is None]
+
+    @property
+    def progress(self) -> Progress:
+        deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self.deadline_ms, self.over_ms))
+        return Progress(self.end_height, deadline_ms, over_ms)
+
+    def continue_from(self, left: Progress, scenario: Scenario, height: int, away_ms: float) -> None:
+        """Continue the run of another loop, whose record this one's has become.
+
+        The time without a driver, ``away_ms``, does not count towards the time limit.
+        """
+        self.scenario, self.height, self.end_height = scenario, height, left.end_height
+        self.deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
+        self.over_ms = math.inf if left.over_ms is None else left.over_ms
+
+    def handle(self, seen: Seen) -> list[Order]:
+        """Take note of what was seen, and return what follows from it."""
+        if isinstance(seen, NewHeight):
+            self.height = max(seen.height, self.height)
+        if self._has_ended and not isinstance(seen, Left):
+            return []
+        return list(self._handle(seen))
+
+    def _handle(self, seen: Seen) -> Iterator[Order]:
+        match seen:
+            case NewHeight():
+                yield from self._look_for_a_fork()
+                yield from self._stop_load()
+            case JoinBegun() | JoinEnded():
+                yield from self._note_join(seen)
+            case ScenarioChanged(scenario):
+                self.scenario = self.record.scenario = scenario
+            case ForkTaken(scenario):
+                yield from self._become(scenario)
+            case Violation(text):
+                if self.stops_on_fail:
+                    self.record.interrupted = True
+                    self.record.problems.append(f"stopped at height {self.height} by --stop-on-fail: {text}")
+                    yield Tell(self.record.problems[-1])
+                    yield self._end()
+            case _:
+                yield from self._look_for_the_end(seen)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self.scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
+
+    def _look_for_the_end(self, seen: Up | Time | StopRequested | Standings | Left) -> Iterator[Order]:
+        match seen:
+            case Up(at_ms):
+                if self.duration_s is not None:
+                    self.over_ms = at_ms + self.duration_s * MILLISECONDS_PER_SECOND
+            case Time(at_ms):
+                if self.end_height is None and at_ms >= self.over_ms:
+                    yield from self._end_here(at_ms, f"{self.duration_s:,} s are over")
+                if at_ms >= self.deadline_ms:
+                    yield self._end(is_time_up=True)
+            case StopRequested(at_ms):
+                if self.end_height is None or self.end_height > self.height:
+                    yield from self._end_here(at_ms, "stop requested")
+                    self.record.scenario = self.scenario.ended_at(self.height)
+            case Standings():
+                if self._is_over(seen):
+                    yield self._end()
+            case Left():
+                self._leave()
+
+    def _end_here(self, at_ms: float, why: str) -> Iterator[Order]:
+        """Make the height reached the run's last one. The time limit starts again, for the validators to drain."""
+        self.end_height = self.record.stop_requested_at_height = self.height
+        self.deadline_ms = at_ms + self._timeout_ms
+        yield Tell(f"height {self.height}: {why}")
+        yield from self._stop_load()
+
+    def _stop_load(self) -> Iterator[Order]:
+        if self.is_draining and not self._has_stopped_load:
+            self._has_stopped_load = True
+            yield StopLoad(self.height)
+
+    def _is_over(self, standings: Standings) -> bool:
+        """Whether all faults have ended, and every validator that still takes part has drained.
+
+        After a fault a height is awaited that was not final when it ended: it shows that the network has recovered.
+        """
+        if not standings.validators:
+            return True
+        if not (self.is_drained and standings.faults_are_over):
+            return False
+        if not all(each.is_up and each.is_settled for each in standings.validators):
+            return False
+        healed = self.record.height_when_healed
+        return all(each.has_diverged or each.height >= max(self.goal, healed + 1) for each in standings.validators)
+
+    def _end(self, is_time_up: bool = False) -> End:
+        self._has_ended = True
+        return End(is_time_up)
+
+    def _leave(self) -> None:
+        """Note what the run did not get to."""
+        if self.end_height is None:
+            self.end_height = self.record.stop_requested_at_height = self.height
+            if self.duration_s is None:
+                self.record.scenario = self.scenario.ended_at(self.height)
+        for fork in self._given.forks[self._forks_taken :]:
+            self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
+        self._forks_taken = len(self._given.forks)
+
+    # --- joins and forks ----------------------------------------------------------------------------------------------
+
+    def _note_join(self, seen: JoinBegun | JoinEnded) -> Iterator[Order]:
+        if seen.validator not in self.joining:
+            return  # it has joined, or joins since its disk was lost
+        join = self._join_of(seen.validator)
+        if isinstance(seen, JoinEnded):
+            yield Tell(join.end(seen.at_ms, self.height, seen.snapshot_height, dict(seen.chunks)))
+        elif join.begun_ms is None:
+            yield Tell(join.begin(seen.at_ms, self.height))
+
+    def _join_of(self, validator: int) -> JoinRecord:
+        return self.record.joins[self._late.index(validator)]
+
+    def _look_for_a_fork(self) -> Iterator[Order]:
+        coming = self._given.forks[self._forks_ordered :]
+        if coming and self.height >= coming[0].at_height and self._forks_ordered == self._forks_taken:
+            self._forks_ordered += 1
+            yield TakeFork(self._forks_taken)
+
+    def _become(self, scenario: Scenario) -> Iterator[Order]:
+        self._forks_taken += 1
+        self.record.former.append(self.scenario)
+        self.scenario = self.record.scenario = scenario
+        if self.duration_s is None:
+            self.end_height, self.deadline_ms = scenario.stop.height, self._timeout_ms
+        yield Tell(f"height {self.height}: other settings apply from here on")
+        yield from self._look_for_a_fork()
+        yield from self._stop_load()
