@@ -53,4 +53,4 @@ def test_a_violation_is_told_and_ends_the_run(tmp_path: Path) -> None:
     assert 0 < max(found.tip for found in record.validators) < 1_000
     verdict = check_run(record)
     assert verdict.check("timers").verdict is Outcome.FAIL
-    assert "blocks before its trigger height" in verdict.check("timers").detail
+    assert "receipts.fires[0]" in verdict.check("timers").detail

@@ -172,8 +172,10 @@ def test_a_run_that_is_left_ends_at_its_height(changes: dict[str, Any], height: 
 
 # --- joins and forks --------------------------------------------------------------------------------------------------
 
-LATE = {"validators": {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 5}]}}
-FORKS = {"forks": [{"at_height": 4, "changes": {"stop.height": 9}}, {"at_height": 5, "changes": {"stop.height": 6}}]}
+LATE: dict[str, Any] = {"validators": {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 5}]}}
+FORKS: dict[str, Any] = {
+    "forks": [{"at_height": 4, "changes": {"stop.height": 9}}, {"at_height": 5, "changes": {"stop.height": 6}}]
+}
 
 
 def test_a_join_is_noted_once() -> None:

@@ -50,7 +50,7 @@ def test_the_network_goes_on(protocol: str, seed: int) -> None:
         machine.crash(Random(machine.index))
         machine.start()
     simulation.is_cut = False
-    before = simulation._best_height
+    before = simulation.loop.height
     advance_by(simulation, ENOUGH_MS)
     heights = [machine.validator.node.height for machine in machines[:GONE] if machine.validator is not None]
     assert len(heights) == 3
@@ -58,7 +58,7 @@ def test_the_network_goes_on(protocol: str, seed: int) -> None:
 
 
 def advance_to_height(simulation: Simulation, height: int) -> None:
-    while simulation._best_height < height:
+    while simulation.loop.height < height:
         assert simulation.advance()
 
 

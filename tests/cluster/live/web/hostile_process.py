@@ -1,8 +1,9 @@
 """A hostile client of validators' endpoints, as a process of its own, until SIGTERM; then it prints what it did.
 
-python -m tests.cluster.live.web.hostile_process PORT… sends malformed and costly requests without end, holds half-open
-connections, and takes all streams of events that it gets, without reading them. It has the lowest priority: what is
-measured beside it is what serving it costs, and not what sending costs.
+python -m tests.cluster.live.web.hostile_process prints a line once it is ready, reads the endpoints' ports from a line,
+and then sends malformed and costly requests without end, holds half-open connections, and takes all streams of events
+that it gets, without reading them. It has the lowest priority: what is measured beside it is what serving it costs, and
+not what sending costs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ HELD: Final = {
     b"GET /events?from=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n": 40,
 }
 """What is sent to an endpoint over connections that are held, and how many there are."""
+READY: Final = "ready"
 HOLD_SECONDS: Final = 0.5
 """Between two looks at them."""
 
@@ -77,7 +79,8 @@ def main() -> None:
     os.nice(NICENESS)
     stop, statuses = threading.Event(), Counter[str]()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    ports = [int(text) for text in sys.argv[1:]]
+    print(READY, flush=True)
+    ports = [int(text) for text in sys.stdin.readline().split()]
     threads = [threading.Thread(target=hold_connections, args=(port, stop)) for port in ports]
     threads += [
         threading.Thread(target=send_requests, args=(port, seed, stop, statuses))

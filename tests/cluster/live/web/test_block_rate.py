@@ -41,30 +41,35 @@ PLAN: dict[str, Any] = {
 
 
 class HostileClient:
-    """Starts and ends the process by the run's height."""
+    """Has the process begin and end by the run's height. It is ready before the run: on a busy machine that lasts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process: subprocess.Popen[str] | None = None
+        command = [sys.executable, "-m", hostile_process.__name__]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT)
+        assert self._process.stdout is not None and self._process.stdout.readline().strip() == hostile_process.READY
+        self._has_begun = False
         self.statuses: dict[str, int] = {}
 
     def look(self, sample: Sample) -> None:
         height = max(each or 0 for each in sample.heights)
-        if self._process is None and QUIET.last <= height < HOSTILE.first:
-            self._start()
-        elif self._process is not None and height >= HOSTILE.last:
+        if not self._has_begun and QUIET.last <= height < HOSTILE.first:
+            self._begin()
+        elif self._has_begun and height >= HOSTILE.last:
             self._process.terminate()  # and wait for it later: the driver goes on, and the next fault is due soon
 
-    def _start(self) -> None:
+    def _begin(self) -> None:
         endpoints = json.loads((self._folder / "endpoints.json").read_text(encoding="utf-8"))
         ports = [validator["url"].rpartition(":")[2] for validator in endpoints["validators"]]
-        command = [sys.executable, "-m", hostile_process.__name__, *ports]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{' '.join(ports)}\n")
+        self._process.stdin.flush()
+        self._has_begun = True
 
     def end(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self.statuses = json.loads(self._process.communicate(timeout=HANGS_AFTER_S)[0])
+        self._process.terminate()
+        self.statuses = json.loads(self._process.communicate(timeout=HANGS_AFTER_S)[0])
 
 
 def test_blocks_go_on_under_hostile_requests(tmp_path: Path) -> None:
