@@ -445,7 +445,7 @@ class FaultEngine:
         self._waiting = [every[place] for place in state.waiting]
         self._listening = [(every[each.planned], each.senders) for each in state.listening]
         self._unplanned = state.unplanned
-        self.records[:] = [*(planned.record for planned in self._planned), *state.unplanned]
+        self.records[:] = state.records
         records = [*(planned.record for planned in every), *state.unplanned]
         self._active = active = [
             self._taken_over(key, each, records[each.record]) for key, each in enumerate(state.active)

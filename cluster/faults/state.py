@@ -89,6 +89,11 @@ class EngineState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_down: dict[int, int]
     """The number of faults that hold each validator down."""
 
+    @property
+    def records(self) -> list[FaultRecord]:
+        """The records of the scenario's faults, in order, then of the unplanned ones."""
+        return [*(self.planned[number].record for number in self.current), *self.unplanned]
+
     def __post_init__(self) -> None:
         for what, found, count in self._references():
             if not 0 <= found < count:

@@ -22,7 +22,6 @@ from cluster.audit.served.proofs import with_answers
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.faults.calls import nothing
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.reexecution_process import ReexecutionProcess
@@ -156,13 +155,6 @@ def run_live(
         return record
 
 
-class _Gone:
-    """Placeholder for the hosts of a testnet that is gone: every method does nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return nothing
-
-
 class Notices:
     """Passes on what the driver says in words, and keeps the newest lines for the dashboard."""
 
@@ -202,6 +194,8 @@ class _LiveRun:
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
         self._stage: LiveStage | None = None
+        self._leftovers = Leftovers(None, self.on_notice, self._testnet.note_leftovers)
+        """What faults have changed in a Kubernetes cluster."""
         self._audit = self._new_audit()
         """The run's audit; replaced once the run's folder exists."""
 
@@ -232,8 +226,7 @@ class _LiveRun:
         except BaseException:
             self._testnet.leave()
             raise
-        if self._stage is not None:
-            self._stage.means.leftovers.say()
+        self._leftovers.say()
         self._testnet.replace_others()
         self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 
@@ -243,7 +236,7 @@ class _LiveRun:
         A failure before the first final block is raised, unless ``has_begun`` is set. Any other is noted in the record.
         An exception that was not expected is raised once the record has what can be collected.
         """
-        first, later = self._follow_from(start, has_begun), conclude(self)
+        first, later = self._follow_from(start, has_begun), self._conclude()
         if not self.record.validators:
             self.record.validators = list(self._audit.known.values())
         if self.record.monitor is None:  # no validator was asked at the end: what was seen until then counts
@@ -266,7 +259,7 @@ class _LiveRun:
         except Exception as error:
             if not (self._watch.height or has_begun):
                 raise
-            return note_failure(self, error)
+            return self._note_failure(error)
         return None
 
     def close(self) -> None:
@@ -274,8 +267,7 @@ class _LiveRun:
         with ExitStack() as last_to_first:
             if self._testnet.is_ours:
                 last_to_first.callback(self._testnet.close)
-                if self._stage is not None:
-                    last_to_first.callback(self._stage.means.leftovers.close)
+                last_to_first.callback(self._leftovers.close)
                 last_to_first.callback(discard_empty, self.record.store)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
@@ -296,7 +288,7 @@ class _LiveRun:
             return
         handover.phase = phase
         with self._audit.lock:  # otherwise blocks arrive while they are written
-            handover.write(left_run(self, phase, hosts, self._stage), store)
+            handover.write(self._left_run(phase, hosts, self._stage), store)
 
     def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
         """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
@@ -325,8 +317,11 @@ class _LiveRun:
         left.record.enter(record)
         self._watch.take_over(left.watch)
         self.loop.continue_from(left.end, left.scenario, left.height, self._clock.now_ms() - left.clock.at_ms)
-        leftovers = Leftovers(None, self.on_notice, self._testnet.note_leftovers)
-        self._stage = make_stage(self, _Gone() if hosts is None else hosts, leftovers, left.stage)
+        self._leftovers.take_over(left.stage.means.leftovers)
+        if hosts is None:
+            record.faults = left.stage.engine.records
+        else:
+            self._stage = self._make_stage(hosts, left.stage)
         self._audit = self._new_audit()
         self._audit.take_over(left.audit, told, rows)
 
@@ -360,19 +355,57 @@ class _LiveRun:
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, self._stage)
 
+    def _left_run(self, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
+        """The state that another driver needs to go on. It shares the run's collections: do not change it."""
+        return LeftRun(
+            version=VERSION,
+            commit=self.record.commit,
+            phase=phase,
+            clock=self._clock.state(),
+            scenario=self.loop.scenario,
+            seed=self.record.seed,
+            height=self._watch.height,
+            stop_on_fail=self.loop.stops_on_fail,
+            testnet=self._testnet.state,
+            end=self.loop.progress,
+            record=LeftRecord.of(self.record),
+            watch=self._watch.state,
+            stage=stage.state,
+            hosts=hosts.state,
+            audit=self._audit.state(),
+        )
+
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> tuple[Hosts, LiveStage]:
         hosts = self._testnet.start(
             load_time_s(self.loop.scenario, self.loop.is_open), self._make_hosts, self._look_at_start
         )
-        api = api_for(self.loop.scenario.planned_faults)
+        self._leftovers.api = api_for(self.loop.scenario.planned_faults)
         # from now on, with every host up, faults may begin
-        stage = make_stage(self, hosts, Leftovers(api, self.on_notice, self._testnet.note_leftovers))
-        self._stage = stage
+        self._stage = stage = self._make_stage(hosts)
         self._see(Up(self._clock.now_ms()))
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
+
+    def _make_stage(self, hosts: Hosts, left: LeftStage | None = None) -> LiveStage:
+        """Make the stage on which the run's faults act: a new one, or one restored from the state that another driver
+        ``left``. The record gets the stage's faults.
+        """
+        height = partial(getattr, self._watch, "height")
+        stage = LiveStage(
+            self.loop.scenario,
+            self.record.seed,
+            hosts,
+            self._clock.now_ms,
+            height,
+            self.on_notice,
+            self._keep_blocks,
+            self._leftovers,
+            left,
+        )
+        self.record.faults = stage.engine.records
+        return stage
 
     def _make_hosts(self, session: RaySession) -> Hosts:
         problem = self.record.problems.append
@@ -385,7 +418,7 @@ class _LiveRun:
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
         self._testnet.check()
         hosts.look(self._watch.height, starts)
-        show(self, hosts, "starting")
+        self._show(hosts, "starting")
         self._interrupts.checkpoint()
         if self._is_stop_requested:
             raise TestnetError("the testnet was stopped before it was up")
@@ -505,7 +538,7 @@ class _LiveRun:
                             order.answer.set_result(self._testnet.set_load(order.is_on, run_time_s))
                     except BadInput as error:
                         order.answer.set_exception(error)
-        show(self, hosts, "running")
+        self._show(hosts, "running")
         control.view = look_over(self.record, hosts, self._watch.height, self._clock.now_ms(), self._audit.page)
 
     @property
@@ -533,6 +566,27 @@ class _LiveRun:
             self._observer.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
             self._observer.on_look(self.record)
 
+    def _show(self, hosts: Hosts | None, stage: RunStage) -> None:
+        """Publish the run's state for the dashboard, if a reader waits for it, or if the run ends."""
+        control = self._testnet.control
+        self._audit.wants_tiers = control is not None and control.dashboard.is_wanted
+        if control is None or hosts is None or not hosts.all or not (control.dashboard.is_wanted or stage == "ending"):
+            return
+        view = LiveView(
+            self.record,
+            hosts,
+            self._watch,
+            self._clock.now_ms(),
+            stage,
+            self._testnet.load_stage,
+            self._audit.page,
+            self._audit.tiers,
+            self.on_notice.newest,
+            self.loop.end_height,
+        )
+        is_whole = control.dashboard.is_snapshot_wanted or stage == "ending"
+        control.dashboard.publish(view.update(), view.snapshot() if is_whole else None)
+
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def _keep_blocks(self, index: int, url: str) -> None:
@@ -552,7 +606,7 @@ class _LiveRun:
             raise BadInput(f"the run is about to end: height {end} is reached")
         begins = {} if fields.keys() & {"at_height", "at_ms"} else {"at_ms": at_ms}
         fault = fault_to_add(self.loop.scenario, {**fields, **begins}, has_end=end is not None)
-        stage.means.leftovers.api = api_for([fault]) or stage.means.leftovers.api
+        self._leftovers.api = api_for([fault]) or self._leftovers.api
         if (fault.at_height or height + 1) <= height:
             raise BadInput(f"at_height: {fault.at_height} is not above {height}, the final height")
         if (at_ms if fault.at_ms is None else fault.at_ms) < at_ms:
@@ -601,14 +655,38 @@ class _LiveRun:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> None:
+    def _conclude(self) -> Exception | None:
+        """Collect the record unless another driver has. Returns an exception that was not expected."""
+        try:
+            if self._handover is None or self._handover.phase != COLLECTED:
+                self._collect()
+        except KeyboardInterrupt:
+            self.record.interrupted = True
+            self.record.problems.append("interrupted again: not everything was collected")
+            self.on_notice("interrupted again: ending without the rest")
+        except Exception as error:  # noqa: BLE001 (one that was not expected is raised later)
+            return self._note_failure(error)
+        return None
+
+    def _note_failure(self, error: Exception) -> Exception | None:
+        """Note in the record that the driver failed. Returns the exception if it was not expected."""
+        is_expected = isinstance(error, HarnessError | OSError)
+        if is_expected:
+            self.record.interrupted = True
+            self.record.problems.append(f"the driver failed: {one_line(error)}")
+        else:
+            note_crash(self.record, error)
+        self.on_notice(self.record.problems[-1])
+        return None if is_expected else error
+
+    def _collect(self) -> None:
         """Stop the load, bring the validators to rest, and collect their state."""
         self._audit.close()
         self.record.duration_ms = self._clock.now_ms()
         self._see(NewHeight(self._watch.height))
         self._see(Left())
         self._write_checkpoint(ENDING)
-        show(self, self._testnet.hosts, "ending")
+        self._show(self._testnet.hosts, "ending")
         checkpoint = partial(check_twice, self._interrupts, self.record, self.on_notice)
         self._testnet.finish_load(checkpoint)
         if self._testnet.hosts is not None:
@@ -641,95 +719,6 @@ class _LiveRun:
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
         self._audit.reexecution.finish(checkpoint)
-
-
-def conclude(run: _LiveRun) -> Exception | None:
-    """Collect the record unless another driver has. Returns an exception that was not expected."""
-    try:
-        if run._handover is None or run._handover.phase != COLLECTED:
-            run._conclude()
-    except KeyboardInterrupt:
-        run.record.interrupted = True
-        run.record.problems.append("interrupted again: not everything was collected")
-        run.on_notice("interrupted again: ending without the rest")
-    except Exception as error:  # noqa: BLE001 (one that was not expected is raised later)
-        return note_failure(run, error)
-    return None
-
-
-def note_failure(run: _LiveRun, error: Exception) -> Exception | None:
-    """Note in the record that the driver failed. Returns the exception if it was not expected."""
-    is_expected = isinstance(error, HarnessError | OSError)
-    if is_expected:
-        run.record.interrupted = True
-        run.record.problems.append(f"the driver failed: {one_line(error)}")
-    else:
-        note_crash(run.record, error)
-    run.on_notice(run.record.problems[-1])
-    return None if is_expected else error
-
-
-def show(run: _LiveRun, hosts: Hosts | None, stage: RunStage) -> None:
-    """Publish the run's state for the dashboard, if a reader waits for it, or if the run ends."""
-    control = run._testnet.control
-    run._audit.wants_tiers = control is not None and control.dashboard.is_wanted
-    if control is None or hosts is None or not hosts.all or not (control.dashboard.is_wanted or stage == "ending"):
-        return
-    view = LiveView(
-        run.record,
-        hosts,
-        run._watch,
-        run._clock.now_ms(),
-        stage,
-        run._testnet.load_stage,
-        run._audit.page,
-        run._audit.tiers,
-        run.on_notice.newest,
-        run.loop.end_height,
-    )
-    is_whole = control.dashboard.is_snapshot_wanted or stage == "ending"
-    control.dashboard.publish(view.update(), view.snapshot() if is_whole else None)
-
-
-def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
-    """The state that another driver needs to go on. It shares the run's collections: do not change it."""
-    return LeftRun(
-        version=VERSION,
-        commit=run.record.commit,
-        phase=phase,
-        clock=run._clock.state(),
-        scenario=run.loop.scenario,
-        seed=run.record.seed,
-        height=run._watch.height,
-        stop_on_fail=run.loop.stops_on_fail,
-        testnet=run._testnet.state,
-        end=run.loop.progress,
-        record=LeftRecord.of(run.record),
-        watch=run._watch.state,
-        stage=stage.state,
-        hosts=hosts.state,
-        audit=run._audit.state(),
-    )
-
-
-def make_stage(run: _LiveRun, hosts: Any, leftovers: Leftovers, left: LeftStage | None = None) -> LiveStage:
-    """Make the stage on which the run's faults act: a new one, or one restored from the state that another driver
-    ``left``. The record gets the stage's faults.
-    """
-    height = partial(getattr, run._watch, "height")
-    stage = LiveStage(
-        run.loop.scenario,
-        run.record.seed,
-        hosts,
-        run._clock.now_ms,
-        height,
-        run.on_notice,
-        run._keep_blocks,
-        leftovers,
-        left,
-    )
-    run.record.faults = stage.engine.records
-    return stage
 
 
 def note_interruption(record: RunRecord, notice: Callable[[str], None]) -> None:

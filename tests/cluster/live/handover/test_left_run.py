@@ -361,7 +361,8 @@ def taken_over(folder: Path) -> _LiveRun:
         Interrupts(),
         ON_THE_LOOPBACK,
     )
-    run._read(left, None)
+    session: Any = SimpleNamespace(ray=None, kept=None)
+    run._read(left, run._make_hosts(session))
     return run
 
 
@@ -402,6 +403,7 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     assert inside(other._audit.known, MADE_AGAIN) == inside(run._audit.known, MADE_AGAIN)
     assert other._audit.safety.log.violations == run._audit.safety.log.violations != []
     assert other._clock.began_epoch_ms == run._clock.began_epoch_ms
+    assert checkpoint.read(tmp_path).stage.engine.records == run.record.faults
     assert other.record.faults is other._stage.engine.records  # type: ignore[union-attr]
     other._audit.close()
 
