@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
+from cluster.live.driver.control.control_server import SetLoad
 from cluster.live.driver.driver import Notices, _LiveRun, attached_testnet
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import plan_load
@@ -42,6 +44,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, STORE_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
+from cluster.run.events import NewHeight
 from cluster.scenario import Scenario
 from cluster.tools.run import attaching
 from consensus.types import View
@@ -207,6 +210,21 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
     run._follow(hosts, stage)
     run.is_killed()
     assert written == [0, 1]
+
+
+def test_a_load_is_not_started_again_once_the_last_height_is_reached(tmp_path: Path) -> None:
+    run, order, other = FollowedRun(tmp_path), SetLoad(is_on=True), SetLoad(is_on=True)
+    hosts, stage = run._testnet.hosts, run._stage
+    assert hosts is not None and stage is not None
+    control: Any = SimpleNamespace(orders=Queue(), dashboard=SimpleNamespace(is_wanted=False))
+    run._testnet.control = control
+    for each, height in ((other, 1), (order, run.loop.scenario.stop.height)):
+        run._see(NewHeight(height))
+        control.orders.put(each)
+        run._obey(hosts, stage)
+    run.is_killed()
+    assert str(other.answer.exception()) == "the testnet has no load"
+    assert str(order.answer.exception()) == f"the run is about to end: height {run.loop.end_height} is reached"
 
 
 def test_the_loss_of_any_node_but_the_head_is_survived(tmp_path: Path) -> None:
