@@ -14,6 +14,9 @@ from spec.scripts import open_envelope
 from spec.timers import end_unfired
 from spec.world import Timer, World
 
+NO_ROOM = "lane_full"
+"""Why a timer waits that had no room in the lane, or no turn before the phase ended."""
+
 
 class Turn(NamedTuple):
     """A due timer that may fire, and its tip a cycle."""
@@ -95,7 +98,7 @@ class Phase:
             if timer is None:
                 continue  # a fire has cancelled it
             if not policy.has_turn(self, timer):
-                self.waits[timer.timer_id] = "lane_full"
+                self.waits[timer.timer_id] = NO_ROOM
                 continue
             world.reached("L-18", looked_at >= p["SCAN_LIMIT"])
             gas_limit = policy.gas_limit(world, timer)
@@ -103,10 +106,10 @@ class Phase:
             if is_over or self.cycles + gas_limit > p["LANE_TIMER_CYCLES"]:
                 policy.leave_out(self, timer)
                 if is_over or not policy.passes_over:
-                    self.waits.update((turn.timer_id, "lane_full") for turn in turns[place:])
+                    self.waits.update((turn.timer_id, NO_ROOM) for turn in turns[place:])
                     return
                 world.reached("L-20")
-                self.waits[timer.timer_id] = "lane_full"
+                self.waits[timer.timer_id] = NO_ROOM
                 looked_at += 1
             elif self.fire_or_turn_away(timer, turn.tip, gas_limit):
                 looked_at += 1

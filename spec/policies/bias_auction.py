@@ -8,7 +8,7 @@ from decimal import Context, Decimal, localcontext
 
 from spec.encoding import BID_ESCROW, uint
 from spec.fees import median_tip
-from spec.phase import Phase, Turn
+from spec.phase import NO_ROOM, Phase, Turn
 from spec.policies.fifo import Fifo, in_order
 from spec.world import BiasRate, Timer, World
 
@@ -72,7 +72,7 @@ class BiasAuction(Fifo):
         phase.scan(turns)
         for turn in turns:
             timer = phase.world.timers.get(turn.timer_id)
-            if timer and phase.waits.get(turn.timer_id) == "lane_full" and not self.has_turn(phase, timer):
+            if timer and phase.waits.get(turn.timer_id) == NO_ROOM and not self.has_turn(phase, timer):
                 phase.world.reached("X-05")
                 phase.waits[turn.timer_id] = "actor_limit"
 

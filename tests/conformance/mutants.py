@@ -221,7 +221,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         '"gc_budget"\n            return True',
         '"gc_budget"\n            return False',
     ),
-    ("misfit does not count", "spec.phase", '"lane_full"\n                looked_at += 1', '"lane_full"'),
+    ("misfit does not count", "spec.phase", "NO_ROOM\n                looked_at += 1", "NO_ROOM"),
     ("misfit ends the scan", "spec.phase", "if is_over or not policy.passes_over:", "if True:"),
     ("fifo goes on", "spec.phase", "if is_over or not policy.passes_over:", "if is_over:"),
     ("payer cap ignored", "spec.phase", "if timer.payer_cap is not None and", "if False and"),

@@ -9,19 +9,20 @@ is derived.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spec.block import POLICIES
 from spec.encoding import DestroyedReceipt, FireReceipt, Hash, Receipts
-from spec.phase import Phase, Turn
+from spec.phase import NO_ROOM, Phase, Turn
 from spec.policies.fifo import Fees, Fifo
 from spec.world import Refusal, Timer, World
 from validator.chain.genesis import Genesis, PolicyFile, Replaces
 from validator.execution.lane_rules import Offer
 from validator.execution.timer_phase import TimerPhase
-from validator.policies.own import phase_of_file
+from validator.policies.own import PolicyError, phase_of_file
 from validator.primitives.errors import Rejection
 from validator.primitives.params import Parameters
+from validator.primitives.user_file import one_line
 
 INSUFFICIENT_FUNDS = "insufficient_funds"
 MAX_DIGITS = 100
@@ -67,31 +68,48 @@ class OwnPolicy(Fifo):
     def lane_price(self, world: World) -> int:
         if not self._is_price_told:
             return super().lane_price(world)
-        return self.its_phase.rules.lane_price(world.basefee_lane, self._parameters(world))
+        return self._price("lane_price", world.basefee_lane, self._parameters(world))
 
     def fee_floor(self, world: World) -> int:
         if not self._is_price_told:
             return super().fee_floor(world)
-        return self.its_phase.rules.fee_floor(world.basefee_lane, self._parameters(world))
+        return self._price("fee_floor", world.basefee_lane, self._parameters(world))
 
     def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
         if not self._is_price_told:
             return super().accept_fees(world, max_fee, priority)
         try:
-            return self.its_phase.rules.admit(Offer(max_fee, priority), world.fee_floor)
+            fees = self._of_rule("admit", Offer(max_fee, priority), world.fee_floor, refusals=(Rejection,))
         except Rejection as refused:
             raise Refusal(refused.name) from None
+        if not isinstance(fees, Offer) or not all(fee is None or _is_price(fee) for fee in fees):
+            raise NotAllowed("admit of the policy", repr(fees), "an offer")
+        return fees
 
     def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
         if not self._is_price_told:
             return super().next_basefee_lane(world, next_basefee_cycle, lane_cycles)
-        rules, used = self.its_phase.rules, lane_cycles
-        return rules.next_basefee_lane(world.basefee_lane, next_basefee_cycle, used, self._parameters(world))
+        given = world.basefee_lane, next_basefee_cycle, lane_cycles
+        return self._price("next_basefee_lane", *given, self._parameters(world))
 
     def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
         if not self._is_price_told:
             return super().next_p50(world, fires)
-        return self.its_phase.rules.next_p50_tip(fires, self._parameters(world))
+        return self._price("next_p50_tip", fires, self._parameters(world))
+
+    def _price(self, rule: str, *given: object) -> int:
+        price = self._of_rule(rule, *given)
+        if not _is_price(price):
+            raise NotAllowed(f"{rule} of the policy", repr(price), "a price")
+        return int(price)
+
+    def _of_rule(self, rule: str, *given: object, refusals: tuple[type[Exception], ...] = ()) -> Any:
+        """What a user's rule says. Raises :class:`NotAllowed` for an exception of the rule that is no refusal."""
+        try:
+            with one_line(self.file.file, PolicyError, refusals):
+                return getattr(self.its_phase.rules, rule)(*given)
+        except PolicyError as error:
+            raise NotAllowed(f"{rule} of the policy", str(error), "no exception") from None
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -116,7 +134,7 @@ class OwnPolicy(Fifo):
                 least[timer_id] = min(least[timer_id], phase.available(phase.world.timers[timer_id]))
         self._destroy_unpaid(phase, unpaid, len(self.told.fires))
         self._check_nothing_waits(phase, [offers[key] for key in may_fire if key in offers], least)
-        phase.waits.update((key, "lane_full") for key in offers if key in phase.world.timers)
+        phase.waits.update((key, NO_ROOM) for key in offers if key in phase.world.timers)
 
     def payment(self, world: World, timer: Timer) -> int:
         """What a fire pays of its locked bid."""
@@ -141,8 +159,14 @@ class OwnPolicy(Fifo):
         needed, available = phase.max_cost(gas_limit, tip), phase.available(timer)
         if needed > available and not self._is_price_told:
             raise NotAllowed(field, told.timer_id.hex(), f"none: it may cost {needed}, its payer has {available}")
-        phase.fire(timer, tip, gas_limit, min(needed, available) if self._is_price_told else needed)
-        if self._is_price_told and self.bids != "locked":
+        most = min(needed, available)
+        phase.fire(timer, tip, gas_limit, most)
+        if self.bids == "locked":
+            burned = _number(phase.fires[-1].burned)
+            if burned > most:
+                field = f"receipts.fires[{len(phase.fires) - 1}].burned"
+                raise NotAllowed(field, str(burned), f"at most {most}, what its payer can pay")
+        elif self._is_price_told:
             self._charge(phase, told)
 
     def _charge(self, phase: Phase, told: FireReceipt) -> None:
@@ -242,6 +266,10 @@ def own_policy(genesis: Genesis) -> type[OwnPolicy] | None:
     bases = (OwnPolicy, POLICIES[genesis.policy.value])
     phase = phase_of_file(file)
     return type("Own", bases, {"file": file, "its_phase": phase, "asks_agents": phase.asks_agents})
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _number(amount: bytes) -> int:

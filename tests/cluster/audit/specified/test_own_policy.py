@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
+from cluster.audit.violation import CHAIN
 from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, timers
 from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
@@ -225,6 +226,54 @@ def test_a_timer_that_cannot_pay_or_does_not_fit_may_wait_under_any_order() -> N
     assert told(entered(NOTHING, script(poor))) == ""
     rich = schedule(1, gas_limit=1_000, max_fee_per_cycle=2**60, expires_at=20)
     assert "the lane has room for its 1000 cycles" in told(entered(NOTHING, script(rich)))
+
+
+def of_prices(policy: Policy, rule: str, says: str) -> str:
+    """A policy with a rule of its prices that says something."""
+    base = {Policy.FIFO: "fifo.FifoRules", Policy.BIAS_AUCTION: "bias_auction.BiasRules"}[policy]
+    module, _, name = base.partition(".")
+    mine = f"class Mine({name}):\n    def {rule}(self, *given):\n        return {says}\n\n\n"
+    lines = ('replaces = {"prices"}', "rules = Mine()")
+    return f"from validator.policies.{module} import {name}\n\n\n{mine}{derived(policy, *lines)}"
+
+
+def of_the_rule(chain: Judged, source: str) -> Deviation | None:
+    """What is found in a chain if the rules of its policy are those of another text."""
+    policy_file = read_policy("own", source)[1]
+    spec = SpecifiedChain(replace(chain.author.genesis, policy_file=policy_file))
+    for height in range(1, len(chain.receipts) + 1):
+        archived = chain.author.executor.archive.get(height)
+        assert archived is not None
+        spec.enter(archived.block, archived.receipts)
+    return spec.deviation
+
+
+@pytest.mark.parametrize("rule", ["lane_price", "fee_floor", "admit", "next_basefee_lane", "next_p50_tip"])
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("1 // 0", "is file own.py, line 6: ZeroDivisionError: integer division or modulo by zero, "),
+        ("given[0]._replace(max_fee=-1) if len(given) == 2 and isinstance(given[0], tuple) else -1", "-1"),
+        ("None", "is None, "),
+        ("1.5", "is 1.5, "),
+    ],
+)
+def test_a_rule_that_raises_or_gives_no_price_is_named(rule: str, says: str, told: str) -> None:
+    right = of_prices(Policy.FIFO, "lane_price", "0")
+    chain = entered(right, script(schedule(1, gas_limit=1_000)))
+    found = of_the_rule(chain, of_prices(Policy.FIFO, rule, says))
+    assert found is not None and found.check == CHAIN
+    assert found.violation.what.startswith(f"{rule} of the policy is ") and told in found.violation.what
+    assert "\n" not in found.violation.what
+
+
+def test_a_fire_with_a_locked_bid_costs_no_more_than_its_payer_has() -> None:
+    bid = {"bid": 1, "gas_limit": 1_000, "payer_cap": 10**10, "expires_at": 20}
+    chain = entered(of_prices(Policy.BIAS_AUCTION, "lane_price", "0"), script(schedule(1, **bid)))
+    assert told(chain) == "" and chain.receipts[1].fires
+    found = of_the_rule(chain, of_prices(Policy.BIAS_AUCTION, "lane_price", "10**30"))
+    assert found is not None and found.difference.field == "receipts.fires[0].burned"
+    assert found.difference.expected == f"at most {10**10 - 1}, what its payer can pay"
 
 
 WRONG = {
