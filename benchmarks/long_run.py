@@ -79,7 +79,7 @@ class LongRun:
             begun_s = time.process_time()
             self._whole.append(block)
             self.kept.advance()
-            stored.read(self.record.store)
+            stored.read()
             self.judging_s += time.process_time() - begun_s
             yield height
         self.record.duration_ms = (self.heights + 2) * INTERVAL_MS
@@ -91,7 +91,8 @@ class LongRun:
             found.blocks = served = ServedBlocks(record.store)
             served.extend_as_stored(self.heights)
         self.kept.advance({self.heights})
-        asked, ledger = final_queries(record.genesis, self.kept.blocks, self.kept.ledger), self.kept.ledger
+        ledger = self.kept.ledger
+        asked = final_queries(ledger)
         for found in record.validators:
             kills = sum(fault.kind in RECOVERED_FROM_DISK and found.name in fault.targets for fault in record.faults)
             found.balances = {text: ledger.world.balance.get(parse_address(text), 0) for text in asked.accounts}

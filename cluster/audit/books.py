@@ -17,7 +17,7 @@ from cluster.audit.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served.chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
+from cluster.audit.served.chains import ChainReader, ServedChain, is_part, longest_chain
 from cluster.audit.violation import Violation, hex_bytes
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
@@ -30,8 +30,7 @@ MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A violation, and the validators whose chains show it."""
 
     validators: tuple[str, ...]
@@ -40,24 +39,7 @@ class Finding:
     """Whether the violation is in receipts that a diverged validator gave as evidence, instead of in a served chain."""
 
 
-@dataclass(frozen=True, slots=True)
-class TipView:
-    """The answers that the ledger expects from a validator at its last block: balances, pending timers and totals.
-
-    They are about the accounts and timers that the validator was asked about.
-    """
-
-    height: int
-    balances: dict[str, int]
-    pending: dict[str, bool]
-    pending_timers: int
-    held: int
-    """The sum of the balances of all accounts."""
-    burned: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinalQueries:
+class FinalQueries(NamedTuple):
     """The accounts and timers about which every validator is asked at the end of a run.
 
     :class:`ValidatorRecord` keeps the answers as ``balances`` and ``pending_timers``.
@@ -69,29 +51,29 @@ class FinalQueries:
     """Timer ids, as hex: pending ones and ended ones."""
 
 
-class TipState(NamedTuple):
-    """The whole state that the ledger computed at the height of a validator's last block."""
+class Tip(NamedTuple):
+    """What the ledger expects of a validator's state after its last block."""
 
+    height: int
     balances: Mapping[bytes, int]
     pending: Set[bytes]
     """Ids of pending timers."""
     held: int
+    """The sum of the balances of all accounts."""
     burned: int
 
     @classmethod
-    def of(cls, ledger: Ledger) -> TipState:
-        return cls(dict(ledger.world.balance), frozenset(ledger.world.timers), ledger.held, ledger.burned)
+    def of(cls, ledger: Ledger) -> Tip:
+        world = ledger.world
+        return cls(ledger.height, dict(world.balance), frozenset(world.timers), ledger.held, ledger.burned)
 
-    def view(self, height: int, owner: ValidatorRecord) -> TipView:
-        """The balances and timers of this state that the validator ``owner`` was asked about."""
-        return TipView(
-            height=height,
-            balances={text: self.balances.get(hex_bytes(text.removeprefix("0x")), 0) for text in owner.balances},
-            pending={text: hex_bytes(text) in self.pending for text in owner.pending_timers},
-            pending_timers=len(self.pending),
-            held=self.held,
-            burned=self.burned,
-        )
+    def balance(self, address: str) -> int:
+        """The balance of an account, by its address as text."""
+        return self.balances.get(hex_bytes(address.removeprefix("0x")), 0)
+
+    def is_pending(self, timer_id: str) -> bool:
+        """Whether a timer is pending, by its id in hex."""
+        return hex_bytes(timer_id) in self.pending
 
 
 @dataclass
@@ -101,7 +83,7 @@ class KeptLedger:
     blocks: Sequence[BlockRecord]
     """The chain's blocks: those that the ledger has processed, then those that it has yet to process."""
     ledger: Ledger
-    tips: dict[int, TipState] = field(default_factory=dict)
+    tips: dict[int, Tip] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
     """The reader of the run's blocks."""
 
@@ -118,7 +100,7 @@ class KeptLedger:
 
     def _note(self, tips: Collection[int]) -> None:
         if self.ledger.height in tips and not self.ledger.broken:
-            self.tips[self.ledger.height] = TipState.of(self.ledger)
+            self.tips[self.ledger.height] = Tip.of(self.ledger)
 
 
 @dataclass
@@ -135,7 +117,7 @@ class Books:
     lost_chains: list[ServedChain] = field(default_factory=list)
     """The chains of the validators in ``record.lost``, in the same order."""
     findings: list[Finding] = field(default_factory=list)
-    tips: dict[str, TipView] = field(default_factory=dict)
+    tips: dict[str, Tip] = field(default_factory=dict)
     divergences: list[DivergedExecution] = field(default_factory=list)
     """Executions that differ from a final block, as diverged validators report them; sorted by height, then by name."""
     bisections: list[Page] = field(default_factory=list)
@@ -167,13 +149,7 @@ class Books:
     def views(self) -> Mapping[int, int]:
         """The consensus view in which each final block was proposed, keyed by height."""
         chains = [self.chains[validator.name] for validator in self.seen]
-        found: dict[int, int] = {}
-        for chain in chains:
-            heights = (height for height in range(chain.first_height, chain.tip + 1) if height not in found)
-            found.update((height, block.view) for height in heights if (block := chain.at(height)) is not None)
-        for height in heights_apart(chains):
-            found[height] = [block.view for chain in chains if (block := chain.at(height)) is not None][-1]
-        return found
+        return {height: chain.view_at(height) for chain in chains for height in chain.heights}
 
     @property
     def judged(self) -> list[ValidatorRecord]:
@@ -235,23 +211,19 @@ def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
     return ledger
 
 
-def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> FinalQueries:
-    """Choose the accounts and timers to ask every validator about at the end of a run, from one validator's blocks.
+def final_queries(ledger: Ledger) -> FinalQueries:
+    """Choose the accounts and timers to ask every validator about at the end of a run, from the ledger of its chain.
 
     Their number is bounded. Accounts of validators come first, then those whose balance differs from the genesis, then
-    the rest. ``ledger`` is the ledger of exactly these blocks, if it exists already.
+    the rest.
     """
-    ledger = ledger_of(genesis, blocks) if ledger is None else ledger
-    held = ledger.world.balance
-    started: dict[bytes, int] = {address: actor.balance for address, actor in genesis.actors.items()}
-    started.update((bytes(address), balance) for address, balance in genesis.accounts.items())
-    changed = [address for address in held if held[address] != started.get(address, 0)]
-    order = dict.fromkeys([*(address_of(key) for key in genesis.validators), *sorted(changed), *sorted(held)])
-    pending = list(ledger.world.timers)
-    half = MAX_PENDING_ASKED // 2
+    held, pending, half = ledger.world.balance, list(ledger.world.timers), MAX_PENDING_ASKED // 2
+    changed = [address for address in held if held[address] != ledger.started.get(address, 0)]
+    proposers = map(address_of, ledger.genesis.validators)
+    accounts = list(dict.fromkeys([*proposers, *sorted(changed), *sorted(held)]))
     asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
     return FinalQueries(
-        accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
+        accounts=tuple(map(address_text, accounts[:MAX_ACCOUNTS_ASKED])),
         timers=tuple(key.hex() for key in (*asked, *ledger.timers.ended_last)),
     )
 
@@ -274,9 +246,7 @@ def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[Validato
     kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
     if kept is None or kept.blocks != blocks or not (kept.ledger.broken or tips <= kept.tips.keys()):
         kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)
-    books.tips.update(
-        (owner.name, kept.tips[owner.tip].view(owner.tip, owner)) for owner in owners if owner.tip in kept.tips
-    )
+    books.tips.update((owner.name, kept.tips[owner.tip]) for owner in owners if owner.tip in kept.tips)
     ledger: Ledger = kept.ledger
     return ledger
 

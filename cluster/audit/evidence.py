@@ -62,8 +62,10 @@ def proofs(record: RunRecord) -> list[Proof]:
     """Judge every proof of misbehaviour on the status pages of validators that are not byzantine."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
-    judge = _Judge(record)
-    return [judge.judge(each) for each in sorted(shown, key=judge.height_of)]
+    if not shown:
+        return []
+    chain = _Chain(record)
+    return [_judged(record, chain, each) for each in sorted(shown, key=chain.base_height)]
 
 
 def invalid_blocks(record: RunRecord) -> Iterator[tuple[int, bytes]]:
@@ -94,45 +96,24 @@ def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
         return None
 
 
-class _Judge:
-    """Judges proofs. Proofs of invalid blocks must be given in ascending order of the heights on which they build."""
-
-    def __init__(self, record: RunRecord) -> None:
-        self._validators = validators_of(record.genesis, record.scheme)
-        self._namespace = record.genesis.chain_id.encode()
-        election = record.scenario.consensus.leader_election
-        self._election = ELECTIONS[election](self._validators, self._namespace)
-        self._record = record
-
-    @cached_property
-    def _chain(self) -> _Chain:
-        return _Chain(self._record)
-
-    def height_of(self, shown: _Shown) -> int:
-        """The final height whose state is needed to judge a proof; 0 if none is needed, or if it is unknown."""
-        return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
-
-    def judge(self, shown: _Shown) -> Proof:
-        match shown.evidence:
-            case None:
-                return Proof(shown.finder, shown.kind, None, 0, holds=False)
-            case InvalidBlock(vote) as evidence:
-                holds = self._is_invalid(evidence, shown.base)
-            case evidence:
-                vote = evidence.first
-                holds = verify_evidence(evidence, self._validators, self._namespace)
-        return Proof(shown.finder, type(evidence).__name__, vote.signer, vote.view, holds)
-
-    def _is_invalid(self, evidence: InvalidBlock, base: Hash | None) -> bool | None:
-        if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
-            return True
-        if base is None:
-            return False
-        height = self._chain.heights.get(base)
-        if height is None:
-            return None if evidence.vote.view > self._chain.newest_view else False
-        executor = self._chain.at(height)
-        return executor is not None and verify_misconduct(evidence, executor, self._validators, self._namespace)
+def _judged(record: RunRecord, chain: _Chain, shown: _Shown) -> Proof:
+    """Judge a proof. Proofs must be given in ascending order of the heights on which they build."""
+    validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
+    match shown.evidence:
+        case None:
+            return Proof(shown.finder, shown.kind, None, 0, holds=False)
+        case InvalidBlock(vote) as evidence:
+            election = ELECTIONS[record.scenario.consensus.leader_election](validators, namespace)
+            holds: bool | None = True
+            if not contradicts_its_vote(evidence, validators, namespace, election):
+                executor = chain.at(chain.base_height(shown)) if shown.base in chain.heights else None
+                holds = executor is not None and verify_misconduct(evidence, executor, validators, namespace)
+                if shown.base is not None and shown.base not in chain.heights and vote.view > chain.newest_view:
+                    holds = None
+        case evidence:
+            vote = evidence.first
+            holds = verify_evidence(evidence, validators, namespace)
+    return Proof(shown.finder, type(evidence).__name__, vote.signer, vote.view, holds)
 
 
 class _Chain:
@@ -156,6 +137,10 @@ class _Chain:
             if block is not None:
                 known[header_hash(block.header)] = height
         return known
+
+    def base_height(self, shown: _Shown) -> int:
+        """The final height on whose state a proof builds; 0 if it needs none, or if that is unknown."""
+        return 0 if shown.base is None else self.heights.get(shown.base, 0)
 
     def at(self, height: int) -> Executor | None:
         """The executor, advanced until this height is final; ``None`` if the chain does not reach it.

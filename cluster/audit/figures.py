@@ -8,11 +8,12 @@ its receipt. Of a timer that ended only the figures of its actor are kept.
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, overload
+from itertools import chain
+from typing import Any, Final, NamedTuple, overload
 
 from spec.encoding import Effects, Receipts
 from spec.world import Timer
@@ -78,12 +79,9 @@ class BlockColumns(Sequence[BlockMetrics]):
     def __getitem__(self, place: slice) -> list[BlockMetrics]: ...
 
     def __getitem__(self, place: int | slice) -> BlockMetrics | list[BlockMetrics]:
-        if isinstance(place, int):
-            return BlockMetrics._make(column[place] for column in self._columns.values())
-        return list(map(BlockMetrics._make, zip(*(column[place] for column in self._columns.values()), strict=True)))
-
-    def __iter__(self) -> Iterator[BlockMetrics]:
-        return map(BlockMetrics._make, zip(*self._columns.values(), strict=True))
+        if isinstance(place, slice):
+            return [self[at] for at in range(len(self))[place]]
+        return BlockMetrics._make(column[place] for column in self._columns.values())
 
 
 class RunKind(StrEnum):
@@ -123,53 +121,51 @@ class RunOutcomes:
         self.failed: Counter[RunKind] = Counter()
         """The number of failed runs of each kind."""
         self._runs: Counter[tuple[RunKind, bytes]] = Counter()
-        self._errors: dict[tuple[RunKind, bytes], Counter[str]] = {}
-        self._first: dict[Failure, int] = {}
+        self._failures: dict[tuple[RunKind, bytes], dict[str, FailedRuns]] = {}
+        """The failed runs of a kind of an actor, by error. Their ``runs`` are filled in when they are read."""
 
     def enter(self, receipts: Receipts, called: Iterable[bytes | None]) -> None:
         """Enter the runs of a block. ``called`` are the actors that its transactions call; ``None`` for those that call
         none, which do not count."""
-        height = receipts.height
-        for actor, sent in zip(called, receipts.transactions, strict=False):
+        runs: list[tuple[RunKind, bytes | None, Any]] = [
+            *((RunKind.TRANSACTION, actor, run) for actor, run in zip(called, receipts.transactions, strict=False)),
+            *((RunKind.FIRE, run.actor, run) for run in receipts.fires),
+            *((RunKind.CALLBACK, run.actor, run) for run in receipts.callbacks),
+            *((RunKind.MESSAGE, run.to, run) for run in receipts.messages),
+        ]
+        for kind, actor, run in runs:
             if actor is not None:
-                self._enter(height, RunKind.TRANSACTION, actor, sent.ok, sent.error)
-        for fire in receipts.fires:
-            self._enter(height, RunKind.FIRE, fire.actor, fire.ok, fire.error)
-        for callback in receipts.callbacks:
-            self._enter(height, RunKind.CALLBACK, callback.actor, callback.ok, callback.error)
-        for message in receipts.messages:
-            self._enter(height, RunKind.MESSAGE, message.to, message.ok, message.error)
+                self._runs[kind, actor] += 1
+                if not run.ok:
+                    self._fail(receipts.height, kind, actor, run.error)
 
-    def _enter(self, height: int, kind: RunKind, actor: bytes, ok: bool, error: str) -> None:
-        key = kind, actor
-        self._runs[key] += 1
-        if not ok:
-            self.failed[kind] += 1
-            errors = self._errors.setdefault(key, Counter())
-            entered = error if error in errors or len(errors) < MAX_ERRORS else OTHER_ERRORS
-            errors[entered] += 1
-            self._first.setdefault((kind, actor, entered), height)
+    def _fail(self, height: int, kind: RunKind, actor: bytes, error: str) -> None:
+        self.failed[kind] += 1
+        known = self._failures.setdefault((kind, actor), {})
+        if error not in known and len(known) >= MAX_ERRORS:
+            error = OTHER_ERRORS
+        before = known.get(error, FailedRuns(kind, actor, error, 0, 0, height))
+        known[error] = before._replace(times=before.times + 1)
 
     @property
     def failures(self) -> list[FailedRuns]:
         """All failed runs, the most frequent first."""
-        found = [
-            FailedRuns(kind, actor, error, times, self._runs[kind, actor], self._first[kind, actor, error])
-            for (kind, actor), errors in self._errors.items()
-            for error, times in errors.items()
-        ]
-        return sorted(found, key=lambda each: (-each.times, each.kind, each.actor, each.error))
+        found = [each for known in self._failures.values() for each in known.values()]
+        return sorted(
+            (each._replace(runs=self._runs[each.kind, each.actor]) for each in found),
+            key=lambda each: (-each.times, each.kind, each.actor, each.error),
+        )
 
     @property
     def always_failing(self) -> list[FailedRuns]:
         """Of each actor whose runs of a kind failed every time, the most frequent error; the most runs first."""
-        found = []
-        for (kind, actor), errors in self._errors.items():
-            runs = self._runs[kind, actor]
-            if errors.total() == runs:
-                error = min(errors, key=lambda each: (-errors[each], each))
-                found.append(FailedRuns(kind, actor, error, runs, runs, self._first[kind, actor, error]))
-        return sorted(found, key=lambda each: (-each.times, each.kind, each.actor))
+        found = dict[tuple[RunKind, bytes], FailedRuns]()
+        times = Counter[tuple[RunKind, bytes]]()
+        for each in self.failures:
+            found.setdefault((each.kind, each.actor), each)
+            times[each.kind, each.actor] += each.times
+        always = [each._replace(times=each.runs) for of, each in found.items() if times[of] == each.runs]
+        return sorted(always, key=lambda each: (-each.times, each.kind, each.actor))
 
 
 class TimerState(StrEnum):
@@ -219,7 +215,7 @@ class TimerFigures:
         """The number of timers ever scheduled."""
         self.states: Counter[TimerState] = Counter()
         """The number of timers by how they ended."""
-        self.by_actor: dict[bytes, ActorTimers] = {}
+        self.by_actor: defaultdict[bytes, ActorTimers] = defaultdict(ActorTimers)
         self.newest: deque[NewTimer] = deque()
         """The timers scheduled last, pending or not, in the order of scheduling.
 
@@ -237,15 +233,11 @@ class TimerFigures:
     def enter(self, receipts: Receipts, ended: Mapping[bytes, Timer]) -> int:
         """Enter a block, with the timers that ended in it, as they were, by id. Returns how many it scheduled."""
         height, before = receipts.height, self.scheduled
-        for effects in effects_of(receipts):
-            for timer_id, actor, *_ in effects.scheduled:
-                self.scheduled += 1
-                self._newest[timer_id] = new = NewTimer(timer_id, height)
-                self.newest.append(new)
-                of_actor = self.by_actor.get(actor)
-                if of_actor is None:
-                    of_actor = self.by_actor[actor] = ActorTimers()
-                of_actor.scheduled += 1
+        for timer_id, actor, *_ in chain.from_iterable(effects.scheduled for effects in effects_of(receipts)):
+            self.scheduled += 1
+            self._newest[timer_id] = new = NewTimer(timer_id, height)
+            self.newest.append(new)
+            self.by_actor[actor].scheduled += 1
         states = {fire.timer_id: TimerState.FIRED for fire in receipts.fires}
         states |= {each.timer_id: TimerState(each.reason) for each in receipts.destroyed}
         for timer_id, timer in ended.items():

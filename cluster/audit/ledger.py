@@ -12,13 +12,14 @@ from typing import Final
 
 from cluster.audit.figures import BlockColumns, BlockMetrics, RunOutcomes, TimerFigures
 from cluster.audit.mechanisms import mechanisms
-from cluster.audit.paid_waits import NO_ROOM, Lane, PaidWaits, paid_waits
+from cluster.audit.paid_waits import Lane, PaidWaits, paid_waits
 from cluster.audit.specified.judge import BLOCK, Executed, SpecifiedChain
 from cluster.audit.violation import BOUNDS, Violation, short
 from cluster.record.rules import Mechanism
 from spec.block import Outcome
 from spec.encoding import SCRIPT, Call
 from spec.leaves import tier_of
+from spec.phase import NO_ROOM
 from spec.policies.cip1 import Cip1
 from validator.chain.genesis import Genesis
 from validator.primitives.params import Parameters
@@ -52,6 +53,8 @@ class Ledger:
         self.chain = SpecifiedChain(genesis)
         self.world = self.chain.world
         """The chain's state, as specified."""
+        self.started = dict(self.world.balance)
+        """The balances in the genesis."""
         self.minted = self.held
         self.paid_waits = PaidWaits()
         self._without_room: frozenset[bytes] = frozenset()
@@ -124,8 +127,8 @@ class Ledger:
     def _judge_waits(self, outcome: Outcome) -> None:
         """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
         if isinstance(self.world.policy, Cip1) and not self.chain.has_told_prices:
-            waits = paid_waits(self.world, outcome)
-            for late in self.paid_waits.enter(Lane.of(self.world, outcome), waits):
+            lane = Lane(self.world, outcome.lane_cycles, outcome.lane_cells)
+            for late in self.paid_waits.enter(lane, paid_waits(self.world, outcome)):
                 what = f"timer {short(late.timer_id)} waits for {late.length} blocks in a row: the {late.full.value}"
                 what += " of the lane were used up before it in each, and their price rose too little"
                 self.violations.append(Violation(BOUNDS, self.height, what))

@@ -24,10 +24,9 @@ from typing import Final, NamedTuple
 from spec.block import Outcome
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.parameters import Parameters
+from spec.phase import NO_ROOM, Phase
 from spec.world import World
 
-NO_ROOM: Final = "lane_full"
-"""Why a timer waits that had no room in the lane, or no turn before the phase ended."""
 MILLI: Final = 1_000
 """``LANE_FEE_MULTIPLIER_MILLI`` for a multiplier of 1."""
 
@@ -40,19 +39,12 @@ class Full(Enum):
 
 
 class Lane(NamedTuple):
-    """The timer lane of a block after its last fire, and the basefees in force."""
+    """The timer lane of a block after its last fire. Prices are those of the world's last block."""
 
     world: World
     cycles: int
     """Cycles used by the fires."""
     cells: int
-    basefee_lane: int
-    basefee_cell: int
-
-    @classmethod
-    def of(cls, world: World, outcome: Outcome) -> Lane:
-        """The lane of a chain's last block."""
-        return cls(world, outcome.lane_cycles, outcome.lane_cells, outcome.basefee_lane, outcome.basefee_cell)
 
 
 class Wait(NamedTuple):
@@ -67,21 +59,14 @@ class Wait(NamedTuple):
     """The payer's balance left after the fire's cycles, to pay for ``MAX_CELLS_PER_FIRE`` cells."""
 
 
-class _Run(NamedTuple):
+class Waited(NamedTuple):
     """A series of consecutive blocks in which a timer waited because the same resource was full."""
-
-    full: Full
-    length: int
-    least_next: int
-    """The least basefee of the next block, after the rises that the waits so far must have caused."""
-
-
-class TooLong(NamedTuple):
-    """A timer that waited longer than its price allows."""
 
     timer_id: bytes
     length: int
     full: Full
+    least_next: int = 0
+    """The least basefee of the next block, after the rises that the waits so far must have caused."""
 
 
 class PaidWaits:
@@ -92,43 +77,43 @@ class PaidWaits:
         """The most consecutive blocks that a timer waited at a price that it paid."""
         self.judged = 0
         """The number of waits entered."""
-        self._runs: dict[bytes, _Run] = {}
-        """Runs of waits, keyed by the timers that waited in the newest block."""
+        self._newest: dict[bytes, Waited] = {}
+        """The series of the timers that waited in the newest block."""
 
-    def enter(self, lane: Lane, waits: list[Wait]) -> list[TooLong]:
+    def enter(self, lane: Lane, waits: list[Wait]) -> list[Waited]:
         """Enter all waits of the next block. Returns those beyond their bound."""
-        runs: dict[bytes, _Run] = {}
-        found: list[TooLong] = []
+        series: dict[bytes, Waited] = {}
+        found: list[Waited] = []
+        world, p = lane.world, lane.world.parameters
         self.judged += len(waits)
         for wait in waits:
             full = _full(lane, wait)
-            rise = None if full is None else _least_rise(lane.world.parameters, wait, full)
+            rise = None if full is None else _least_rise(p, wait, full)
             if full is None or rise is None:
                 continue
-            now = lane.basefee_lane if full is Full.CYCLES else lane.basefee_cell
-            run = self._runs.get(wait.timer_id)
-            length, least = (1, now) if run is None or run.full is not full else (run.length + 1, run.least_next)
-            if not _pays(lane.world.parameters, wait, full, least):
-                found.append(TooLong(wait.timer_id, length, full))
+            before = self._newest.get(wait.timer_id)
+            length, least = 1, world.basefee_lane if full is Full.CYCLES else world.basefee_cell
+            if before is not None and before.full is full:
+                length, least = before.length + 1, before.least_next
+            if not _pays(p, wait, full, least):
+                found.append(Waited(wait.timer_id, length, full))
                 continue  # a new count begins
             self.longest = max(self.longest, length)
-            runs[wait.timer_id] = _Run(full, length, next_basefee(lane.world, least, *rise))
-        self._runs = runs
+            series[wait.timer_id] = Waited(wait.timer_id, length, full, next_basefee(world, least, *rise))
+        self._newest = series
         return found
 
 
 def paid_waits(world: World, outcome: Outcome) -> list[Wait]:
     """The timers that wait in the last block of a chain at prices that they pay, if its lane has a price."""
-    p, cells_cost = world.parameters, world.parameters["MAX_CELLS_PER_FIRE"] * outcome.basefee_cell
-    found = []
+    p, phase, found = world.parameters, Phase(world), []
     for timer_id, reason in outcome.waits.items():
         timer = world.timers.get(timer_id)
         if reason == NO_ROOM and timer is not None:
             gas_limit = max(world.policy.gas_limit(world, timer), p["MIN_GAS_LIMIT_PER_TIMER"])
-            max_fee, balance = outcome.max_fees[timer_id], world.balance.get(timer.fee_payer, 0)
-            available = balance if timer.payer_cap is None else min(balance, timer.payer_cap)
-            spare = available - gas_limit * (outcome.basefee_cycle + max_fee)
-            if spare >= cells_cost:
+            max_fee = outcome.max_fees[timer_id]
+            spare = phase.available(timer) - gas_limit * (world.basefee_cycle + max_fee)
+            if spare >= p["MAX_CELLS_PER_FIRE"] * world.basefee_cell:
                 found.append(Wait(timer_id, gas_limit, max_fee, spare))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.audit.books import Books, TipView
+from cluster.audit.books import Books, Tip
 from cluster.audit.figures import TimerState
 from cluster.audit.violation import BOUNDS, CONSERVATION, TIMERS
 from cluster.checks.excuses import ROOT_DIGITS, finding_texts, unless_vacuous
@@ -20,16 +20,16 @@ def check_timers(books: Books) -> Check:
     """Every scheduled timer fired, ended or is pending, exactly once, never early, and none is forgotten."""
     problems = finding_texts(books, TIMERS)
     compared, mismatches = _comparable(books)
-    answers = sum(len(view.pending) for _, view in compared)
-    for validator, view in compared:
-        for text, pending in view.pending.items():
-            if validator.pending_timers[text] != pending:
-                served = "serves it as pending" if validator.pending_timers[text] else "does not serve it"
-                expected = "is pending" if pending else "is not pending"
+    answers = sum(len(validator.pending_timers) for validator, _ in compared)
+    for validator, tip in compared:
+        for text, is_served in validator.pending_timers.items():
+            if tip.is_pending(text) != is_served:
+                served = "serves it as pending" if is_served else "does not serve it"
+                expected = "is not pending" if is_served else "is pending"
                 problems.append(f"timer {text[:ROOT_DIGITS]} {expected}, but {validator.name} {served}")
         count = (validator.status or {}).get("pending_timers")
-        if isinstance(count, int) and count != view.pending_timers:
-            problems.append(f"{validator.name} counts {count:,} pending timers, the books have {view.pending_timers:,}")
+        if isinstance(count, int) and count != len(tip.pending):
+            problems.append(f"{validator.name} counts {count:,} pending timers, the books have {len(tip.pending):,}")
     if problems:
         return Check("timers", Outcome.FAIL, examples(problems))
     detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
@@ -48,16 +48,16 @@ def check_conservation(books: Books) -> Check:
     if not ledger.broken and minted != held + burned:
         problems.append(f"minted {minted:,} is not balances {held:,} + burned {burned:,}")
     compared, mismatches = _comparable(books)
-    answers = sum(len(view.balances) for _, view in compared)
+    answers = sum(len(validator.balances) for validator, _ in compared)
     supplies = sum(validator.supply is not None for validator, _ in compared)
-    for validator, view in compared:
+    for validator, tip in compared:
         if validator.supply is not None:
-            problems.extend(_supply_problems(validator.name, validator.supply, view))
-        for text, expected in view.balances.items():
-            served = validator.balances[text]
+            problems.extend(_supply_problems(validator.name, validator.supply, tip))
+        for text, served in validator.balances.items():
+            expected = tip.balance(text)
             if served != expected:
                 problems.append(
-                    f"{validator.name} serves {served:,} for {text} at height {view.height}, the books have"
+                    f"{validator.name} serves {served:,} for {text} at height {tip.height}, the books have"
                     f" {expected:,} ({served - expected:+,})"
                 )
     if problems:
@@ -99,15 +99,15 @@ def check_bounds(books: Books) -> Check:
     return unless_vacuous(books, "bounds", detail, {})
 
 
-def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
+def _supply_problems(name: str, supply: Supply, tip: Tip) -> Iterator[str]:
     """Differences between a validator's and the ledger's totals of all balances and of the burned amount."""
-    for what, told, kept in (("balances", supply.balances, view.held), ("burned", supply.burned, view.burned)):
+    for what, told, kept in (("balances", supply.balances, tip.held), ("burned", supply.burned, tip.burned)):
         if told != kept:
-            difference = f"{told:,} at height {view.height}, in the books to {kept:,} ({told - kept:+,})"
+            difference = f"{told:,} at height {tip.height}, in the books to {kept:,} ({told - kept:+,})"
             yield f"{name}'s {what} come to {difference}"
 
 
-def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
+def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, Tip]], list[str]]:
     """The validators whose answers can be compared with the ledger, and a sentence about each other one.
 
     Answers can be compared if they are about the last block collected from the validator. Otherwise it may have
@@ -115,14 +115,14 @@ def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], li
     """
     found, mismatches = [], []
     for validator in books.judged:
-        view = books.tips.get(validator.name)
-        if view is None:
+        tip = books.tips.get(validator.name)
+        if tip is None:
             continue  # its chain cannot be followed, which the chain check tells
-        height = view.height if validator.status is None else validator.status.get("height")
-        if height == view.height:
-            found.append((validator, view))
+        height = tip.height if validator.status is None else validator.status.get("height")
+        if height == tip.height:
+            found.append((validator, tip))
         else:
-            mismatches.append(f"{validator.name} says height {height} of itself, but served {view.height} blocks")
+            mismatches.append(f"{validator.name} says height {height} of itself, but served {tip.height} blocks")
     return found, mismatches
 
 

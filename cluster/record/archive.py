@@ -1,7 +1,7 @@
 """Reads and writes the archive files of a run: its final blocks, and the executions of validators that diverged.
 
 The run is executed again from these files. This module imports no more than executing a block does, so that a process
-of another Python can read them (:mod:`cluster.audit.reexecution.worker`).
+of another Python can read them (:mod:`cluster.audit.reexecution.follower`).
 """
 
 from __future__ import annotations

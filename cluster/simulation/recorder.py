@@ -153,7 +153,7 @@ class Recorder:
         chain = longest_chain(record.lives)
         ledger = watches.monitor.ledger_of(chain) or ledger_of(genesis, chain)
         record.kept_ledger = KeptLedger(chain, ledger).advance()
-        asked, audit = final_queries(genesis, chain, ledger), ProofAudit(record, chain, ledger)
+        asked, audit = final_queries(ledger), ProofAudit(record, chain, ledger)
         proved = [Answers(found.name) for found in record.validators]
         for machine, found, answers in zip(self._machines, record.validators, proved, strict=True):
             if machine.validator is None:

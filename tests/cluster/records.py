@@ -273,7 +273,7 @@ def answer(record: RunRecord) -> None:
     for validator in record.validators:
         if validator.blocks != blocks:
             blocks, ledger = validator.blocks, ledger_of(record.genesis, validator.blocks)
-        asked = final_queries(record.genesis, blocks, ledger)
+        asked = final_queries(ledger)
         pending = {key.hex() for key in ledger.world.timers}
         balances = {address_text(Address(address)): held for address, held in ledger.world.balance.items()}
         validator.balances = {text: balances.get(text, 0) for text in asked.accounts}

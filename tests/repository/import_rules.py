@@ -49,6 +49,7 @@ AUDITOR = (
     "cluster/audit/violation.py",
     "cluster/audit/served/chains.py",
     "cluster/audit/specified/chain.py",
+    "cluster/audit/specified/differences.py",
     "cluster/audit/specified/judge.py",
 )
 """The books, and the specification's judgement from which they are made. Programs and users' policies are run by what

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import zip_longest
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -22,14 +22,14 @@ from cluster.audit.reexecution.interpreters import execute
 from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
-from cluster.audit.violation import short
+from cluster.audit.specified.differences import of_receipts
 from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import HarnessError
 from cluster.common.files import write_atomically
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, Reexecuted, write_blocks
 from cluster.record.genesis_file import to_json
 from cluster.record.run import RunRecord, note_own_problem
-from spec.encoding import Unreadable, read_receipts
+from spec.encoding import Unreadable
 from validator.chain.genesis import Genesis, PolicyFile
 
 MAX_BLOCKS: Final = 512
@@ -40,17 +40,6 @@ SEEDS_TRIED: Final = 2
 """The number of hash seeds under which the blocks of an archived run are executed."""
 LINES_NAMED: Final = 3
 """The most lines of a policy that are named as possible causes."""
-AMOUNTS: Final = frozenset({"burned", "tip", "tip_per_cycle"})
-"""The fields of receipts that are numbers as bytes."""
-PARTS: Final = (
-    ("transactions", "transaction", "transaction_hash"),
-    ("fires", "fire", "timer_id"),
-    ("destroyed", "destroyed timer", "timer_id"),
-    ("queries", "query", "timer_id"),
-    ("callbacks", "callback", "job_id"),
-    ("messages", "message", "to"),
-)
-"""The lists of a block's receipts: what one of their items is, and the field that names it."""
 
 
 def execute_again(record: RunRecord, folder: Path | None = None) -> None:
@@ -97,12 +86,11 @@ def executed_elsewhere(policy: PolicyFile, blocks: Sequence[BlockRecord], folder
 
     Raises :class:`HarnessError`.
     """
-    answer = execute(sys.executable, hash_seed, folder)
-    found = answer.mismatch
-    if found is None:
-        return Reexecuted(answer.heights, answer.root)
-    what = first_difference(blocks[found.height - 1].receipts, found.receipts) or found.reason
-    return Reexecuted(answer.heights, "", f"{what}; {_blamed(policy)}", found.receipts, found.trace)
+    found = execute(sys.executable, hash_seed, folder, len(blocks))
+    if not found.reason:
+        return found
+    what = first_difference(blocks[found.heights].receipts, found.receipts) or found.reason
+    return replace(found, reason=f"{what}; {_blamed(policy)}")
 
 
 def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[BlockRecord]) -> Reexecuted | None:
@@ -134,23 +122,10 @@ def _receipts_of(genesis: Genesis, final: Sequence[BlockRecord], block: bytes) -
 
 
 def first_difference(recorded: bytes, again: bytes) -> str:
-    """The first item of two encoded receipts of a block that differs, in words; empty if none does, or if one of them
+    """The first field in which two encoded receipts of a block differ, in words; empty if none does, or if one of them
     cannot be read."""
     try:
-        one, other = read_receipts(recorded), read_receipts(again)
+        found = next(of_receipts(recorded, again), None)
     except Unreadable:
         return ""
-    for part, what, key in PARTS:
-        for number, (left, right) in enumerate(zip_longest(getattr(one, part), getattr(other, part)), start=1):
-            if left == right:
-                continue
-            names = ["none" if item is None else short(getattr(item, key)) for item in (left, right)]
-            if names[0] != names[1]:
-                return f"{what} {number} is {names[0]} in one, {names[1]} in the other"
-            field = next(name for name in left._fields if getattr(left, name) != getattr(right, name))
-            said = [getattr(item, field) for item in (left, right)]
-            if field in AMOUNTS:
-                said = [int.from_bytes(amount, "big") for amount in said]
-            values = " in one, ".join(f"{value!r:.60}" for value in said)
-            return f"{field} of {what} {number}, {names[0]}, is {values} in the other"
-    return ""
+    return "" if found is None else "{} is {} in one, {} in the other".format(*found.brief)

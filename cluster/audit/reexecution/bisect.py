@@ -21,8 +21,9 @@ traced as the diverged validator traced it, and the two traces are compared. The
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec.structs import astuple
 
 from cluster.audit.reexecution.describe import (
     FOLLOWING_KEYS,
@@ -31,9 +32,8 @@ from cluster.audit.reexecution.describe import (
     key_pages,
     receipt_pages,
     step_page,
-    touches,
 )
-from cluster.audit.reexecution.reexecutor import Mismatch, Reexecution, RightExecution
+from cluster.audit.reexecution.reexecutor import Reexecution, RightExecution
 from cluster.record.archive import BlockRecord, DivergedExecution, Reexecuted
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import CodecError, decode, encode, tagged_hash
@@ -53,7 +53,7 @@ NOT_REPEATED: Final = (
 NO_TRACE: Final = "the validator gave no trace: this is what its receipts tell"
 TOO_LONG: Final = "the trace was full before this step: which keys it left differently is not known"
 FIRST_CHANGE: Final = (
-    "this is the first step whose receipt differs, or else the first that changes a value that differs in the end"
+    "this is the first step whose receipt differs, or else the first that writes a key that differs in the end"
 )
 NO_STEPS: Final = f"the foreign executor gives no steps: {FIRST_CHANGE}"
 NOTHING: Final = "neither trace nor receipts tell where"
@@ -62,8 +62,7 @@ OTHERS_ARE_WRONG: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
+class Parting(NamedTuple):
     """The first step at which an execution of a block differs from the right one, and how."""
 
     same_before: int
@@ -97,18 +96,19 @@ def page_of_two(again: Reexecuted, recorded: BlockRecord | None) -> Page:
     not become final."""
     parting = None if recorded is None else part_by_receipts(again.receipts, recorded.receipts)
     told = DivergedExecution("", again.heights + 1, again.reason, "", "", again.receipts, b"")
-    return _bare_page(told, None) | {"theirs": ANOTHER_PROCESS, "right": FINAL_BLOCK, **_parting_page(parting, None)}
+    return _page_of(told, None) | _parting_page(parting, None) | {"theirs": ANOTHER_PROCESS, "right": FINAL_BLOCK}
 
 
 def _page(told: DivergedExecution, right: RightExecution) -> Page:
     theirs = _read(told.trace)
-    page = _bare_page(told, theirs)
+    page = _page_of(told, theirs)
     if right.trace is None or right.recorded is None:
         return page | {"note": _why_not(right.mismatch)}
     return page | _differences(told, theirs, right.trace, right.recorded, right.mismatch)
 
 
-def _bare_page(told: DivergedExecution, theirs: BlockTrace | None) -> Page:
+def _page_of(told: DivergedExecution, theirs: BlockTrace | None) -> Page:
+    """A page that does not say yet where the executions differ."""
     return {
         "validator": told.validator,
         "height": told.height,
@@ -129,28 +129,25 @@ def _differences(
     theirs: BlockTrace | None,
     right: BlockTrace,
     recorded: BlockRecord,
-    mismatch: Mismatch | None,
+    mismatch: Reexecuted | None,
 ) -> Page:
+    by_receipts = part_by_receipts(told.receipts, recorded.receipts)
     if theirs is None:
-        parting = part_by_receipts(told.receipts, recorded.receipts)
-        return _parting_page(parting, right) | {"note": NO_TRACE if parting is not None else NOTHING}
-    parting = part(theirs, right)
+        return _parting_page(by_receipts, right) | {"note": NOTHING if by_receipts is None else NO_TRACE}
+    parting = first_difference(theirs.steps, right.steps)
     if parting is None and mismatch is not None:
         parting = part_by_receipts(recorded.receipts, mismatch.receipts)
-        return {"theirs": FINAL_BLOCK, **_parting_page(parting, right), "note": OTHERS_ARE_WRONG}
+        return _parting_page(parting, right) | {"theirs": FINAL_BLOCK, "note": OTHERS_ARE_WRONG}
     if not theirs.repeats and (parting is None or theirs.figure("state_root") == right.figure("state_root")):
-        parting = part_by_receipts(told.receipts, recorded.receipts)
         keys = key_pages(key_differences(theirs.first_writes, net_writes(right)))
-        return _parting_page(parting, right) | {"keys": keys, "note": NOT_REPEATED}
+        return _parting_page(by_receipts, right) | {"keys": keys, "note": NOT_REPEATED}
     if not theirs.steps and theirs.first_writes:
-        parting = part_by_changes(theirs.first_writes, told.receipts, right, recorded.receipts)
+        parting = part_by_changes(theirs.first_writes, by_receipts, right)
         note = STATE_TREE if parting is None else f"{theirs.remark}: {FIRST_CHANGE}" if theirs.remark else NO_STEPS
-        return _parting_page(parting, right) | {"figures": _figures(theirs, right), "note": note}
-    note = f"refused by {told.validator}: {theirs.refusal}" if theirs.refusal else ""
-    if parting is None and not note:
-        note = STATE_TREE
-    elif parting is not None and parting.is_shortened:
-        note = note or TOO_LONG
+    elif theirs.refusal:
+        note = f"refused by {told.validator}: {theirs.refusal}"
+    else:
+        note = STATE_TREE if parting is None else TOO_LONG if parting.is_shortened else ""
     return _parting_page(parting, right) | {"figures": _figures(theirs, right), "note": note}
 
 
@@ -176,10 +173,10 @@ def _figures(theirs: BlockTrace, right: BlockTrace) -> list[Page]:
     ]
 
 
-def _why_not(mismatch: Mismatch | None) -> str:
+def _why_not(mismatch: Reexecuted | None) -> str:
     if mismatch is None:
         return "no validator served the final block of that height"
-    return f"the final blocks are not what this code gives, from height {mismatch.height:,} on: {mismatch.reason}"
+    return f"the final blocks are not what this code gives, from height {mismatch.heights + 1:,} on: {mismatch.reason}"
 
 
 def _read(trace: bytes) -> BlockTrace | None:
@@ -194,11 +191,6 @@ def _read(trace: bytes) -> BlockTrace | None:
 # --- two executions side by side --------------------------------------------------------------------------------------
 
 
-def part(theirs: BlockTrace, right: BlockTrace) -> Parting | None:
-    """The first step in which an execution differs from the right one; ``None`` if all steps agree."""
-    return first_difference(theirs.steps, right.steps)
-
-
 def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
     """Find the first receipt in which an execution differs from the right one, given both executions' receipts.
 
@@ -211,27 +203,21 @@ def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
     return first_difference(mine, other)
 
 
-def part_by_changes(
-    writes: Sequence[Write], receipts: bytes, right: BlockTrace, right_receipts: bytes
-) -> Parting | None:
-    """Find where an execution that has no steps differs from the right one, given all its changes and its receipts.
+def part_by_changes(writes: Sequence[Write], by_receipts: Parting | None, right: BlockTrace) -> Parting | None:
+    """Find where an execution that has no steps differs from the right one, given all its changes.
 
     The step is that of the first receipt that differs. If all receipts agree, it is the first of the right execution
-    that changes what differs in the end, or its end if no step does. ``None`` if all agree.
+    that writes a key that differs in the end, or its end if no step does. ``None`` if all agree.
     """
     keys = key_differences(writes, net_writes(right))
-    parting = part_by_receipts(receipts, right_receipts)
-    if parting is not None:
-        return replace(parting, keys=keys)
+    if by_receipts is not None:
+        return by_receipts._replace(keys=keys)
     if not keys:
         return None
-    causes = [each for each in keys if each.key not in FOLLOWING_KEYS] or keys
-    differing = {each.key: each for each in causes}
-    wrote = [
-        any(write.key in differing and touches(write, differing[write.key]) for write in step.writes)
-        for step in right.steps
-    ]
-    place = wrote.index(True) if True in wrote else len(right.steps)
+    causes = {each.key for each in keys}
+    causes = causes - FOLLOWING_KEYS or causes
+    writing = (place for place, step in enumerate(right.steps) if any(write.key in causes for write in step.writes))
+    place = next(writing, len(right.steps))
     step = right.steps[place] if place < len(right.steps) else None
     return Parting(place, step, step, keys, 0)
 
@@ -270,18 +256,27 @@ def net_writes(trace: BlockTrace) -> list[Write]:
     return [Write(key, first[key], last[key]) for key in sorted(last) if first[key] != last[key]]
 
 
+RECEIPT_LISTS: Final = {
+    "transactions": StepKind.TRANSACTION,
+    "queries": StepKind.QUERY,
+    "destroyed": StepKind.DESTRUCTION,
+    "fires": StepKind.FIRE,
+    "callbacks": StepKind.CALLBACK,
+    "messages": StepKind.MESSAGE,
+}
+"""The lists of a block's receipts, in the order of SPEC §3, and the steps to which their items refer."""
+
+
 def receipt_steps(receipts: BlockReceipts) -> list[Step]:
-    """The steps to which receipts refer, without writes, in the order of SPEC §3."""
-    lists: list[tuple[StepKind, list[tuple[bytes, object]]]] = [
-        (StepKind.TRANSACTION, [(receipt.transaction_hash, receipt) for receipt in receipts.transactions]),
-        (StepKind.QUERY, [(receipt.timer_id, receipt) for receipt in receipts.queries]),
-        (StepKind.DESTRUCTION, [(receipt.timer_id, receipt) for receipt in receipts.destroyed]),
-        (StepKind.FIRE, [(receipt.timer_id, receipt) for receipt in receipts.fires]),
-        (StepKind.CALLBACK, [(receipt.job_id, receipt) for receipt in receipts.callbacks]),
-        (StepKind.MESSAGE, [(receipt.to, receipt) for receipt in receipts.messages]),
+    """The steps to which receipts refer, without writes, in the order of SPEC §3. The first field of a receipt is the
+    subject of its step."""
+    items = [
+        (kind, number, receipt)
+        for name, kind in RECEIPT_LISTS.items()
+        for number, receipt in enumerate(getattr(receipts, name))
     ]
     return [
-        Step(kind, number, subject, tagged_hash(b"receipt step", content), receipts=(content,))
-        for kind, items in lists
-        for number, (subject, content) in enumerate((subject, encode(receipt)) for subject, receipt in items)
+        Step(kind, number, astuple(receipt)[0], tagged_hash(b"receipt step", content), receipts=(content,))
+        for kind, number, receipt in items
+        for content in (encode(receipt),)
     ]

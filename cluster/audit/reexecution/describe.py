@@ -5,12 +5,13 @@ The data gives all values in full; lines shorten long ones. Numbers in values ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from cluster.audit.specified.differences import differences
+from spec import encoding
 from validator.chain import records
 from validator.chain.block import (
     CallbackReceipt,
@@ -22,8 +23,8 @@ from validator.chain.block import (
 )
 from validator.chain.records import GLOBALS, OVERFLOW, RecordStruct, decode_record
 from validator.primitives.codec import CodecError, decode
-from validator.primitives.types import ADDRESS_BYTES, address_text
-from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value, Write
+from validator.primitives.types import ADDRESS_BYTES, HASH_BYTES, address_text
+from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value
 
 Page = dict[str, Any]
 
@@ -42,8 +43,8 @@ RECEIPTS: Final[dict[StepKind, type]] = {
     StepKind.CALLBACK: CallbackReceipt,
     StepKind.MESSAGE: MessageReceipt,
 }
-AMOUNTS: Final = frozenset({"burned", "tip", "tip_per_cycle"})
-"""Fields of receipts that hold numbers as bytes."""
+CONCERNS: Final = {"sender": "of sender", "actor": "of actor", "agent": "to agent"}
+"""The fields of receipts that say whom a step concerns."""
 
 TITLES: Final = {
     StepKind.START: "the start of the block",
@@ -96,26 +97,18 @@ def _step_words(step: Step, steps: int) -> str:
 
 def _about(step: Step) -> Iterator[str]:
     """Phrases about the accounts and heights that a step concerns, from its first receipt."""
-    receipt = read_receipt(step, 0)
-    if isinstance(receipt, TransactionReceipt):
-        yield f"of sender {address_text(receipt.sender)}"
-    if isinstance(receipt, FireReceipt | QueryReceipt | CallbackReceipt):
-        yield f"of actor {address_text(receipt.actor)}"
-    if isinstance(receipt, QueryReceipt) and receipt.agent:
-        yield f"to agent {address_text(receipt.agent)}"
+    kind = RECEIPTS.get(step.kind)
+    if kind is None or not step.receipts:
+        return
+    try:
+        receipt: Any = decode(step.receipts[0], kind)
+    except CodecError:
+        return
+    for name, words in CONCERNS.items():
+        if address := getattr(receipt, name, None):
+            yield f"{words} {address_text(address)}"
     if isinstance(receipt, FireReceipt):
         yield f"due at height {receipt.trigger_height:,}"
-
-
-def read_receipt(step: Step, place: int) -> Any:
-    """Decode the receipt number ``place`` of a step; ``None`` if there is none or it cannot be read."""
-    kind = RECEIPTS.get(step.kind)
-    if kind is None or place >= len(step.receipts):
-        return None
-    try:
-        return decode(step.receipts[place], kind)
-    except CodecError:
-        return None
 
 
 # --- receipts -------------------------------------------------------------------------------------------------------
@@ -130,28 +123,23 @@ def receipt_pages(theirs: Step, right: Step) -> list[Page]:
     counts = [len(step.receipts) for step in (theirs, right)]
     if counts[0] != counts[1]:
         pages.append({"name": "receipts", "theirs": f"{counts[0]:,}", "right": f"{counts[1]:,}"})
-    for place in range(min(counts)):
-        mine, other = read_receipt(theirs, place), read_receipt(right, place)
-        if mine is None or other is None or type(mine) is not type(other):
+    kind = None if theirs.kind not in RECEIPTS else getattr(encoding, RECEIPTS[theirs.kind].__name__)
+    for pair in zip(theirs.receipts, right.receipts, strict=False):
+        try:
+            one, other = (encoding.decode(receipt) for receipt in pair)
+        except encoding.Unreadable:
             continue
-        for name in type(mine).__struct_fields__:
-            one, another = getattr(mine, name), getattr(other, name)
-            if one != another:
-                pages.append({"name": name, "theirs": _receipt_text(name, one), "right": _receipt_text(name, another)})
+        pages += [
+            {"name": each.field.lstrip("."), "theirs": each.said, "right": each.expected}
+            for each in differences("", kind, one, other)
+        ]
     return pages
-
-
-def _receipt_text(name: str, value: Any) -> str:
-    if name in AMOUNTS and isinstance(value, bytes):
-        return f"{int.from_bytes(value, 'big'):,}"
-    return _text(value)
 
 
 # --- state keys -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class KeyDifference:
+class KeyDifference(NamedTuple):
     """A state key that the two executions left with different values."""
 
     key: bytes
@@ -183,28 +171,16 @@ FOLLOWING_KEYS: Final = frozenset({GLOBALS, OVERFLOW})
 """Keys whose values follow from others: counters, the overflow tree's root."""
 
 
-def touches(write: Write, difference: KeyDifference) -> bool:
-    """Whether a write under the key of a difference changes a field that differs in the end."""
-    ends, changed = (
-        {name for name, (_, one, other) in _fields([None, *values]) if one != other}
-        for values in (
-            [_record(write.key, difference.theirs), _record(write.key, difference.right)],
-            [_record(write.key, write.before), _record(write.key, write.after)],
-        )
-    )
-    return not ends.isdisjoint(changed) or "value" in ends | changed
-
-
 def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Split records of one kind into fields: each field's name with its value in every record.
 
     If the second or third record is absent or has no fields, the records are one field, ``value``.
     """
-    names = next(filter(None, map(_field_names, values)), ())
-    if not names or not all(map(_field_names, values[1:])):
+    names = [_field_names(value) for value in values]
+    if not all(names[1:]):
         yield "value", values
         return
-    for name in names:
+    for name in names[1]:
         yield name, [getattr(value, name, None) for value in values]
 
 
@@ -222,55 +198,53 @@ def _record(key: bytes, value: Value) -> Any:
         return value  # written by a broken validator
 
 
-_BY_ADDRESS: Final = {
-    records.ACCOUNT: "account",
-    records.ACTOR: "actor",
-    records.BID_MEMORY: "bids of actor",
-    records.ACTOR_WEIGHT: "earned weight of actor",
-    records.ACTOR_JOBS: "jobs of actor",
-    records.RUNNER: "runner",
-}
-_BY_ID: Final = {
-    records.TIMER: "timer",
-    records.TIMER_PAYLOAD: "payload of timer",
-    records.CODE: "program",
-    records.JOB: "job",
-    records.JOB_PAYLOAD: "payload of job",
-}
-_BY_NUMBER: Final = {
-    records.MESSAGE: "message number",
-    records.SUPPLY: "default pricing's supply of height",
-    records.FIRES: "fires of height",
-    records.COMPLETION: "callback number",
-    records.JOB_END: "end of job number",
-}
-_ALONE: Final = {
+KEYS: Final = {
     records.GLOBALS: "the chain's counters and prices",
     records.MEDIAN_FIRES: "the smoothed median of fires",
     records.BIAS_RATE: "the rate of the bias",
     records.OVERFLOW: "the root of the calendar's overflow tree",
     records.JOB_COUNTERS: "the jobs' counters",
+    records.ACCOUNT: "account {address}",
+    records.ACTOR: "actor {address}",
+    records.BID_MEMORY: "bids of actor {address}",
+    records.ACTOR_WEIGHT: "earned weight of actor {address}",
+    records.ACTOR_JOBS: "jobs of actor {address}",
+    records.RUNNER: "runner {address}",
+    records.TIMER: "timer {id}",
+    records.TIMER_PAYLOAD: "payload of timer {id}",
+    records.CODE: "program {id}",
+    records.JOB: "job {id}",
+    records.JOB_PAYLOAD: "payload of job {id}",
+    records.JOB_RESULT: "result of job {id} by runner {runner}",
+    records.MESSAGE: "message number {number:,}",
+    records.SUPPLY: "default pricing's supply of height {number:,}",
+    records.FIRES: "fires of height {number:,}",
+    records.COMPLETION: "callback number {number:,}",
+    records.JOB_END: "end of job number {number:,}",
+    records.STORAGE: "storage of actor {address}, entry {name!r}",
+    records.WATCHABLE: "watchers of actor {address}'s entry {name!r}",
+    records.LONG_STORAGE: "storage of actor {address}, entry with hash {hash}",
+    records.PUBLISHED: "value {name!r} published by actor {address}",
+    records.LONG_PUBLISHED: "value with key hash {hash} published by actor {address}",
+    records.KEPT_ANSWER: "last bid of agent {agent} for actor {address}",
 }
+"""What the keys of each kind of record refer to."""
 
 
 def key_words(key: bytes) -> str:
     """What a state key refers to, in words, such as an account or a timer."""
-    prefix, rest = key[:1], key[1:]
-    address, name = address_text(rest[:ADDRESS_BYTES]), rest[ADDRESS_BYTES:]
-    words: list[tuple[Any, Callable[[], str]]] = [
-        (_ALONE, lambda: _ALONE[prefix]),
-        (_BY_ADDRESS, lambda: f"{_BY_ADDRESS[prefix]} {address}"),
-        (_BY_ID, lambda: f"{_BY_ID[prefix]} {rest.hex()}"),
-        (_BY_NUMBER, lambda: f"{_BY_NUMBER[prefix]} {int.from_bytes(rest, 'big'):,}"),
-        ({records.STORAGE}, lambda: f"storage of actor {address}, entry {name.decode('utf-8', 'replace')!r}"),
-        ({records.WATCHABLE}, lambda: f"watchers of actor {address}'s entry {name.decode('utf-8', 'replace')!r}"),
-        ({records.LONG_STORAGE}, lambda: f"storage of actor {address}, entry with hash {name.hex()}"),
-        ({records.PUBLISHED}, lambda: f"value {name.decode('utf-8', 'replace')!r} published by actor {address}"),
-        ({records.LONG_PUBLISHED}, lambda: f"value with key hash {name.hex()} published by actor {address}"),
-        ({records.KEPT_ANSWER}, lambda: f"last bid of agent {address_text(name)} for actor {address}"),
-        ({records.JOB_RESULT}, lambda: f"result of job {rest[:32].hex()} by runner {address_text(rest[32:])}"),
-    ]
-    return next((say() for known, say in words if prefix in known), f"key {key.hex()}")
+    rest = key[1:]
+    behind = rest[ADDRESS_BYTES:]
+    return KEYS.get(key[:1], "key {key}").format(
+        key=key.hex(),
+        address=address_text(rest[:ADDRESS_BYTES]),
+        agent=address_text(behind),
+        name=behind.decode("utf-8", "replace"),
+        hash=behind.hex(),
+        number=int.from_bytes(rest, "big"),
+        id=rest[:HASH_BYTES].hex(),
+        runner=address_text(rest[HASH_BYTES:]),
+    )
 
 
 def _text(value: Any) -> str:
@@ -279,20 +253,15 @@ def _text(value: Any) -> str:
             return ABSENT
         case LongValue(size, digest):
             return f"{size:,} bytes with hash {digest.hex()}"
-        case bool() | str():
-            return str(value)
-        case int():
-            return f"{value:,}"
         case bytes():
             return value.hex() or "(empty)"
         case _ if names := _field_names(value):
             return ", ".join(f"{name} {_text(getattr(value, name))}" for name in names)
         case tuple() | list():
             return f"[{', '.join(map(_text, value))}]"
-        case msgspec.Struct():
-            return f"({', '.join(_text(each) for each in msgspec.structs.astuple(value))})"
-        case _:
-            return str(value)
+        case int() if not isinstance(value, bool):
+            return f"{value:,}"
+    return str(value)
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
@@ -312,10 +281,8 @@ def lines(page: Page) -> list[str]:
     said += [_key_line(key, theirs, right) for key in page["keys"][:KEYS_SHOWN]]
     if len(page["keys"]) > KEYS_SHOWN:
         said.append(f"  key      … and {len(page['keys']) - KEYS_SHOWN:,} more keys (result.json has all)")
-    for field in page["receipts"][:FIELDS_SHOWN]:
-        said.append(f"  receipt  {field['name']}: {_both(field, theirs, right)}")
-    for field in page["figures"][:FIELDS_SHOWN]:
-        said.append(f"  header   {field['name']}: {_both(field, theirs, right)}")
+    for part, word in (("receipts", "receipt "), ("figures", "header  ")):
+        said += [f"  {word} {field['name']}: {_both(field, theirs, right)}" for field in page[part][:FIELDS_SHOWN]]
     if page["differing_steps_after"]:
         said.append(f"  after    {steps_after(page['differing_steps_after'])}")
     said += [f"  note     {page['note']}"] if page["note"] else []

@@ -1,12 +1,13 @@
-"""Executes a run's chain again during the run: ``python -m cluster.audit.reexecution.follower BLOCKS``.
+"""Executes a run's chain again in its own process: ``python -m cluster.audit.reexecution.follower BLOCKS [aside]``.
 
-``BLOCKS`` is the file to which the run's store appends blocks (:class:`cluster.record.chain_store.FileBlocks`).
-Standard input is a pipe from the driver: first the genesis, as one line of JSON; then lines with the current number of
-blocks in the file; then ``end``. Standard output reports progress in lines of JSON (:class:`Progress`). The process
-ends after ``end`` once it has executed all announced blocks; at the first block with another result; or at once when
-the pipe closes without ``end``, because the driver has ended.
+``BLOCKS`` is a file of blocks: an archive, or the one to which a run's store appends
+(:class:`cluster.record.chain_store.FileBlocks`). Standard input has first the genesis, as one line of JSON; then lines
+with the current number of blocks in the file; then ``end``. Standard output reports progress in lines of JSON
+(:class:`Reexecuted`). The process ends after ``end`` once it has executed all announced blocks; at the first block with
+another result; or at once when the pipe closes without ``end``, because the driver has ended.
 
-It runs where a processor is idle, and keeps the state and some final blocks, not the chain.
+With ``aside``, during a live run, it runs where a processor is idle, and measures blocks that take long. It keeps the
+state and some final blocks, not the chain. A Python with few packages can run it.
 """
 
 from __future__ import annotations
@@ -17,113 +18,70 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import BinaryIO, Final
 
 import msgspec
 
-from cluster.audit.reexecution.full_block import full_block_seconds
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.common.errors import BadInput, ExitCode
-from cluster.record.archive import ARCHIVE_MAGIC, LENGTH_BYTES, BlockRecord, decode_item
+from cluster.record.archive import ARCHIVE_MAGIC, Reexecuted, items_of
 from cluster.record.genesis_file import from_json
-from validator.primitives.codec import CodecError, encode
+from validator.chain.genesis import Genesis
 
 MODULE: Final = "cluster.audit.reexecution.follower"
 END: Final = b"end"
+ASIDE: Final = "aside"
 NICENESS: Final = 19
 TELL_EVERY_S: Final = 0.5
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """A report of the process: how far it has executed the chain, and at the end its results."""
-
-    height: int
-    """The number of blocks from height 1 on whose results were as recorded."""
-    root: str
-    """The state root after these blocks, in hex; empty once a block gave a result other than recorded."""
-    reason: str = ""
-    """How the next block's result differed from the record, in one line; empty if no block's did."""
-    receipts: bytes = b""
-    """The encoded receipts of the block with the differing result, as executed here; empty if there are none."""
-    trace: bytes = b""
-    """The encoded trace of the block with the differing result, as executed here; empty if there is none."""
-    slowest_height: int = 0
-    """The height of the block that took longest to execute; 0 if none took long.
-
-    This field and those below are set only at the end.
-    """
-    slowest_s: float = 0.0
-    """The processor time of the slowest block, in seconds."""
-    full_block_s: float = 0.0
-    """The processor time in seconds of a full block of honest transactions and timers
-    (:mod:`cluster.audit.reexecution.full_block`)."""
+Orders = SimpleQueue[int | None]
+"""The driver's commands: up to which height to execute; ``None`` for the end."""
 
 
-class _Orders:
-    """The driver's commands from standard input: up to which height to execute. A dedicated thread reads them."""
-
-    def __init__(self, pipe: BinaryIO) -> None:
-        self._pipe = pipe
-        self._changed = threading.Condition()
-        self._height = 0
-        self._is_end = False
-
-    def read(self) -> None:
-        """Read until the end of the pipe, and end the process if ``end`` did not come."""
-        for line in self._pipe:
-            with self._changed:
-                if line.strip() == END:
-                    self._is_end = True
-                    _yield_no_more()
-                else:
-                    self._height = int(line)
-                self._changed.notify()
-        if not self._is_end:
-            os._exit(ExitCode.INCONCLUSIVE)
-
-    def wait(self, height: int) -> bool:
-        """Wait until the block at a height is in the file; ``False`` if ``end`` came before it."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._height >= height or self._is_end)
-            return self._height >= height
+def read_orders(pipe: BinaryIO, orders: Orders) -> None:
+    """Read until the end of the pipe, and end the process if ``end`` did not come."""
+    is_end = False
+    for line in pipe:
+        is_end = line.strip() == END
+        if is_end:
+            _yield_no_more()
+        orders.put(None if is_end else int(line))
+    if not is_end:
+        os._exit(ExitCode.INCONCLUSIVE)
 
 
-def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders, full_block: Callable[[], float]) -> None:
+def follow(reexecutor: Reexecutor, file: BinaryIO, orders: Orders, full_block: Callable[[], float]) -> None:
     """Execute the blocks in ``file`` as far as the driver has announced them, and report progress.
 
-    ``full_block`` measures a full block's processor time; called only if a block took long.
+    ``full_block`` measures a full block's processor time; called only if a block took long. Raises :class:`BadInput` if
+    an announced block is missing or malformed.
     """
     file.seek(len(ARCHIVE_MAGIC))
-    told_s = time.monotonic()
-    while orders.wait(reexecutor.height + 1):
-        found = reexecutor.take(_next_block(file))
-        if found is not None:
-            trace = b"" if found.trace is None else encode(found.trace)
-            _tell(Progress(found.height - 1, "", found.reason, found.receipts, trace))
-            return
-        if time.monotonic() - told_s > TELL_EVERY_S:
-            told_s = time.monotonic()
-            _tell(Progress(reexecutor.height, reexecutor.root.hex()))
-    end, slowest = Progress(reexecutor.height, reexecutor.root.hex()), reexecutor.slowest
+    blocks, told_s = items_of(file), time.monotonic()
+    for announced in iter(orders.get, None):
+        while reexecutor.height < announced:
+            _, block = next(blocks, (b"", None))
+            if block is None:
+                raise BadInput(f"the store of blocks cannot be read behind height {reexecutor.height}")
+            found = reexecutor.take(block)
+            if found is not None:
+                _tell(found)
+                return
+            if time.monotonic() - told_s > TELL_EVERY_S:
+                told_s = time.monotonic()
+                _tell(reexecutor.result)
+    end, slowest = reexecutor.result, reexecutor.slowest
     if slowest is not None:
-        end = msgspec.structs.replace(end, slowest_height=slowest.height, slowest_s=slowest.seconds)
-        end = msgspec.structs.replace(end, full_block_s=full_block())
+        at, seconds = slowest
+        end = replace(end, slowest_height=at, slowest_s=seconds, full_block_s=full_block())
     _tell(end)
 
 
-def _next_block(file: BinaryIO) -> BlockRecord:
-    """Read the next block from the file. Raises :class:`BadInput` if it is missing or malformed."""
-    head = file.read(LENGTH_BYTES)
-    item = head + file.read(int.from_bytes(head, "big"))
-    try:
-        return decode_item(item)
-    except CodecError as error:
-        raise BadInput(f"the store of blocks cannot be read: {error}") from None
-
-
-def _tell(progress: Progress) -> None:
+def _tell(progress: Reexecuted) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(progress) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -150,16 +108,25 @@ def _yield_no_more() -> None:
             os.sched_setscheduler(threading.main_thread().native_id or 0, os.SCHED_OTHER, os.sched_param(0))
 
 
+def _full_block_s(genesis: Genesis) -> float:
+    # Imported here since another Python may lack the packages.
+    from cluster.audit.reexecution.full_block import full_block_seconds
+
+    return full_block_seconds(genesis, time.thread_time)
+
+
 def main() -> int:
     """Entry point of the follower process. Returns its exit code."""
-    _yield_to_others()
-    orders = _Orders(sys.stdin.buffer)
+    is_aside = ASIDE in sys.argv[2:]
+    if is_aside:
+        _yield_to_others()
+    orders: Orders = SimpleQueue()
     try:
         genesis = from_json(sys.stdin.buffer.readline().decode())
-        reexecutor = Reexecutor(genesis, time.thread_time)
-        threading.Thread(target=orders.read, daemon=True).start()
+        reexecutor = Reexecutor(genesis, time.thread_time if is_aside else None)
+        threading.Thread(target=read_orders, args=(sys.stdin.buffer, orders), daemon=True).start()
         with Path(sys.argv[1]).open("rb") as file:
-            follow(reexecutor, file, orders, partial(full_block_seconds, genesis, time.thread_time))
+            follow(reexecutor, file, orders, lambda: _full_block_s(genesis))
     except (BadInput, OSError) as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Final
 
 import msgspec
 
-from cluster.audit.reexecution.worker import Answer
+from cluster.audit.reexecution.follower import END, MODULE
 from cluster.common.checkout import HASH_SEED_VARIABLE, ROOT, own_environment
 from cluster.common.errors import BadInput, HarnessError
+from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, Reexecuted
 
 PACKAGES: Final = {
     "blake3": "blake3",
@@ -39,8 +41,8 @@ sys.stdout.write("%d.%d.%d %s" % (tuple(sys.version_info[:3]) + (",".join(lackin
 """A program for any Python version: prints its version and the modules that it cannot import."""
 
 
-def check_interpreter(python: str) -> None:
-    """Raise :class:`BadInput` if a Python cannot execute blocks, with the reason and a remedy."""
+def checked_version(python: str) -> str:
+    """The version of a Python that can execute blocks. Raises :class:`BadInput` with the reason and a remedy."""
     version, lacking = _probe(python)
     numbers = tuple(map(int, version.split(".")[:2]))
     if numbers < OLDEST:
@@ -53,6 +55,7 @@ def check_interpreter(python: str) -> None:
         )
     if not (ROOT / "pyproject.toml").exists() and Path(python) != Path(sys.executable):
         raise BadInput(f"{python}: other Pythons execute a checkout's code, and this Stampede runs from {ROOT}")
+    return version
 
 
 def _environment() -> dict[str, str]:
@@ -80,17 +83,22 @@ def _probe(python: str) -> tuple[str, list[str]]:
     return version, [name for name in lacking.split(",") if name]
 
 
-def execute(python: str, hash_seed: int, folder: Path) -> Answer:
-    """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` if it does not answer."""
+def execute(python: str, hash_seed: int, folder: Path, heights: int) -> Reexecuted:
+    """Let a Python execute the first blocks of a run in a fresh process, as :mod:`~.follower` does.
+
+    Raises :class:`HarnessError` if it does not answer.
+    """
+    genesis = json.loads((folder / GENESIS_FILE).read_text())
     done = subprocess.run(
-        [python, "-m", "cluster.audit.reexecution.worker", str(folder.resolve())],
+        [python, "-m", MODULE, str((folder / BLOCKS_FILE).resolve())],
+        input=f"{json.dumps(genesis)}\n{heights}\n{END.decode()}\n",
         env=_environment() | {HASH_SEED_VARIABLE: str(hash_seed)},
         capture_output=True,
         text=True,
         check=False,
     )
     try:
-        return msgspec.json.decode(done.stdout, type=Answer)
+        return msgspec.json.decode(done.stdout.splitlines()[-1] if done.stdout else "", type=Reexecuted)
     except msgspec.DecodeError:
         said = "".join(f": {line}" for line in done.stderr.strip().splitlines()[-1:])
         raise HarnessError(f"{python}, hash seed {hash_seed}: the process ended with {done.returncode}{said}") from None

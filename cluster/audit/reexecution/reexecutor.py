@@ -6,7 +6,6 @@ The results are compared with the record: header, receipts, state root. The modu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from validator.chain.block import Block, header_hash
 from validator.chain.genesis import Genesis
 from validator.node.executor.executor import Executor, StorageConfig, execution_error
 from validator.node.executor.jobs import Finalize, FinalizedInvalid
-from validator.primitives.codec import CodecError, decode
+from validator.primitives.codec import CodecError, decode, encode
 from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace
 
@@ -27,19 +26,6 @@ NOTEWORTHY_S: Final = 0.25
 """Processor time of a block, in seconds, from which on it is compared with a full block's."""
 STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
 """Storage settings for a chain that is executed in memory and read once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A recorded block whose re-execution gave a result other than the recorded one."""
-
-    height: int
-    reason: str
-    """How the result differs, in one line, without the height."""
-    receipts: bytes = b""
-    """The encoded receipts of the re-execution; empty if the block was refused or cannot be read."""
-    trace: BlockTrace | None = None
-    """The trace of the re-execution, if it did not give the block's own header."""
 
 
 class Measured(NamedTuple):
@@ -72,11 +58,6 @@ class Reexecutor:
         return self._executor.final_header.height
 
     @property
-    def root(self) -> bytes:
-        """The state root after the block at :attr:`height`."""
-        return self._executor.final_view.root
-
-    @property
     def state_bytes(self) -> int:
         """The size in bytes of the state's keys and values after the block at :attr:`height`. Reads the whole state."""
         return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
@@ -89,7 +70,7 @@ class Reexecutor:
         """
         return memory_bytes(self._executor, without=(MemoryDisk,))
 
-    def take(self, record: BlockRecord) -> Mismatch | None:
+    def take(self, record: BlockRecord) -> Reexecuted | None:
         """Execute the next block. Returns how its result differs from the record; ``None`` if it does not.
 
         After a difference it must not be called again.
@@ -98,21 +79,27 @@ class Reexecutor:
         try:
             block = decode(record.block, Block)
         except CodecError as error:
-            return Mismatch(height, f"the block cannot be read: {error}")
+            return Reexecuted(height - 1, "", f"the block cannot be read: {error}")
         reason = self._measured(height, block)
         result = self._executor.run(Finalize(header_hash(block.header), b""))
         if isinstance(result, FinalizedInvalid):
             why = f"the block does not execute to its header: {reason}"
-            return Mismatch(height, why, result.receipts, result.trace)
+            return Reexecuted(height - 1, "", why, result.receipts, encode(result.trace))
         self._executor.allow_pruning(height)
         archived = self._executor.archive.get(height)
         assert archived is not None, "what is final is archived"
         if archived.receipts != record.receipts:
-            return Mismatch(height, "execution gives other receipts", archived.receipts)
+            return Reexecuted(height - 1, "", "execution gives other receipts", archived.receipts)
         if archived.computed_root != record.computed_root:
             gave, recorded = archived.computed_root.hex(), record.computed_root.hex()
-            return Mismatch(height, f"execution gives state root {gave}, recorded was {recorded}", archived.receipts)
+            why = f"execution gives state root {gave}, recorded was {recorded}"
+            return Reexecuted(height - 1, "", why, archived.receipts)
         return None
+
+    @property
+    def result(self) -> Reexecuted:
+        """That of the blocks up to :attr:`height`."""
+        return Reexecuted(self.height, self._executor.final_view.root.hex())
 
     def _measured(self, height: int, block: Block) -> str | None:
         """Execute the next block, and measure its processor time. Returns why it is invalid, or ``None``.
@@ -143,15 +130,14 @@ class Reexecutor:
             raise BadInput(f"the block at height {self.height + 1} cannot be read: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class RightExecution:
+class RightExecution(NamedTuple):
     """The result of executing a final block again with this code, to compare a diverged execution with."""
 
     trace: BlockTrace | None
     """The trace of the re-execution; ``None`` if the chain cannot be executed up to the block."""
     recorded: BlockRecord | None
-    mismatch: Mismatch | None
-    """The first final block, up to this one, whose result is not as recorded; ``None`` if there is none."""
+    mismatch: Reexecuted | None
+    """The result up to the first final block, up to this one, that is not as recorded; ``None`` if there is none."""
 
 
 class Reexecution:
@@ -159,28 +145,24 @@ class Reexecution:
 
     def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord], known: Reexecuted | None = None) -> None:
         """``known`` is an earlier result for exactly these blocks."""
-        self._chain = chain
-        self._known_result = known
-        self._genesis = genesis
-        self._mismatch: Mismatch | None = None
-        self._known: dict[int, RightExecution] = {}
+        self._chain, self._known, self._genesis = chain, known, genesis
+        self._mismatch: Reexecuted | None = None
+        self._found: dict[int, RightExecution] = {}
 
     def at(self, height: int) -> RightExecution:
         """The result of re-executing the block at a height. Heights must not descend from call to call."""
-        if height not in self._known:
-            self._known[height] = self._execute(height)
-        return self._known[height]
+        if height not in self._found:
+            self._found[height] = self._execute(height)
+        return self._found[height]
 
-    def first_mismatch(self) -> Mismatch | None:
-        """The first block whose result is not as recorded; ``None`` if there is none.
+    def first_mismatch(self) -> Reexecuted | None:
+        """The result up to the first block that is not as recorded; ``None`` if there is none.
 
         Executes the chain to its end, unless the result is known.
         """
-        known = self._known_result
-        if known is not None and known.reason:
-            return Mismatch(known.heights + 1, known.reason, known.receipts)
-        if known is not None and known.heights == len(self._chain):
-            return None
+        known = self._known
+        if known is not None and (known.reason or known.heights == len(self._chain)):
+            return known if known.reason else None
         self._advance(len(self._chain))
         return self._mismatch
 
@@ -188,12 +170,12 @@ class Reexecution:
         if not 1 <= height <= len(self._chain):
             return RightExecution(None, None, self._mismatch)
         self._advance(height - 1)
-        recorded = self._chain[height - 1]
-        if self._mismatch is not None:
-            trace = self._mismatch.trace if self._mismatch.height == height else None
-            return RightExecution(trace, recorded, self._mismatch)
-        trace = self._reexecutor.trace(recorded)
-        self._mismatch = self._reexecutor.take(recorded)
+        recorded, trace = self._chain[height - 1], None
+        if self._mismatch is None:
+            trace = self._reexecutor.trace(recorded)
+            self._mismatch = self._reexecutor.take(recorded)
+        elif self._mismatch.heights == height - 1 and self._mismatch.trace:
+            trace = decode(self._mismatch.trace, BlockTrace)
         return RightExecution(trace, recorded, self._mismatch)
 
     @cached_property

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.audit.safety.certificates import highest_named, is_certified
 from cluster.audit.safety.rule_log import RuleLog
@@ -64,13 +64,12 @@ class _View:
     nullified: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Below:
-    """The newest final block entered, which must be the parent of the next one."""
+class _Below(NamedTuple):
+    """The newest final block entered, which must be the parent of the next one; at first the genesis block."""
 
-    height: int
-    view: View
-    digest: bytes
+    height: int = 0
+    view: View = GENESIS_VIEW
+    digest: bytes = b""
 
 
 @dataclass(slots=True)
@@ -89,7 +88,7 @@ class CertifiedChain:
     _views: dict[int, _View] = field(default_factory=dict)
     _seen: dict[AnyCertificate, None] = field(default_factory=dict)
     """The newest certificates, in the order of arrival."""
-    _below: _Below | None = None
+    _below: _Below = field(default_factory=_Below)
     _final_of: dict[int, Subject] = field(default_factory=dict)
     """The final block of each view that has one, keyed by view."""
     _passed: int = GENESIS_VIEW
@@ -101,11 +100,6 @@ class CertifiedChain:
     """
     _forgotten: int = GENESIS_VIEW
     """The newest forgotten view: this view and all earlier ones are no longer kept."""
-
-    @property
-    def views_held(self) -> int:
-        """The number of views about which anything is kept."""
-        return len(self._views.keys() | self._final_of.keys() | self._timeouts.keys())
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
@@ -156,28 +150,21 @@ class CertifiedChain:
         self._compare(certificate.view, view)
 
     def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
-        number, subject = certificate.view, (certificate.parent_view, certificate.digest)
+        number, subject, look = certificate.view, (certificate.parent_view, certificate.digest), self.log.look
         if self.hears_all:
-            known = view.notarized is not None
-            self.log.look(
-                Rule.NOTARIZED_FIRST,
-                known,
-                f"{name} finalises view {number}, whose block no validator knows to be notarized",
-            )
-        self.log.look(
-            Rule.ONE_BLOCK,
-            view.notarized in (None, subject),
-            f"view {number} finalises another block than it notarized",
-        )
-        self.log.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self.log.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
+            what = f"{name} finalises view {number}, whose block no validator knows to be notarized"
+            look(Rule.NOTARIZED_FIRST, view.notarized is not None, what)
+        is_same = view.notarized in (None, subject)
+        look(Rule.ONE_BLOCK, is_same, f"view {number} finalises another block than it notarized")
+        look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
         low = [at for at, high in self._timeouts.items() if high < number <= at]
-        self.log.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self.newest_finalized = max(self.newest_finalized, number)
         self._compare(number, view)
         if number <= self._passed and number not in self._final_of:
-            self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+            look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
         """Compare the certificates of a view with its final block, if both are known."""
@@ -186,9 +173,8 @@ class CertifiedChain:
             return
         for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
             if subject is not None:
-                self.log.look(
-                    Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final"
-                )
+                what = f"view {number} {verb} another block than was made final"
+                self.log.look(Rule.CERTIFIED, subject == block, what)
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = highest_named(certificate)
@@ -197,11 +183,8 @@ class CertifiedChain:
         if newest > certificate.view:
             finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
             newest = max(finalized, default=GENESIS_VIEW)
-        self.log.look(
-            Rule.SKIPS,
-            high >= newest,
-            f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}",
-        )
+        what = f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}"
+        self.log.look(Rule.SKIPS, high >= newest, what)
 
     # --- final blocks -----------------------------------------------------------------------------------------------
 
@@ -210,9 +193,8 @@ class CertifiedChain:
 
         If ``knows_skips`` is false, the certificates of skipped views may be missing, and the skips are not checked.
         """
-        below = self._below
-        parent_view = View(GENESIS_VIEW if below is None or below.height != height - 1 else below.view)
-        for what in self._ancestry_problems(height, header, parent_view, knows_skips):
+        parent_view = self._parent(height).view
+        for what in self._ancestry_problems(height, header, knows_skips):
             self.log.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
         self.log.counts[Rule.ANCESTRY] += 1
         self._enter_view(height, header, digest, parent_view)
@@ -224,7 +206,11 @@ class CertifiedChain:
 
     def is_skip_justified(self, header: Header) -> bool:
         """Whether the certificates are known that justify the views skipped by the next final block."""
-        return self._are_skipped(View(GENESIS_VIEW if self._below is None else self._below.view), header.view)
+        return self._are_skipped(self._below.view, header.view)
+
+    def _parent(self, height: int) -> _Below:
+        """The final block right below a height; the genesis block if none was entered."""
+        return self._below if self._below.height == height - 1 else _Below()
 
     def _enter_view(self, height: int, header: Header, digest: bytes, parent_view: View) -> None:
         """Check a final block against the certificates of its view and of the views skipped since its parent's."""
@@ -236,20 +222,18 @@ class CertifiedChain:
                 self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
         self._passed = max(self._passed, header.view)
 
-    def _ancestry_problems(
-        self, height: int, header: Header, parent_view: View, knows_skips: bool = True
-    ) -> Iterator[str]:
+    def _ancestry_problems(self, height: int, header: Header, knows_skips: bool = True) -> Iterator[str]:
+        parent = self._parent(height)
         if header.height != height:
             yield f"says height {header.height}"
-        parent = self._below if self._below is not None and self._below.height == height - 1 else None
-        if parent is None and height > 1:
+        if parent.height != height - 1:
             yield "comes before the one below it"
-        if parent is not None and header.parent_hash != parent.digest:
+        elif parent.height and header.parent_hash != parent.digest:
             yield "does not build on the one below it"
-        if header.view <= parent_view:
-            yield f"is of view {header.view}, its parent of view {parent_view}"
-        elif knows_skips and not self._are_skipped(parent_view, header.view):
-            yield f"skips from view {parent_view} to {header.view} without the certificates for it"
+        if header.view <= parent.view:
+            yield f"is of view {header.view}, its parent of view {parent.view}"
+        elif knows_skips and not self._are_skipped(parent.view, header.view):
+            yield f"skips from view {parent.view} to {header.view} without the certificates for it"
 
     def _are_skipped(self, parent_view: View, view: int) -> bool:
         if parent_view >= view - 1 or self._timeouts.get(view - 1, view) <= parent_view:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -37,10 +38,9 @@ from cluster.scenario.genesis import validators_of
 from consensus.messages import Certificate, VoteKind
 from consensus.messages import decode as decode_message
 from consensus.types import GENESIS_VIEW, ConsensusError
-from validator.chain.block import Block, Header, header_hash
+from spec.encoding import Hash, Header, Unreadable, read_block, tagged
 from validator.chain.records import account_key, timer_key
-from validator.primitives.codec import CodecError, decode
-from validator.primitives.types import Hash
+from validator.primitives.types import Hash as StateRoot
 from validator.state.proofs.proof import ProofError, verify
 
 SERVED_FINALITY: Final = "served_finality"
@@ -115,8 +115,14 @@ class ProofAudit:
     def __init__(self, record: RunRecord, chain: Sequence[BlockRecord], ledger: Ledger) -> None:
         """``ledger`` is the ledger of exactly the blocks of ``chain``."""
         self._record = record
-        self._headers = _headers(chain)
-        self._hashes = [header_hash(header) for header in self._headers]
+        self._headers: list[Header] = []
+        """Those of the chain, up to the first block that cannot be read."""
+        self._hashes: list[Hash] = []
+        with suppress(Unreadable):
+            for each in chain:
+                block = read_block(each.block)
+                self._headers.append(block.header)
+                self._hashes.append(block.hash)
         self._ledger = ledger
         self._validators = validators_of(record.genesis, record.scheme)
 
@@ -174,33 +180,29 @@ class ProofAudit:
             answers.unproved.append(height)
             return
         found = self._verified(height, *proof)
+        answers.look(SERVED_FINALITY, found if isinstance(found, str) else "")
         if isinstance(found, str):
-            answers.look(SERVED_FINALITY, found)
             return
-        answers.look(SERVED_FINALITY, "")
         certified = height + len(proof[1])
         answers.proved_final = max(answers.proved_final, certified)
         answers.voters[certified] = tuple(found.signed)
 
     def _verified(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> Certificate | str:
         """Verify a finality proof. Returns its certificate; the problem in words if the proof does not hold."""
+        what, last = f"the finality proof of height {height}", height + len(links)
+        if [tagged(b"header", each) for each in (header, *links)] != self._hashes[height - 1 : last]:
+            return f"{what} is not of the chain's blocks"
         try:
-            headers = [decode(each, Header) for each in (header, *links)]
             certificate = decode_message(encoded)
-        except (CodecError, ConsensusError) as error:
-            return f"the finality proof of height {height} cannot be read: {error}"
-        last = height + len(links)
-        if [header_hash(each) for each in headers] != self._hashes[height - 1 : last]:
-            return f"the finality proof of height {height} is not of the chain's blocks"
+        except ConsensusError as error:
+            return f"{what} cannot be read: {error}"
         if not isinstance(certificate, Certificate) or certificate.kind != VoteKind.FINALIZE:
-            return f"the finality proof of height {height} has no finalization"
+            return f"{what} has no finalization"
         says = (certificate.view, certificate.parent_view, bytes(certificate.digest))
         if says != (self._view_of(last), self._view_of(last - 1), self._hashes[last - 1]):
-            return f"the certificate in the finality proof of height {height} is of another block"
-        namespace = self._record.genesis.chain_id.encode()
-        if not is_certified(certificate, self._validators, namespace, GENESIS_VIEW):
-            signers = list(certificate.signed)
-            return f"the certificate in the finality proof of height {height} is not signed by a quorum: {signers}"
+            return f"the certificate in {what} is of another block"
+        if not is_certified(certificate, self._validators, self._record.genesis.chain_id.encode(), GENESIS_VIEW):
+            return f"the certificate in {what} is not signed by a quorum: {list(certificate.signed)}"
         return certificate
 
     def _proof_problem(self, server: Server, key: bytes, height: int, is_there: bool) -> str:
@@ -209,7 +211,7 @@ class ProofAudit:
         try:
             page = server.proof(key, height)
             told = None if page["value"] is None else bytes.fromhex(page["value"])
-            value = verify(Hash(self._headers[height - 1].state_root), key, bytes.fromhex(page["proof"]))
+            value = verify(StateRoot(self._headers[height - 1].state_root), key, bytes.fromhex(page["proof"]))
         except Unproved as error:
             return f"does not prove {key.hex()[:SHOWN_DIGITS]}… at height {height}: {error}"
         except ProofError as error:
@@ -260,17 +262,6 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
         for rule, count in each.counts.items():
             counts[rule] += count
     return MonitorRecord(violations, before.counts | counts, before.reached, voters)
-
-
-def _headers(chain: Sequence[BlockRecord]) -> list[Header]:
-    """The headers of a chain from height 1 on, up to the first block that cannot be read."""
-    headers: list[Header] = []
-    for record in chain:
-        try:
-            headers.append(decode(record.block, Block).header)
-        except CodecError:
-            break
-    return headers
 
 
 def _number(drawn: bytes) -> int:

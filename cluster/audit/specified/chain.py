@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 from cluster.audit.specified.programs import PvmLanguage
@@ -23,21 +24,16 @@ def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
     """
     if genesis.policy_file is not None and own_policy is None:
         raise BadInput(f"the policy {genesis.policy_name!r} is not specified: it is the user's")
-    names = genesis.parameters.to_names()
+    parameters = genesis.parameters.to_names()
     actors = {
         bytes(address): GenesisActor(
-            actor.code,
-            actor.deployer,
-            actor.balance,
-            None
-            if actor.agent is None
-            else Agent(actor.agent.code, actor.agent.max_fee_per_cycle, actor.agent.max_priority_fee_per_cycle),
+            actor.code, actor.deployer, actor.balance, None if actor.agent is None else Agent(*astuple(actor.agent))
         )
         for address, actor in genesis.actors.items()
     }
     return new_chain(
         SpecGenesis(
-            {name: str(value) if isinstance(value, str) else value for name, value in names.items()},
+            {name: str(value) if isinstance(value, str) else value for name, value in parameters.items()},
             genesis.policy.value,
             own_policy,
             {bytes(address): balance for address, balance in genesis.accounts.items()},

@@ -5,12 +5,14 @@ So is the state root of the first blocks, while the state is small: a fault that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, get_args, get_type_hints
+from typing import Final, NamedTuple
 
 from cluster.audit.specified.chain import spec_chain
-from cluster.audit.specified.own_policy import NotAllowed, own_policy
+from cluster.audit.specified.differences import AMOUNTS, Difference, of_receipts, shown
+from cluster.audit.specified.own_policy import NotAllowed, OwnPolicy, OwnPrices, own_policy
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
@@ -20,7 +22,6 @@ from spec.encoding import (
     Transaction,
     Unreadable,
     address_of,
-    decode,
     encode_receipts,
     read_block,
     read_receipts,
@@ -30,41 +31,24 @@ from spec.encoding import (
 )
 from spec.leaves import leaves
 from spec.tree import Tree
-from validator.chain.genesis import Genesis, Replaces
+from validator.chain.genesis import Genesis
 
 BLOCK: Final = "the block"
 """The field of a deviation of a block that cannot be executed."""
 CANONICAL: Final = "canonical bytes of receipts"
 PRICES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
 """The prices in a header. They follow from the block before, and all amounts of the block follow from them."""
-AMOUNTS: Final = ("p50_tip", "burned", "tip", "tip_per_cycle")
-"""The fields of receipts that are amounts, as bytes."""
 PAYMENTS: Final = (*PRICES, *AMOUNTS, "cycles", "cells", "fee_payer")
 """The fields that say what is paid, for what and by whom."""
 OF_TIMERS: Final = ("receipts.fires", "receipts.destroyed", "receipts.queries", "receipts.gc_cycles")
 REFUSALS: Final = {"LaneFull": BOUNDS, "FeeTooLow": CONSERVATION, "InsufficientFunds": CONSERVATION}
 """The check that a transaction fails which its block must not have, by the reason; any other fails ``chain``."""
-LONGEST_AMOUNT: Final = 32
-"""Bytes of an amount in receipts."""
 OF_ROOTS: Final = "header.state_root"
 ROOTS_COMPARED: Final = 32
 """The first heights of a chain, at which state roots are compared. All leaves are made at each, which takes 1 to 5 %
 of a short run's processor time. A root depends on all blocks before, so none can be left out."""
 LEAVES_COMPARED: Final = 2_000
 """The leaves up to which state roots are compared. A root of as many takes some 30 ms of processor time."""
-LONGEST_SHOWN: Final = 80
-"""Characters of a value in a deviation."""
-
-
-class Difference(NamedTuple):
-    """A field in which a block differs from the specification."""
-
-    field: str
-    """Such as ``receipts.fires[2].burned``."""
-    said: str
-    """What the chain says."""
-    expected: str
-    """What the specification says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +99,13 @@ class SpecifiedChain:
     @property
     def has_told_prices(self) -> bool:
         """Whether the prices of the timer lane are those of a user's policy."""
-        return self._own is not None and Replaces.PRICES in self._own.file.replaces
+        return self._own is not None and issubclass(self._own, OwnPrices)
 
     def enter(self, block: bytes, receipts: bytes) -> Deviation | None:
         """Execute the next block; returns how it deviates, or how one before did that ended the execution."""
         if self.deviation is not None:
             return self.deviation
-        found = self._judged(block, receipts, self._differences)
+        found = self._judged(block, receipts)
         if found is not None and found.check == STATE_ROOTS:
             self._tree = None
         else:
@@ -130,19 +114,19 @@ class SpecifiedChain:
 
     def judge_receipts(self, block: bytes, receipts: bytes) -> Deviation | None:
         """Execute the next block, the chain's last, and compare nothing but the receipts that a validator has of it."""
-        return self._judged(block, receipts, self._of_receipts)
+        return self._judged(block, receipts, receipts_alone=True)
 
-    def _judged(self, block: bytes, receipts: bytes, differences: Compare) -> Deviation | None:
+    def _judged(self, block: bytes, receipts: bytes, receipts_alone: bool = False) -> Deviation | None:
         height, check = self.world.height + 1, ""
         self.world.rules.clear()
         try:
             before, read = self.last, read_block(block)
-            if self._own is not None:
-                if (told := _read(receipts)) is None:
-                    raise NotAllowed("receipts", "malformed", CANONICAL)
-                self._own.told = told
+            if self._own is not None and issubclass(self._own, OwnPolicy):
+                self._own.told = _read(receipts)
             self.last = self._execute(read)
-            found = next(differences(self.last, before, receipts), None)
+            differing = self._of_receipts(self.last.outcome.receipts, receipts)
+            found = next(differing if receipts_alone else self._differences(self.last, before, differing), None)
+            found = found and found.brief
         except NotAllowed as own:
             found = Difference(own.field, own.said, own.expected)
         except (Unreadable, NotAdmitted) as error:
@@ -164,7 +148,9 @@ class SpecifiedChain:
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 
-    def _differences(self, executed: Executed, before: Executed | None, receipts: bytes) -> Iterator[Difference]:
+    def _differences(
+        self, executed: Executed, before: Executed | None, receipts: Iterator[Difference]
+    ) -> Iterator[Difference]:
         """Where a block differs: in its prices, from which amounts follow, then in the receipts and the header."""
         block, _, outcome = executed
         expected = {
@@ -182,12 +168,12 @@ class SpecifiedChain:
             "state_root": self._state_root() or block.header.state_root,
         }
         fields = [
-            Difference(f"header.{name}", _shown(said), _shown(value))
+            Difference(f"header.{name}", shown(said), shown(value))
             for name, value in expected.items()
             if (said := getattr(block.header, name)) != value
         ]
         yield from (each for each in fields if each.field.startswith("header.basefee"))
-        yield from self._of_receipts(executed, before, receipts)
+        yield from receipts
         yield from fields
 
     def _state_root(self) -> Hash | None:
@@ -200,27 +186,28 @@ class SpecifiedChain:
         self._tree.apply(self.world.height, dict.fromkeys(self._tree.values) | state)
         return self._tree.root
 
+    @property
+    def leaves(self) -> dict[bytes, bytes]:
+        """The leaves of the state tree as specified."""
+        return leaves(self.world) if self._tree is None else self._tree.values
+
     @staticmethod
-    def _of_receipts(executed: Executed, _before: Executed | None, said: bytes) -> Iterator[Difference]:
-        """The differences of two encodings of receipts, by the names of the fields; those of the median tip first."""
-        expected = encode_receipts(executed.outcome.receipts)
+    def _of_receipts(specified: Receipts, said: bytes) -> Iterator[Difference]:
+        """Where receipts differ from the specified ones; in the median tip first."""
+        expected = encode_receipts(specified)
         if said == expected:
             return
-        if _read(said) is not None:
-            found = list(_differences("receipts", Receipts, decode(said), decode(expected)))
-            yield from sorted(found, key=lambda each: each.field != "receipts.p50_tip")
+        with suppress(Unreadable):
+            yield from sorted(of_receipts(said, expected), key=lambda each: each.field != "receipts.p50_tip")
         yield Difference("receipts", "malformed", CANONICAL)
 
 
-Compare = Callable[[Executed, Executed | None, bytes], Iterator[Difference]]
-
-
-def _read(receipts: bytes) -> Receipts | None:
-    """Receipts from their bytes; ``None`` if they are malformed."""
+def _read(receipts: bytes) -> Receipts:
+    """Receipts from their bytes. Raises :class:`NotAllowed` for malformed ones."""
     try:
         return read_receipts(receipts)
     except Unreadable:
-        return None
+        raise NotAllowed("receipts", "malformed", CANONICAL) from None
 
 
 def _check_of(field: str) -> str:
@@ -230,36 +217,3 @@ def _check_of(field: str) -> str:
     if field == OF_ROOTS:
         return STATE_ROOTS
     return TIMERS if field.startswith(OF_TIMERS) else CHAIN
-
-
-def _differences(path: str, kind: Any, said: Any, expected: Any) -> Iterator[Difference]:
-    """Where two decoded values of a kind of struct differ, in the order of their fields."""
-    if said == expected:
-        return
-    if not isinstance(said, list) or not isinstance(expected, list) or kind is None:
-        shown = _amount if path.rpartition(".")[2] in AMOUNTS else _shown
-        yield Difference(path, shown(said), shown(expected))
-    elif hasattr(kind, "_fields"):
-        kinds = get_type_hints(kind)
-        for place, name in enumerate(kind._fields):
-            pair = [fields[place] if place < len(fields) else None for fields in (said, expected)]
-            yield from _differences(f"{path}.{name}", kinds[name], *pair)
-    else:
-        (item, *_), several = get_args(kind) or (None,), max(len(said), len(expected))
-        for place in range(several):
-            pair = [items[place] if place < len(items) else "nothing" for items in (said, expected)]
-            yield from _differences(f"{path}[{place}]", item, *pair)
-
-
-def _amount(value: Any) -> str:
-    """An amount for readers, as a number if it is one."""
-    is_one = isinstance(value, bytes) and len(value) <= LONGEST_AMOUNT
-    return str(int.from_bytes(value, "big")) if is_one else _shown(value)
-
-
-def _shown(value: Any) -> str:
-    """A value for readers: bytes in hex, and not too much of it."""
-    text = "0x" + value.hex() if isinstance(value, bytes) else str(value)
-    if isinstance(value, list | tuple):
-        text = "[" + ", ".join(_shown(item) for item in value) + "]"
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"

@@ -38,87 +38,17 @@ class NotAllowed(Exception):
 
 
 class OwnPolicy(Fifo):
-    """What users' policies share. Each chain has another class (:func:`own_policy`)."""
+    """What users' policies share that replace something. Each chain has another class (:func:`own_policy`)."""
 
     file: ClassVar[PolicyFile]
     its_phase: ClassVar[type[TimerPhase]]
     told: ClassVar[Receipts]
     """The receipts of the block that is being executed."""
-
-    def __init__(self) -> None:
-        self._names: object = None
-        self._parameters_read: Parameters
-
-    def _parameters(self, world: World) -> Parameters:
-        """The parameters in force, as a user's rules read them."""
-        if self._names is not world.parameters:
-            self._names, self._parameters_read = world.parameters, Parameters.from_names(world.parameters)
-        return self._parameters_read
-
-    @property
-    def _is_order_told(self) -> bool:
-        return not self.file.replaces.isdisjoint((Replaces.ORDER, Replaces.PRICES))
-
-    @property
-    def _is_price_told(self) -> bool:
-        return Replaces.PRICES in self.file.replaces
-
-    # --- prices: the user's rules are executed only if the class says that it replaces them --------------------------
-
-    def lane_price(self, world: World) -> int:
-        if not self._is_price_told:
-            return super().lane_price(world)
-        return self._price("lane_price", world.basefee_lane, self._parameters(world))
-
-    def fee_floor(self, world: World) -> int:
-        if not self._is_price_told:
-            return super().fee_floor(world)
-        return self._price("fee_floor", world.basefee_lane, self._parameters(world))
-
-    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
-        if not self._is_price_told:
-            return super().accept_fees(world, max_fee, priority)
-        try:
-            fees = self._of_rule("admit", Offer(max_fee, priority), world.fee_floor, refusals=(Rejection,))
-        except Rejection as refused:
-            raise Refusal(refused.name) from None
-        if not isinstance(fees, Offer) or not all(fee is None or _is_price(fee) for fee in fees):
-            raise NotAllowed("admit of the policy", repr(fees), "an offer")
-        return fees
-
-    def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
-        if not self._is_price_told:
-            return super().next_basefee_lane(world, next_basefee_cycle, lane_cycles)
-        given = world.basefee_lane, next_basefee_cycle, lane_cycles
-        return self._price("next_basefee_lane", *given, self._parameters(world))
-
-    def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
-        if not self._is_price_told:
-            return super().next_p50(world, fires)
-        return self._price("next_p50_tip", fires, self._parameters(world))
-
-    def _price(self, rule: str, *given: object) -> int:
-        price = self._of_rule(rule, *given)
-        if not _is_price(price):
-            raise NotAllowed(f"{rule} of the policy", repr(price), "a price")
-        return int(price)
-
-    def _of_rule(self, rule: str, *given: object, refusals: tuple[type[Exception], ...] = ()) -> Any:
-        """What a user's rule says. Raises :class:`NotAllowed` for an exception of the rule that is no refusal."""
-        try:
-            with one_line(self.file.file, PolicyError, refusals):
-                return getattr(self.its_phase.rules, rule)(*given)
-        except PolicyError as error:
-            raise NotAllowed(f"{rule} of the policy", str(error), "no exception") from None
-
-    # --- turns --------------------------------------------------------------------------------------------------------
+    is_price_told: ClassVar[bool] = False
 
     def scan(self, phase: Phase, turns: list[Turn]) -> None:
         """Fire what the receipts say, in their order, and judge what no policy may do."""
-        if not self.file.replaces:
-            super().scan(phase, turns)
-            return
-        if not self._is_order_told:
+        if not self.is_price_told and Replaces.ORDER not in self.file.replaces:
             self._check_order(phase, turns)
         offers = {turn.timer_id: turn for turn in turns}
         may_fire = {timer.timer_id for timer in self.within_cap(phase, phase.world.due_timers())}
@@ -127,7 +57,7 @@ class OwnPolicy(Fifo):
         for place, fire in enumerate(self.told.fires):
             self._destroy_unpaid(phase, unpaid, place)
             offer = offers.get(fire.timer_id)
-            if offer is not None and not self._is_price_told and self.bids != "locked":
+            if offer is not None and not self.is_price_told and self.bids != "locked":
                 self._check_tip(place, fire, offer)
             self._fire(phase, place, fire, may_fire)
             for timer_id in least.keys() & phase.world.timers.keys():
@@ -138,11 +68,8 @@ class OwnPolicy(Fifo):
 
     def payment(self, world: World, timer: Timer) -> int:
         """What a fire pays of its locked bid."""
-        if not self.file.replaces:
-            paid: int = super().payment(world, timer)  # type: ignore[misc]  # of the policy that locks bids
-            return paid
         told = next(_number(fire.tip) for fire in self.told.fires if fire.timer_id == timer.timer_id)
-        least = 0 if self._is_price_told else world.parameters["RESERVE_PRICE"]
+        least = 0 if self.is_price_told else world.parameters["RESERVE_PRICE"]
         return min(timer.bid or 0, max(least, told))
 
     # --- a turn -------------------------------------------------------------------------------------------------------
@@ -157,7 +84,7 @@ class OwnPolicy(Fifo):
             raise NotAllowed(field, told.timer_id.hex(), f"none: the lane has no room for its {gas_limit} cycles")
         tip = 0 if self.bids == "locked" else _number(told.tip_per_cycle)
         needed, available = phase.max_cost(gas_limit, tip), phase.available(timer)
-        if needed > available and not self._is_price_told:
+        if needed > available and not self.is_price_told:
             raise NotAllowed(field, told.timer_id.hex(), f"none: it may cost {needed}, its payer has {available}")
         most = min(needed, available)
         phase.fire(timer, tip, gas_limit, most)
@@ -166,7 +93,7 @@ class OwnPolicy(Fifo):
             if burned > most:
                 field = f"receipts.fires[{len(phase.fires) - 1}].burned"
                 raise NotAllowed(field, str(burned), f"at most {most}, what its payer can pay")
-        elif self._is_price_told:
+        elif self.is_price_told:
             self._charge(phase, told)
 
     def _charge(self, phase: Phase, told: FireReceipt) -> None:
@@ -255,16 +182,69 @@ class OwnPolicy(Fifo):
                 )
 
 
-def own_policy(genesis: Genesis) -> type[OwnPolicy] | None:
-    """A class for the user's policy of a chain; ``None`` if it has none.
+class OwnPrices(OwnPolicy):
+    """What users' policies share that replace prices, too: the user's rules are executed."""
+
+    is_price_told = True
+
+    def __init__(self) -> None:
+        self._names: object = None
+        self._parameters_read: Parameters
+
+    def _parameters(self, world: World) -> Parameters:
+        """The parameters in force, as a user's rules read them."""
+        if self._names is not world.parameters:
+            self._names, self._parameters_read = world.parameters, Parameters.from_names(world.parameters)
+        return self._parameters_read
+
+    def lane_price(self, world: World) -> int:
+        return self._price("lane_price", world.basefee_lane, self._parameters(world))
+
+    def fee_floor(self, world: World) -> int:
+        return self._price("fee_floor", world.basefee_lane, self._parameters(world))
+
+    def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
+        try:
+            fees = self._of_rule("admit", Offer(max_fee, priority), world.fee_floor, refusals=(Rejection,))
+        except Rejection as refused:
+            raise Refusal(refused.name) from None
+        if not isinstance(fees, Offer) or not all(fee is None or _is_price(fee) for fee in fees):
+            raise NotAllowed("admit of the policy", repr(fees), "an offer")
+        return fees
+
+    def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
+        given = world.basefee_lane, next_basefee_cycle, lane_cycles
+        return self._price("next_basefee_lane", *given, self._parameters(world))
+
+    def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
+        return self._price("next_p50_tip", fires, self._parameters(world))
+
+    def _price(self, rule: str, *given: object) -> int:
+        price = self._of_rule(rule, *given)
+        if not _is_price(price):
+            raise NotAllowed(f"{rule} of the policy", repr(price), "a price")
+        return int(price)
+
+    def _of_rule(self, rule: str, *given: object, refusals: tuple[type[Exception], ...] = ()) -> Any:
+        """What a user's rule says. Raises :class:`NotAllowed` for an exception of the rule that is no refusal."""
+        try:
+            with one_line(self.file.file, PolicyError, refusals):
+                return getattr(self.its_phase.rules, rule)(*given)
+        except PolicyError as error:
+            raise NotAllowed(f"{rule} of the policy", str(error), "no exception") from None
+
+
+def own_policy(genesis: Genesis) -> type[Fifo] | None:
+    """A class for the user's policy of a chain; ``None`` if it has none. One that replaces nothing is as specified.
 
     Raises :class:`~validator.policies.own.PolicyError`.
     """
     file = genesis.policy_file
     if file is None:
         return None
-    bases = (OwnPolicy, POLICIES[genesis.policy.value])
+    told = OwnPrices if Replaces.PRICES in file.replaces else OwnPolicy if file.replaces else Fifo
     phase = phase_of_file(file)
+    bases = (told, POLICIES[genesis.policy.value]) if told is not Fifo else (POLICIES[genesis.policy.value],)
     return type("Own", bases, {"file": file, "its_phase": phase, "asks_agents": phase.asks_agents})
 
 

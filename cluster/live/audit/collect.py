@@ -62,7 +62,7 @@ def collect(
     chain = longest_chain(record.lives)
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
     ledger = kept.advance({found.tip for found in record.lives}).ledger
-    asked = final_queries(record.genesis, chain, ledger)
+    asked = final_queries(ledger)
     note_stateless(answering, record, urls)
     with_state = [found for found in answering if found.serves_state]
     answering = ask_all(with_state, lambda client, found: _take_answers(client, found, asked))

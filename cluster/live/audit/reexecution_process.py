@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from cluster.audit.reexecution.follower import END, MODULE, Progress
+from cluster.audit.reexecution.follower import ASIDE, END, MODULE
 from cluster.common.checkout import ROOT, own_environment
 from cluster.record.archive import Reexecuted
 from cluster.record.chain_store import FileBlocks
@@ -51,13 +51,13 @@ class ReexecutionProcess:
         """Processor time of the driver at the first block."""
         self._told = 0
         self._unread = b""
-        self._progress: Progress | None = None
+        self._progress: Reexecuted | None = None
         self._is_difference_told = False
 
     @property
     def height(self) -> int:
         """Number of blocks whose re-execution matches the record."""
-        return 0 if self._progress is None else self._progress.height
+        return 0 if self._progress is None else self._progress.heights
 
     @property
     def judge_core_seconds(self) -> float:
@@ -96,7 +96,7 @@ class ReexecutionProcess:
         if self._is_difference_told or self._progress is None or not self._progress.reason:
             return ""
         self._is_difference_told = True
-        return f"height {self._progress.height + 1}: executed again during the run, {self._progress.reason}"
+        return f"height {self._progress.heights + 1}: executed again during the run, {self._progress.reason}"
 
     def finish(self, checkpoint: Callable[[], None]) -> None:
         """Wait until the process has executed all blocks, if it was started, and enter the result into the record.
@@ -133,7 +133,7 @@ class ReexecutionProcess:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
         with self._log_file.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(store.path.absolute())],
+                [sys.executable, "-m", MODULE, str(store.path.absolute()), ASIDE],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -158,26 +158,16 @@ class ReexecutionProcess:
         while part := self._process.stdout.read(READ_BYTES):
             *lines, self._unread = (self._unread + part).split(b"\n")
             for line in lines:
-                self._progress = msgspec.json.decode(line, type=Progress)
+                self._progress = msgspec.json.decode(line, type=Reexecuted)
 
     def _enter(self) -> None:
         assert self._process is not None
-        found = self._progress or Progress(0, "")
-        self._record.reexecuted = Reexecuted(
-            found.height,
-            found.root,
-            found.reason,
-            found.receipts,
-            found.trace,
-            found.slowest_height,
-            found.slowest_s,
-            found.full_block_s,
-        )
-        if not found.reason and found.height < self._told:
+        found = self._record.reexecuted = self._progress or Reexecuted(0, "")
+        if not found.reason and found.heights < self._told:
             code = self._process.poll()
             why = f"made no progress for {STUCK_S:g} s" if code is None else f"ended with exit code {code}"
             note_own_problem(
                 self._record,
-                f"the re-execution during the run {why} at height {found.height} of {self._told}"
+                f"the re-execution during the run {why} at height {found.heights} of {self._told}"
                 f" (see {self._log_file})",
             )

@@ -56,7 +56,6 @@ from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
 from consensus.messages import AnyCertificate
-from spec.leaves import leaves
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.records import account_key
@@ -274,7 +273,7 @@ class SafetyMonitor:
         if ledger is None or ledger.broken or ledger.height != height or height in self._looked_through:
             return
         self._looked_through.add(height)
-        expected, found = leaves(ledger.world), dict(state.scan(b""))
+        expected, found = ledger.chain.leaves, dict(state.scan(b""))
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         shown = ", ".join(_record_text(key, found.get(key), expected.get(key)) for key in wrong[:RECORDS_SHOWN])
         what = f"{name}: {counted(len(wrong), 'record')} of the state of height {height} are otherwise than specified"

@@ -128,7 +128,7 @@ def _effects(record: BlockRecord) -> Iterator[Effects]:
 def judge_replay(books: Books) -> Judgement:
     """Checks that every validator's blocks equal one execution of the final chain."""
     if (mismatch := books.reexecution.first_mismatch()) is not None:
-        return Outcome.FAIL, f"height {mismatch.height}: {mismatch.reason}"
+        return Outcome.FAIL, f"height {mismatch.heights + 1}: {mismatch.reason}"
     for diverged in books.divergences:
         return Outcome.FAIL, f"{diverged.validator} diverged at height {diverged.height}: {diverged.reason}"
     compared = 0

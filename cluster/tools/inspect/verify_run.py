@@ -1,6 +1,6 @@
 """``stampede verify-run``: executes a run's final blocks again, with this Python or others, under other hash seeds.
 
-Each execution starts at the genesis, in a separate process (:mod:`cluster.audit.reexecution.worker`), and is compared
+Each execution starts at the genesis, in a separate process (:mod:`cluster.audit.reexecution.follower`), and is compared
 block by block: header, receipts, state root. A difference is reported with the step and the state keys. Planted bugs
 are not executed again, so a run whose final blocks were affected by one does not verify.
 """
@@ -15,12 +15,11 @@ from typing import Final
 from cluster.audit.reexecution.archived_run import ArchivedRun, read_run
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
-from cluster.audit.reexecution.interpreters import check_interpreter, execute
+from cluster.audit.reexecution.interpreters import checked_version, execute
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.reexecution.worker import Answer, Mismatched
 from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import BadInput, ExitCode, HarnessError
-from cluster.record.archive import DivergedExecution
+from cluster.record.archive import DivergedExecution, Reexecuted
 from cluster.record.folder import RESULT_FILE
 from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
@@ -41,47 +40,47 @@ def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[i
         codes.append(ExitCode.FAIL)
     for python in pythons or [sys.executable]:
         try:
-            check_interpreter(python)
+            version = checked_version(python)
         except BadInput as error:
             print(f"stampede: {error}", file=sys.stderr, flush=True)
             codes.append(error.exit_code)
             continue
-        codes += [_shadow(run, folder, python, seed) for seed in hash_seeds or [other_hash_seed()]]
+        codes += [_shadow(run, folder, python, version, seed) for seed in hash_seeds or [other_hash_seed()]]
     return next((code for code in WORST_FIRST if code in codes), ExitCode.PASS)
 
 
-def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> ExitCode:
+def _shadow(run: ArchivedRun, folder: Path, python: str, version: str, hash_seed: int) -> ExitCode:
     try:
-        answer = execute(python, hash_seed, folder)
+        found = execute(python, hash_seed, folder, len(run.blocks))
     except HarnessError as error:
         print(f"inconclusive: {error}", flush=True)
         return ExitCode.INCONCLUSIVE
-    name = f"Python {answer.python}, hash seed {answer.hash_seed}"
+    name = f"Python {version}, hash seed {hash_seed}"
     if python != sys.executable:
         name += f" ({python})"
-    for line in _result_lines(run, name, answer):
+    for line in _result_lines(run, name, version, found):
         print(line, flush=True)
-    if answer.mismatch is not None:
+    if found.reason:
         return ExitCode.FAIL
-    return ExitCode.PASS if answer.heights else ExitCode.INCONCLUSIVE
+    return ExitCode.PASS if found.heights else ExitCode.INCONCLUSIVE
 
 
-def _result_lines(run: ArchivedRun, name: str, answer: Answer) -> Iterator[str]:
-    if answer.mismatch is not None:
-        yield f"fail: {name}: height {answer.mismatch.height}: {answer.mismatch.reason}"
-        yield from _where(run, answer.python, answer.mismatch)
-    elif not answer.heights:
+def _result_lines(run: ArchivedRun, name: str, version: str, found: Reexecuted) -> Iterator[str]:
+    if found.reason:
+        yield f"fail: {name}: height {found.heights + 1}: {found.reason}"
+        yield from _where(run, version, found)
+    elif not found.heights:
         yield f"inconclusive: {name}: the run kept no blocks"
     else:
-        yield f"pass: {name}: {answer.heights} heights re-executed to the same roots, the last one {answer.root}"
+        yield f"pass: {name}: {found.heights} heights re-executed to the same roots, the last one {found.root}"
 
 
-def _where(run: ArchivedRun, python: str, mismatch: Mismatched) -> list[str]:
+def _where(run: ArchivedRun, python: str, found: Reexecuted) -> list[str]:
     """Lines of text: the step and the state keys at which another Python's execution differs from this process's."""
-    if not mismatch.trace:
+    if not found.trace:
         return []
-    expected = _header_root(run.blocks[mismatch.height - 1].block)
-    given = (mismatch.height, mismatch.reason, expected, "", mismatch.receipts, mismatch.trace)
+    expected = _header_root(run.blocks[found.heights].block)
+    given = (found.heights + 1, found.reason, expected, "", found.receipts, found.trace)
     (page,) = bisect(Reexecution(run.genesis, run.blocks), [DivergedExecution(f"Python {python}", *given)])
     return lines(page)[1:]
 

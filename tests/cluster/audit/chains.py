@@ -73,17 +73,20 @@ class Made(NamedTuple):
         return [decode(receipts, BlockReceipts) for _, receipts in self.blocks]
 
 
+def add(author: Author, *wires: bytes, proposer: int = 0) -> tuple[bytes, bytes]:
+    """The next block of a validator's chain, with these transactions, and its receipts."""
+    built = author.build(None, *wires, proposer=proposer)
+    assert built.block.transactions == wires
+    author.finalize(built.digest)
+    archived = author.executor.archive.get(built.block.header.height)
+    assert archived is not None
+    return archived.block, archived.receipts
+
+
 def make(genesis: Genesis, heights: int, wires: Callable[[Author, int], Iterable[bytes]]) -> Made:
     """A chain of so many blocks. ``wires`` are the transactions of each, by its height."""
-    author, blocks = Author(genesis), list[tuple[bytes, bytes]]()
-    for height in range(1, heights + 1):
-        given = list(wires(author, height))
-        built = author.build(None, *given, proposer=height % 4)
-        assert built.block.transactions == tuple(given)
-        author.finalize(built.digest)
-        archived = author.executor.archive.get(height)
-        assert archived is not None
-        blocks.append((archived.block, archived.receipts))
+    author = Author(genesis)
+    blocks = [add(author, *wires(author, height), proposer=height % 4) for height in range(1, heights + 1)]
     return Made(genesis, blocks, author)
 
 

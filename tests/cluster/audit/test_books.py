@@ -37,22 +37,10 @@ def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
         for _ in range(40):
             maker.schedule(1_000)
         maker.seal()
-    asked = final_queries(maker.genesis, maker.blocks)
+    asked = final_queries(ledger_of(maker.genesis, maker.blocks))
     assert len(asked.timers) == MAX_PENDING_ASKED
     assert asked.accounts[:4] == tuple(address_text(address_of(key)) for key in maker.genesis.validators)
     assert asked.accounts[4:] == (*sorted(map(address_text, (USER_ADDRESS, ACTOR))),)
-
-
-def test_a_ledger_that_the_driver_kept_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = make_record()
-    built = keep_books(record)
-    record.kept_ledger = KeptLedger(list(built.chain), ledger_of(record.genesis, built.chain))
-    with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "apply", None)
-        books = keep_books(record)
-    assert books.ledger is record.kept_ledger.ledger
-    assert books.tips == built.tips and len(books.tips) == 4
-    assert books.findings == built.findings == []
 
 
 def test_a_ledger_of_other_blocks_or_above_a_tip_is_built_again() -> None:
@@ -70,6 +58,7 @@ def test_a_ledger_that_followed_the_run_is_not_fed_again(monkeypatch: pytest.Mon
     record = make_record()
     chain = record.validators[0].blocks
     record.validators[3].blocks = chain[:10]
+    built = keep_books(record)
     kept = KeptLedger(chain[:10], Ledger(record.genesis)).advance()
     record.kept_ledger = kept = KeptLedger(chain, kept.ledger).advance({10, 12})
     assert kept.tips.keys() == {10, 12}
@@ -77,4 +66,6 @@ def test_a_ledger_that_followed_the_run_is_not_fed_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(Ledger, "apply", None)
     books = keep_books(record)
     assert books.ledger is kept.ledger
+    assert books.tips == built.tips and len(books.tips) == 4
     assert (books.tips["validator-3"].height, books.tips["validator-0"].height) == (10, 12)
+    assert books.findings == built.findings == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.audit.paid_waits import Full, Lane, PaidWaits, TooLong, Wait
+from cluster.audit.paid_waits import Full, Lane, PaidWaits, Wait, Waited
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.parameters import DEFAULTS
 from spec.world import Genesis, World
@@ -33,15 +33,20 @@ def world(**parameters: int) -> World:
 USUAL = world()
 
 
+def lane_of(chain: World, cycles: int, cells: int, basefee_lane: int, basefee_cell: int) -> Lane:
+    chain.basefee_lane, chain.basefee_cell = basefee_lane, basefee_cell
+    return Lane(chain, cycles, cells)
+
+
 def full_of_cycles(basefee: int, chain: World = USUAL) -> Lane:
-    return Lane(chain, chain.parameters["LANE_TIMER_CYCLES"], 0, basefee, START)
+    return lane_of(chain, chain.parameters["LANE_TIMER_CYCLES"], 0, basefee, START)
 
 
 def full_of_cells(basefee: int, chain: World = USUAL) -> Lane:
-    return Lane(chain, 0, chain.parameters["LANE_TIMER_CELLS"], START, basefee)
+    return lane_of(chain, 0, chain.parameters["LANE_TIMER_CELLS"], START, basefee)
 
 
-def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Lane] = full_of_cycles) -> TooLong | None:
+def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Lane] = full_of_cycles) -> Waited | None:
     """Have a timer wait block after block, as long as it pays and at most 100 times."""
     waits, basefee = PaidWaits(), START
     for _ in range(100):
@@ -67,7 +72,7 @@ def test_twice_the_price_lasts_for_six_blocks() -> None:
         assert waits.enter(full_of_cycles(basefee), [timer()]) == []
         basefee = right(basefee)
     assert waits.longest == 6
-    assert first_too_long(timer(), lambda basefee: basefee) == TooLong(TIMER, 7, Full.CYCLES)
+    assert first_too_long(timer(), lambda basefee: basefee) == Waited(TIMER, 7, Full.CYCLES)
 
 
 @pytest.mark.parametrize("wrong", [lambda b: b, lambda b: b - b // 8, lambda b: b + b // 80])
@@ -89,22 +94,16 @@ def test_the_cells_of_the_lane_have_a_bound_by_the_cell_basefee_and_the_payers_m
         assert waits.enter(full_of_cells(basefee), [means]) == []
         basefee = cells(basefee)
     assert waits.longest == 10
-    assert first_too_long(means, lambda basefee: basefee, full_of_cells) == TooLong(TIMER, 11, Full.CELLS)
+    assert first_too_long(means, lambda basefee: basefee, full_of_cells) == Waited(TIMER, 11, Full.CELLS)
 
 
-def test_a_wait_for_another_reason_begins_a_new_count() -> None:
-    waits = PaidWaits()
+@pytest.mark.parametrize(("lane", "waits"), [(full_of_cells, [timer()]), (full_of_cycles, [])])
+def test_a_wait_for_another_reason_or_none_begins_a_new_count(lane: Callable[[int], Lane], waits: list[Wait]) -> None:
+    counted = PaidWaits()
     for number in range(40):
-        lane = full_of_cycles(START) if number % 7 else full_of_cells(START)
-        assert waits.enter(lane, [timer()]) == []
-    assert waits.longest == 6
-
-
-def test_a_block_in_which_it_does_not_wait_begins_a_new_count() -> None:
-    waits = PaidWaits()
-    for number in range(40):
-        assert waits.enter(full_of_cycles(START), [timer()] if number % 7 else []) == []
-    assert waits.longest == 6
+        given = (full_of_cycles(START), [timer()]) if number % 7 else (lane(START), waits)
+        assert counted.enter(*given) == []
+    assert counted.longest == 6
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_a_block_in_which_it_does_not_wait_begins_a_new_count() -> None:
     [
         ({"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 1_500_000}, full_of_cycles),
         ({"BLOCK_CELLS_TARGET": 2_000_000}, full_of_cells),
-        ({}, lambda basefee, chain: Lane(chain, 0, 0, basefee, basefee)),
+        ({}, lambda basefee, chain: lane_of(chain, 0, 0, basefee, basefee)),
     ],
     ids=["the rest is below the target", "cells below the target", "neither is used up"],
 )
@@ -164,6 +163,6 @@ def test_right_prices_never_break_the_bound(
         cells = drawn % p["LANE_TIMER_CELLS"] if by_cycles else p["LANE_TIMER_CELLS"] + drawn % 1_000
         pays = basefee * multiplier // 1_000 <= max_fee and cell * p["MAX_CELLS_PER_FIRE"] <= means
         wait = [Wait(TIMER, cap, max_fee, means)] if pays else []
-        assert waits.enter(Lane(chain, cycles, cells, basefee, cell), wait) == []
+        assert waits.enter(lane_of(chain, cycles, cells, basefee, cell), wait) == []
         basefee = next_basefee(chain, basefee, cycles, lane // 2, slope)
         cell = next_basefee(chain, cell, cells, p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE)

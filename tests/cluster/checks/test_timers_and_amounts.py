@@ -37,7 +37,7 @@ def early_fire(maker: ChainMaker) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "what"),
-    [(double_fire, "receipts.fires[1].timer_id is 0x"), (early_fire, "receipts.fires[2] is [")],
+    [(double_fire, "receipts.fires[1].timer_id is 0x"), (early_fire, "receipts.fires[2] is 0x")],
 )
 def test_a_network_that_agrees_on_a_wrong_fire_fails(plant: Callable[[ChainMaker], None], what: str) -> None:
     maker = make_chain(11)

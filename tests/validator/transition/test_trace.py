@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.audit.reexecution.bisect import net_writes, part
+from cluster.audit.reexecution.bisect import first_difference, net_writes
 from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
@@ -95,7 +95,7 @@ def test_a_bug_shows_in_the_step_that_it_is_in() -> None:
     block = sound.build(None, wire(0, schedule(1)), wire(0, user=1), wire(1)).block
     right, wrong = Author().executor.trace(block), mutated.executor.trace(block)
     assert [right.steps[place].number for place in steps_apart(wrong.steps, right.steps)][:1] == [1]
-    found = part(wrong, right)
+    found = first_difference(wrong.steps, right.steps)
     assert found is not None and found.theirs is not None
     assert (found.theirs.kind, found.theirs.number) == (StepKind.TRANSACTION, 1)
     assert [difference.key for difference in found.keys] == [account_key(address_of(sound.genesis.validators[0]))]

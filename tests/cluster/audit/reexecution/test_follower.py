@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -11,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate, chain, repeat
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 import pytest
 
 from cluster.audit.reexecution import reexecutor as module
-from cluster.audit.reexecution.follower import MODULE, Progress, _Orders, follow
+from cluster.audit.reexecution.follower import MODULE, Orders, follow
 from cluster.audit.reexecution.reexecutor import NOTEWORTHY_S, Measured, Reexecution, Reexecutor
 from cluster.common.checkout import ROOT
 from cluster.record.archive import BlockRecord, Reexecuted
@@ -66,9 +66,9 @@ def feed(process: subprocess.Popen[bytes], store: FileBlocks, blocks: list[Block
     say(process, str(len(store)))
 
 
-def last_word(process: subprocess.Popen[bytes]) -> Progress:
+def last_word(process: subprocess.Popen[bytes]) -> Reexecuted:
     assert process.stdout is not None
-    return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=Progress)
+    return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=Reexecuted)
 
 
 def test_it_follows_a_growing_chain_to_its_end(
@@ -78,7 +78,7 @@ def test_it_follows_a_growing_chain_to_its_end(
     for begin in range(0, len(blocks), 5):
         feed(process, store, blocks[begin : begin + 5])
     say(process, "end")
-    assert last_word(process) == Progress(len(blocks), blocks[-1].computed_root.hex())
+    assert last_word(process) == Reexecuted(len(blocks), blocks[-1].computed_root.hex())
     assert process.wait(HANGS_AFTER_S) == 0
 
 
@@ -90,7 +90,7 @@ def test_it_stops_at_the_first_block_that_gives_something_else(
     blocks[9] = replace(blocks[9], receipts=encode(msgspec.structs.replace(receipts, p50_tip=b"\x01")))
     feed(process, store, blocks)
     found = last_word(process)
-    assert (found.height, found.reason) == (9, "execution gives other receipts")
+    assert (found.heights, found.reason) == (9, "execution gives other receipts")
     assert process.wait(HANGS_AFTER_S) == 0
 
 
@@ -133,7 +133,7 @@ def test_a_chain_that_was_executed_beside_is_not_executed_again(
     monkeypatch.setattr(Reexecutor, "take", lambda *_: pytest.fail("executed"))
     assert Reexecution(record.genesis, chain, Reexecuted(len(chain), "")).first_mismatch() is None
     found = Reexecution(record.genesis, chain, Reexecuted(6, "", "another root")).first_mismatch()
-    assert found is not None and (found.height, found.reason) == (7, "another root")
+    assert found is not None and (found.heights, found.reason) == (6, "another root")
 
 
 # --- processor time ---------------------------------------------------------------------------------------------------
@@ -174,9 +174,10 @@ def test_what_it_measures_is_said_at_the_end(
     for block in record.validators[0].blocks:
         store.append(block)
     store.flush()
-    orders = _Orders(io.BytesIO())
-    orders._height, orders._is_end = HEIGHT, True
+    orders: Orders = SimpleQueue()
+    for order in (HEIGHT, None):
+        orders.put(order)
     with store.path.open("rb") as file:
         follow(Reexecutor(record.genesis, clock_of(LONGER, LONG)), file, orders, lambda: 0.75)
-    told = msgspec.json.decode(capfdbinary.readouterr().out.splitlines()[-1], type=Progress)
+    told = msgspec.json.decode(capfdbinary.readouterr().out.splitlines()[-1], type=Reexecuted)
     assert (told.slowest_height, told.slowest_s, told.full_block_s) == (1, LONG, 0.75)

@@ -142,7 +142,7 @@ def certificate_with(**changes: Any) -> Callable[[Finality], Finality]:
         (certificate_with(view=lambda each: each.view + 1), "is of another block"),
         (certificate_with(digest=lambda _: bytes(32)), "is of another block"),
         (lambda proof: (*proof[:2], b"?"), "cannot be read: undecodable message"),
-        (lambda proof: (b"?", *proof[1:]), "cannot be read: "),
+        (lambda proof: (b"?", *proof[1:]), "is not of the chain's blocks"),
         (lambda proof: (proof[0], [*proof[1], proof[0]], proof[2]), "is not of the chain's blocks"),
     ],
 )

@@ -1,17 +1,22 @@
-"""A simulated run against the specification: what is said of one that deviates, and that shared bugs are found."""
+"""A simulated run against the specification: right ones pass, and bugs that all validators share are found, those that
+no receipt shows by state roots."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from cluster.audit.books import keep_books
+from cluster.audit.specified import judge
 from cluster.audit.specified.chain import spec_chain
-from cluster.audit.specified.judge import SpecifiedChain
-from cluster.audit.violation import CONSERVATION
+from cluster.audit.specified.judge import Deviation, SpecifiedChain
+from cluster.checks.agreement import check_state_roots
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
@@ -23,11 +28,9 @@ from cluster.scenario.model import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
-from tests.cluster.audit.chains import Blocks, judged
-from tests.cluster.audit.specified.test_planted import Change, a_unit_more, one, sealed
 from tests.validator.policies.own_policies import DEADLINES
-from validator.chain.block import BlockReceipts
-from validator.primitives.codec import decode
+from validator.chain.block import decode_block
+from validator.primitives.codec import encode
 
 BOOKS = ("timers", "conservation", "bounds", "chain")
 """The checks that judge by the ledger."""
@@ -39,73 +42,50 @@ RUN = {
 }
 
 
-@cache
-def record(policy: str = "cip1") -> RunRecord:
+def run_of(policy: Any) -> RunRecord:
     return simulate(Scenario.model_validate(RUN | {"chain": {"policy": policy}}), 7)
 
 
-def served(policy: str = "cip1") -> list[tuple[bytes, bytes]]:
-    return [(each.block, each.receipts) for each in record(policy).validators[0].blocks]
+@cache
+def record() -> RunRecord:
+    return run_of("cip1")
 
 
-def first_with_fires(blocks: Blocks) -> int:
-    """The place of the first block with fires."""
-    return next(place for place, (_, receipts) in enumerate(blocks) if decode(receipts, BlockReceipts).fires)
+def deviations(run: RunRecord) -> list[Deviation]:
+    """What is found of the longest chain."""
+    chain = SpecifiedChain(run.genesis)
+    blocks = max(run.validators, key=lambda validator: validator.tip).blocks
+    found = [chain.enter(each.block, each.receipts) for each in blocks]
+    assert chain.deviation is not None or chain.world.height == len(blocks) >= 16, "it was executed to its end"
+    return [each for each in found if each is not None]
 
 
-@pytest.mark.parametrize("policy", ["cip1", "fifo", "gba_auction", "bias_auction"])
+@pytest.mark.parametrize("policy", ["fifo", "gba_auction", "bias_auction"])
 def test_a_run_is_as_the_specification_says(policy: str) -> None:
-    blocks = served(policy)
-    assert len(blocks) >= 16 and first_with_fires(blocks)
-    assert judged(record(policy).genesis, blocks) is None
+    assert deviations(run_of(policy)) == []
 
 
-def changed(change: Change) -> tuple[Blocks, int]:
-    """The run's chain with a fault in the first block with fires, and that block's place."""
-    blocks = served()
-    place = first_with_fires(blocks)
-    wrong = change([decode(receipts, BlockReceipts) for _, receipts in blocks], place)
-    assert wrong is not None
-    blocks[place] = sealed(blocks[place][0], wrong)
-    return blocks, place
+def test_a_chain_of_a_users_policy_has_no_answer_without_receipts() -> None:
+    own = run_of({"name": "deadlines", "source": DEADLINES})
+    assert keep_books(own).findings == [] and deviations(own) == []
+    with pytest.raises(BadInput, match="the policy 'deadlines' is not specified"):
+        spec_chain(own.genesis)
 
 
-def test_a_deviation_says_where_and_what_and_ends_the_chain() -> None:
-    blocks, place = changed(one("fires", a_unit_more("burned")))
-    found = judged(record().genesis, blocks)
-    assert found is not None and found.rules
-    violation = found.violation
-    assert (violation.check, violation.height) == (CONSERVATION, place + 1)
-    said, expected = found.difference.said, found.difference.expected
-    assert violation.what == f"receipts.fires[0].burned is {said}, by the specification {expected}"
-    assert int(said, 16) == int(expected, 16) + 1
-    chain = SpecifiedChain(record().genesis)
-    for each in blocks:
-        chain.enter(*each)
-    assert chain.world.height == place + 1 and chain.enter(*served()[place]) is chain.deviation
+def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish_run(record(), tmp_path / "run")
+    capsys.readouterr()
+    assert main(["spec", "diff", str(tmp_path / "run")]) == ExitCode.PASS
+    assert capsys.readouterr().out.endswith(" blocks are as the specification says\n")
 
 
-def test_receipts_of_evidence_are_judged_alone() -> None:
-    blocks, place = changed(one("fires", a_unit_more("burned")))
-    right = served()[place]
-    for header_of, receipts, is_found in (
-        (blocks, right[1], False),
-        ([*blocks[:place], right], blocks[place][1], True),
-    ):
-        chain = SpecifiedChain(record().genesis)
-        for each in blocks[:place]:
-            chain.enter(*each)
-        found = chain.judge_receipts(header_of[place][0], receipts)
-        assert (found is not None) is is_found
-        assert found is None or found.difference.field == "receipts.fires[0].burned"
-
+# --- bugs that all validators have, so that no two disagree -----------------------------------------------------------
 
 SHARED = [
     name
     for name, mutant in MUTANTS.items()
     if mutant.area is Area.SCHEDULER and mutant.detection.mutated == ALL and mutant.caught_by in BOOKS
 ]
-"""Bugs of the transition that all validators have, so that no two disagree."""
 
 
 def found_with(name: str) -> set[str]:
@@ -151,15 +131,41 @@ def test_a_codec_that_is_wrong_both_ways_is_caught(monkeypatch: pytest.MonkeyPat
     assert {verdict.check(name).verdict for name in ("chain", "conservation")} & {Outcome.FAIL}
 
 
-def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    finish_run(record(), tmp_path / "run")
-    capsys.readouterr()
-    assert main(["spec", "diff", str(tmp_path / "run")]) == ExitCode.PASS
-    assert capsys.readouterr().out.endswith(" blocks are as the specification says\n")
+# --- state roots ------------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_of_a_users_policy_has_no_answer_without_receipts() -> None:
-    own = simulate(Scenario.model_validate(RUN | {"chain": {"policy": {"name": "deadlines", "source": DEADLINES}}}), 7)
-    assert keep_books(own).findings == []
-    with pytest.raises(BadInput, match="the policy 'deadlines' is not specified"):
-        spec_chain(own.genesis)
+def blocks_with_a_wrong_root(height: int) -> list[tuple[bytes, bytes]]:
+    """A run's blocks up to a height, of which the last has a wrong state root."""
+    *blocks, last = [(each.block, each.receipts) for each in record().validators[0].blocks[:height]]
+    read = decode_block(last[0])
+    assert read is not None
+    return [*blocks, (encode(with_fields(read, header=with_fields(read.header, state_root=bytes(32)))), last[1])]
+
+
+@pytest.mark.parametrize("height", [1, 9])
+def test_a_wrong_root_is_found_and_the_chain_goes_on(height: int) -> None:
+    chain = SpecifiedChain(record().genesis)
+    *before, last = [chain.enter(*each) for each in blocks_with_a_wrong_root(height)]
+    assert before == [None] * (height - 1) and last is not None
+    assert (last.height, last.check, last.difference.field) == (height, "state_roots", "header.state_root")
+    assert last.difference.said == "0x" + bytes(32).hex() != last.difference.expected
+    assert chain.deviation is None and chain.world.height == height
+
+
+@pytest.mark.parametrize("limits", [{"ROOTS_COMPARED": 8}, {"LEAVES_COMPARED": 10}])
+def test_roots_are_compared_up_to_a_height_and_a_size(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(judge, name, limit)
+    chain = SpecifiedChain(record().genesis)
+    assert [chain.enter(*each) for each in blocks_with_a_wrong_root(9)] == [None] * 9
+
+
+@pytest.mark.parametrize(("name", "seed"), [("queries-not-charged", 1), ("published-survives-a-revert", 2)])
+def test_a_leaf_that_all_validators_write_wrong_is_found(name: str, seed: int) -> None:
+    run = simulate(scenario_of(replace(MUTANTS[name].detection, mutated=ALL), name), seed)
+    first = deviations(run)[0]
+    assert (first.check, first.difference.field) == ("state_roots", "header.state_root")
+    assert len({block.computed_root for each in run.validators for block in each.blocks[first.height - 1 :][:1]}) == 1
+    check = check_state_roots(keep_books(run))
+    assert check.verdict is Outcome.FAIL
+    assert f"all validators at height {first.height}: header.state_root is 0x" in check.detail

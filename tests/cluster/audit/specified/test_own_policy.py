@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.audit.violation import CHAIN
-from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, timers
+from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, add, judged, timers
 from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
 from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example, of_admitted_fees
@@ -47,17 +47,22 @@ class Judged:
 
     def __init__(self, genesis: Genesis) -> None:
         self.author, self.spec = Author(genesis), SpecifiedChain(genesis)
-        self.receipts: list[BlockReceipts] = []
+        self.blocks: list[tuple[bytes, bytes]] = []
 
     def build(self, *scripts: tuple[Any, bytes]) -> None:
         """The next block, with calls of actors."""
         nonce = self.author.executor.pages.account(USERS[0])["nonce"]
         wires = [wire(nonce + n, action=Call(actor, "run", text)) for n, (actor, text) in enumerate(scripts)]
-        self.author.finalize(self.author.build(None, *wires).digest)
-        archived = self.author.executor.archive.get(len(self.receipts) + 1)
-        assert archived is not None
-        self.receipts.append(decode(archived.receipts, BlockReceipts))
-        self.spec.enter(archived.block, archived.receipts)
+        self.blocks.append(add(self.author, *wires))
+        self.spec.enter(*self.blocks[-1])
+
+    @property
+    def receipts(self) -> list[BlockReceipts]:
+        return [decode(receipts, BlockReceipts) for _, receipts in self.blocks]
+
+    @property
+    def genesis(self) -> Genesis:
+        return self.author.genesis
 
     @property
     def found(self) -> Deviation | None:
@@ -239,13 +244,7 @@ def of_prices(policy: Policy, rule: str, says: str) -> str:
 
 def of_the_rule(chain: Judged, source: str) -> Deviation | None:
     """What is found in a chain if the rules of its policy are those of another text."""
-    policy_file = read_policy("own", source)[1]
-    spec = SpecifiedChain(replace(chain.author.genesis, policy_file=policy_file))
-    for height in range(1, len(chain.receipts) + 1):
-        archived = chain.author.executor.archive.get(height)
-        assert archived is not None
-        spec.enter(archived.block, archived.receipts)
-    return spec.deviation
+    return judged(replace(chain.genesis, policy_file=read_policy("own", source)[1]), chain.blocks)
 
 
 @pytest.mark.parametrize("rule", ["lane_price", "fee_floor", "admit", "next_basefee_lane", "next_p50_tip"])
@@ -285,18 +284,11 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_receipts_that_say_what_cannot_be_are_named(wrong: dict[str, Any]) -> None:
     chain = walk(example("python"), PRIORITY_FLOOR=1)
-    genesis, spec = chain.author.genesis, SpecifiedChain(chain.author.genesis)
-    assert genesis.policy_file is not None
-    for height in range(1, HEIGHTS + 1):
-        archived = chain.author.executor.archive.get(height)
-        assert archived is not None
-        read = decode(archived.receipts, BlockReceipts)
-        if read.fires:
-            receipts = encode(changed(read, fires=(changed(read.fires[0], **wrong), *read.fires[1:])))
-            assert spec.enter(archived.block, receipts) is not None
-            return
-        assert spec.enter(archived.block, archived.receipts) is None
-    raise AssertionError("nothing fired")
+    place = next(place for place, receipts in enumerate(chain.receipts) if receipts.fires)
+    first, *others = chain.receipts[place].fires
+    receipts = encode(changed(chain.receipts[place], fires=(changed(first, **wrong), *others)))
+    found = judged(chain.genesis, [*chain.blocks[:place], (chain.blocks[place][0], receipts)])
+    assert found is not None and found.height == place + 1
 
 
 @pytest.mark.parametrize("needed", ["", "-1", "9" * 5_000])
@@ -306,18 +298,12 @@ def test_an_amount_that_cannot_be_is_named(needed: str) -> None:
     (destroyed,) = chain.receipts[1].destroyed
     event = changed(destroyed.event, fields=(*destroyed.event.fields[:-2], ("needed", needed), ("balance", "5")))
     receipts = encode(changed(chain.receipts[1], destroyed=(changed(destroyed, event=event),)))
-    first, second = map(chain.author.executor.archive.get, (1, 2))
-    assert first is not None and second is not None
-    spec = SpecifiedChain(chain.author.genesis)
-    assert spec.enter(first.block, first.receipts) is None
-    found = spec.enter(second.block, receipts)
+    found = judged(chain.genesis, [chain.blocks[0], (chain.blocks[1][0], receipts)])
     assert found is not None and found.difference.expected == "a timer that was due and could not pay"
 
 
 @pytest.mark.parametrize("receipts", [b"", b"\x90", b"\x94\x01\x02\x03\x91\x90", b"\x95\x01\x02\x03\x90\x91\x01"])
 def test_receipts_that_cannot_be_read_are_named(receipts: bytes) -> None:
     chain = walk(NOTHING)
-    archived = chain.author.executor.archive.get(1)
-    assert archived is not None
-    found = SpecifiedChain(chain.author.genesis).enter(archived.block, receipts)
+    found = judged(chain.genesis, [(chain.blocks[0][0], receipts)])
     assert found is not None and found.height == 1

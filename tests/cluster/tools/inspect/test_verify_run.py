@@ -200,11 +200,11 @@ def test_pythons_that_cannot_execute_are_told_what_to_do(
 
 
 def test_a_shadow_process_needs_no_more_than_is_asked_for() -> None:
-    worker, files = (
-        "cluster.audit.reexecution.worker",
+    follower, files = (
+        "cluster.audit.reexecution.follower",
         "[getattr(m, '__file__', '') or '' for m in sys.modules.values()]",
     )
-    show = f"import sys, {worker}; print({files})"
+    show = f"import sys, {follower}; print({files})"
     done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True, cwd=ROOT)
     found = {name for name in re.findall(r"site-packages/(\w+)", done.stdout) if not name.startswith("_")}
     dependencies = {"cffi", "pycparser", "llvmlite", "yaml", "typing_extensions"}  # of numba and PyNaCl; some if there
