@@ -25,5 +25,6 @@ module                       chapter
 :mod:`spec.leaves`           the records of the state tree; :mod:`spec.tree`: the tree, and its state root
 ===========================  ===========================================================================================
 
-``world.reached("L-08")`` and a number in brackets mark the place where the rule of that number is applied.
+``world.reached("L-08")``, ``world.refuse("T-08", …)`` and a number in brackets mark the place where the rule of that
+number is applied.
 """

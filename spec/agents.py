@@ -37,25 +37,22 @@ class Bidding:
         if not candidates and not self.world.namings:
             return
         answered: set[tuple[Address, Address]] = set()
-        for timer in candidates:
+        for timer, agent in candidates:
             if self.spent + p["GBA_MAX_CYCLES"] > p["GBA_BUDGET_CYCLES"] or timer.actor in unpaid:
                 self.world.reached("G-05" if timer.actor not in unpaid else "G-04")
                 self.not_admitted += 1
             elif self._can_pay(timer.actor):
-                self._query(timer, answered)
+                self._query(timer, agent, answered)
             else:
                 unpaid.add(timer.actor)
-                self._note_unpaid(timer)
+                self._note_unpaid(timer, agent)
         self._settle(answered)
 
     # --- who is asked -------------------------------------------------------------------------------------------------
 
-    def agent_of(self, timer: Timer) -> Address | None:
-        """The agent of a timer: a contract, empty for the actor's own one, or null if there is none."""
-        return self._agent_for(timer.actor, timer.bidding_agent)
-
     def _agent_for(self, actor: Address, named: Address | None) -> Address | None:
-        """The agent of an actor's timers that name this contract, or none."""
+        """The agent of an actor's timers that name this contract, or none: a contract, empty for the actor's own agent,
+        or null if there is no agent."""
         world, naming = self.world, self.world.namings.get(actor)
         own = world.actors[actor].agent
         if named is None and naming is not None:
@@ -64,31 +61,34 @@ class Bidding:
             return None if own is None else b""
         return b"" if named == actor and own is not None and own.code == "python" else named
 
-    def _candidates(self, due: list[Timer]) -> list[Timer]:
-        """The timers about which agents may be asked, in the order of asking."""
+    def _candidates(self, due: list[Timer]) -> list[tuple[Timer, Address]]:
+        """The timers about which agents may be asked, and their agents, in the order of asking."""
         world, ranks, found = self.world, dict[Address, int](), []
         for timer in due:
-            if not self._may_be_asked(timer):
+            if not self._may_be_asked_about(timer):
+                continue
+            agent = self._agent_for(timer.actor, timer.bidding_agent)
+            if agent is None or self._is_paused(timer.actor):
                 continue
             rank = ranks[timer.actor] = ranks.get(timer.actor, -1) + 1
-            if rank >= world.parameters["GBA_QUERIES_PER_ACTOR"]:
-                continue
-            found.append((rank, world.asked.get(timer.actor, Asked()).at, timer.timer_id, timer))
+            if rank < world.parameters["GBA_QUERIES_PER_ACTOR"]:
+                found.append((rank, world.asked.get(timer.actor, Asked()).at, timer.timer_id, timer, agent))
         world.reached("G-07", len({entry[1] for entry in found}) > 1)
-        return [timer for *_, timer in sorted(found, key=lambda entry: entry[:3])]
+        return [(timer, agent) for *_, timer, agent in sorted(found, key=lambda entry: entry[:3])]
 
-    def _may_be_asked(self, timer: Timer) -> bool:
+    def _may_be_asked_about(self, timer: Timer) -> bool:
         world = self.world
         is_open = timer.max_fee is None or timer.priority is None
-        if not is_open or world.height > timer.expires_at or world.policy.is_over_cap(world, timer):
-            return False
         is_hopeless = timer.max_fee is not None and timer.max_fee < world.fee_floor
-        if is_hopeless or self.agent_of(timer) is None:
-            return False
-        unpaid_at = world.asked.get(timer.actor, Asked()).unpaid_at
+        is_over = world.height > timer.expires_at or world.policy.is_over_cap(world, timer)
+        return is_open and not is_hopeless and not is_over
+
+    def _is_paused(self, actor: Address) -> bool:
+        """Whether an actor could not pay for a query a while ago."""
+        world, unpaid_at = self.world, self.world.asked.get(actor, Asked()).unpaid_at
         is_paused = unpaid_at > 0 and world.height - unpaid_at <= world.parameters["GBA_UNPAID_PAUSE"]
         world.reached("G-04", is_paused)
-        return not is_paused
+        return bool(is_paused)
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
@@ -98,19 +98,17 @@ class Bidding:
         cost: int = world.parameters["GBA_MAX_CYCLES"] * world.basefee_cycle
         return world.balance.get(actor, 0) >= cost
 
-    def _note_unpaid(self, timer: Timer) -> None:
-        world, agent = self.world, self.agent_of(timer)
-        assert agent is not None
+    def _note_unpaid(self, timer: Timer, agent: Address) -> None:
+        world = self.world
         world.reached("G-03")
         world.reached("G-11")
         self.spent += LEAST_CYCLES
         world.put(world.asked, timer.actor, Asked(world.height, world.height))
         self._note(timer, agent, "unpaid", 0, None)
 
-    def _query(self, timer: Timer, answered: set[tuple[Address, Address]]) -> None:
+    def _query(self, timer: Timer, agent: Address, answered: set[tuple[Address, Address]]) -> None:
         """Ask an agent about one timer. The timer's actor pays."""
-        world, actor, agent = self.world, timer.actor, self.agent_of(timer)
-        assert agent is not None
+        world, actor = self.world, timer.actor
         cycles, bid = self._ask(timer, agent)
         used = max(LEAST_CYCLES, cycles)
         world.debit(actor, used * world.basefee_cycle)

@@ -19,7 +19,6 @@ from spec.encoding import (
     CallbackReceipt,
     Deploy,
     Event,
-    Hash,
     MessageReceipt,
     Receipts,
     System,
@@ -37,7 +36,7 @@ from spec.policies.bias_auction import BiasAuction
 from spec.policies.cip1 import Cip1
 from spec.policies.fifo import Fifo
 from spec.policies.gba_auction import GbaAuction
-from spec.programs import Language, code_of, run_handler
+from spec.programs import Language, code_of, run_charged, run_handler
 from spec.runs import MESSAGES_PER_TRANSACTION, Ended, Meter, perform
 from spec.world import Actor, Agent, Genesis, World
 
@@ -61,23 +60,15 @@ class Outcome(NamedTuple):
     """What a block came to."""
 
     receipts: Receipts
+    phase: Phase
+    """The timer phase: what it used of the lane, who waits and why, and what the queries took."""
     basefee_cycle: int
     basefee_cell: int
     basefee_lane: int
-    lane_cycles: int
-    lane_cells: int
     user_cycles: int
     user_cells: int
     burned: int
     tips: int
-    spent: int
-    """Cycles of the budget of queries."""
-    not_admitted: int
-    """Timers that might have been asked about, if the budget had reached."""
-    waits: dict[Hash, str]
-    """The timers that were due and wait, and why."""
-    max_fees: dict[Hash, int]
-    """The max fees a cycle of the timers that reach the fee floor, where timers offer fees."""
     events: list[Event]
 
 
@@ -188,8 +179,10 @@ def execute(block: BlockRun, transaction: Transaction) -> TransactionReceipt:
     block.cells += meter.cells
     block.burned += burned
     block.tips += tips
-    used = ended.ok, ended.error, meter.cycles, meter.cells, uint(burned), uint(tips)
-    receipt = TransactionReceipt(transaction.hash, sender, *used, ended.effects, created if ended.ok else b"")
+    paid = uint(burned), uint(tips)
+    receipt = TransactionReceipt(
+        transaction.hash, sender, *ended[:4], *paid, ended.effects, created if ended.ok else b""
+    )
     block.transactions.append(receipt)
     return receipt
 
@@ -222,9 +215,8 @@ def finish(block: BlockRun) -> Outcome:
         block.callbacks,
     )
     prices = world.basefee_cycle, world.basefee_cell, world.basefee_lane
-    lanes = phase.cycles, phase.cells, block.user_cycles + block.system_cycles, block.cells
-    bidding, waiting = (phase.bidding.spent, phase.bidding.not_admitted), (phase.waits, phase.max_fees)
-    return Outcome(receipts, *prices, *lanes, burned, block.tips + phase.tips, *bidding, *waiting, world.events)
+    used = block.user_cycles + block.system_cycles, block.cells
+    return Outcome(receipts, phase, *prices, *used, burned, block.tips + phase.tips, world.events)
 
 
 def run_block(world: World, proposer: Address, transactions: Sequence[Transaction]) -> Outcome:
@@ -347,8 +339,7 @@ def _run_callbacks(block: BlockRun) -> None:
         run.callback_of = job_id
         ended = _run_deferred(block, run, job.handler, payload)
         unsettled = jobs.end_callback(world, job_id)
-        used = ended.ok, ended.error, run.meter.cycles, run.meter.cells, ended.effects
-        block.callbacks.append(CallbackReceipt(job_id, job.actor, job.handler, *used, unsettled))
+        block.callbacks.append(CallbackReceipt(job_id, job.actor, job.handler, *ended, unsettled))
 
 
 def _run_messages(block: BlockRun) -> None:
@@ -362,30 +353,19 @@ def _run_messages(block: BlockRun) -> None:
         run = Host(world, Meter(world, message.cycles, message.cells), message.to, message.sender)
         run.origin = message.origin
         ended = _run_deferred(block, run, message.handler, message.payload)
-        _note_message(world, ended)
-        used = ended.ok, ended.error, run.meter.cycles, run.meter.cells, ended.effects
-        block.messages.append(MessageReceipt(message.to, message.sender, message.handler, *used))
+        world.reached("M-01")
+        world.reached("M-02", not ended.ok)
+        world.reached("M-08", ended.error == "OutOfCycles")
+        world.reached("M-09", ended.error == "OutOfCells")
+        world.reached("M-11", run.reserved)
+        block.messages.append(MessageReceipt(message.to, message.sender, message.handler, *ended))
 
 
 def _run_deferred(block: BlockRun, run: Host, handler: str, payload: bytes) -> Ended:
     """A run that is paid for already. It takes from the lane what it used, less what it reserved for others."""
-    world = block.world
-
-    def body() -> None:
-        run.meter.charge(world.parameters["MESSAGE_BASE_CYCLES"])
-        run_handler(run, handler, payload)
-
-    ended = perform(run, body)
-    block.deferred_cycles += run.meter.cycles - ended.reserved
+    ended = run_charged(run, block.world.parameters["MESSAGE_BASE_CYCLES"], handler, payload)
+    block.deferred_cycles += ended.cycles - run.reserved
     return ended
-
-
-def _note_message(world: World, ended: Ended) -> None:
-    world.reached("M-01")
-    world.reached("M-11", ended.reserved)
-    if not ended.ok:
-        world.reached("M-02")
-        world.reached({"OutOfCycles": "M-08", "OutOfCells": "M-09"}.get(ended.error, "M-02"))
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -395,12 +375,10 @@ def _close(block: BlockRun) -> int:
     """Step 6: the prices of the next block; returns what this one burned."""
     world, phase, p = block.world, block.phase, block.world.parameters
     cycles, cells = block.user_cycles + block.system_cycles + phase.cycles, block.cells + phase.cells
-    for used, target, above, below in (
-        (cycles, p["BLOCK_CYCLES_TARGET"], "F-01", "F-02"),
-        (cells, p["BLOCK_CELLS_TARGET"], "F-03", "F-04"),
-    ):
-        if used != target:
-            world.reached(above if used > target else below)
+    world.reached("F-01", cycles > p["BLOCK_CYCLES_TARGET"])
+    world.reached("F-02", cycles < p["BLOCK_CYCLES_TARGET"])
+    world.reached("F-03", cells > p["BLOCK_CELLS_TARGET"])
+    world.reached("F-04", cells < p["BLOCK_CELLS_TARGET"])
     world.reached("W-01" if world.policy.timers_first else "B-02", block.transactions and phase.fires)
     world.reached("B-01", not (block.transactions or phase.fires or block.messages or phase.destroyed or phase.waits))
     basefee = next_basefee(world, world.basefee_cycle, cycles, p["BLOCK_CYCLES_TARGET"], CYCLE_SLOPE)

@@ -1,21 +1,19 @@
 """Bytes: how the protocol's values are written, read and hashed (``docs/protocol.md``, *Encoding* to *Receipts*).
 
-A *struct* is a named tuple here and an array in MessagePack, with the fields in the order of the tables. An amount or
-price is an ``int`` in this package, and :func:`uint` writes it.
+A *struct* is a named tuple here and an array in MessagePack, with the fields in the order of the tables. The types of
+its fields say how it is read (:func:`reader`). Amounts and prices are an ``int`` in this package, and :func:`uint`
+writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgpack
 from blake3 import blake3
 from Crypto.Hash import keccak
-
-Address = bytes
-Hash = bytes
 
 U64_LIMIT = 2**64
 PRICE_LIMIT = 2**96
@@ -111,15 +109,15 @@ def uint_or_null(number: int | None) -> bytes | None:
     return None if number is None else uint(number)
 
 
-# --- reading fields ---------------------------------------------------------------------------------------------------
+# --- types of fields --------------------------------------------------------------------------------------------------
 
 Read = Callable[[Any], Any]
 
 
-def _of(kind: type, name: str) -> Read:
+def _of(kind: type) -> Read:
     def read(value: Any) -> Any:
         if type(value) is not kind:
-            raise Unreadable(f"expected {name}, got {type(value).__name__}")
+            raise Unreadable(f"expected {kind.__name__}, got {type(value).__name__}")
         return value
 
     return read
@@ -149,35 +147,60 @@ def _u64(value: Any) -> int:
     return value
 
 
-def _list_of(read: Read) -> Read:
-    return lambda value: [read(each) for each in _list(value)]
+def _tagged_struct(kinds: dict[Any, Any]) -> Read:
+    """Reads a struct of several shapes, which begins with its tag. What is read has no tag."""
+    reads = {tag: reader(kind) for tag, kind in kinds.items()}
+
+    def read(value: Any) -> Any:
+        if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in kinds:
+            raise Unreadable(f"expected one of {', '.join(map(str, kinds))}, got {value!r:.80}")
+        return reads[value[0]](value[1:])
+
+    return read
 
 
-def _or_null(read: Read) -> Read:
-    return lambda value: None if value is None else read(value)
+Address = Annotated[bytes, _bytes_of(20)]
+Hash = Annotated[bytes, _bytes_of(32)]
+AddressOrEmpty = Annotated[bytes, _bytes_of(0, 20)]
+HashOrEmpty = Annotated[bytes, _bytes_of(0, 32)]
+U64 = Annotated[int, _u64]
+Price = Annotated[int, _uint_below(PRICE_LIMIT)]
+Amount = Annotated[int, _uint_below(AMOUNT_LIMIT)]
+PriceBytes = Annotated[bytes, _uint_below(PRICE_LIMIT, stays_bytes=True)]
+"""A price in receipts, where it stays as it is written."""
+AmountBytes = Annotated[bytes, _uint_below(AMOUNT_LIMIT, stays_bytes=True)]
+SumBytes = Annotated[bytes, _uint_below(2**256, stays_bytes=True)]
 
 
-_list, _flag, _text, _bytes = _of(list, "a list"), _of(bool, "a flag"), _of(str, "a text"), _of(bytes, "bytes")
-_address, _hash = _bytes_of(20), _bytes_of(32)
-_price, _amount = _uint_below(PRICE_LIMIT), _uint_below(AMOUNT_LIMIT)
+def reader(kind: Any) -> Read:
+    """What reads values of a type: one of the above, a struct, a list, or what may be null."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        read: Read = parts[1]
+        return read
+    if hasattr(kind, "_fields"):
+        fields = get_type_hints(kind, include_extras=True).values()
+        return _struct_of([reader(field) for field in fields], len(kind._field_defaults), lambda fields: kind(*fields))
+    if origin is tuple:
+        return _struct_of([reader(field) for field in parts], 0, tuple)
+    if origin is list:
+        read_list, read_item = _of(list), reader(parts[0])
+        return lambda value: [read_item(item) for item in read_list(value)]
+    if origin in (Union, UnionType):
+        read_value = reader(parts[0])
+        return lambda value: None if value is None else read_value(value)
+    return _of(kind)
 
 
-def read_struct(kind: Any, reads: Sequence[Read], value: Any) -> Any:
-    """A struct from the list of its fields. Raises :class:`Unreadable`."""
-    if type(value) is not list or len(value) != len(reads):
-        raise Unreadable(f"{kind.__name__}: expected a list of {len(reads)}, got {value!r:.80}")
-    return kind(*[read(field) for read, field in zip(reads, value, strict=True)])
+def _struct_of(reads: Sequence[Read], optional: int, make: Callable[..., Any]) -> Read:
+    """Reads a struct from the list of its fields, of which the last ``optional`` ones may be left out."""
 
+    def read(value: Any) -> Any:
+        if type(value) is not list or not len(reads) - optional <= len(value) <= len(reads):
+            raise Unreadable(f"expected a list of {len(reads)}, got {value!r:.80}")
+        return make([read(field) for read, field in zip(reads, value, strict=False)])
 
-def struct(*fields: Any) -> tuple[Any, ...]:
-    return fields
-
-
-def _tagged_struct(kinds: dict[Any, tuple[Any, list[Read]]], value: Any) -> Any:
-    """A struct of several shapes: it begins with its tag."""
-    if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in kinds:
-        raise Unreadable(f"expected one of {', '.join(map(str, kinds))}, got {value!r:.80}")
-    return read_struct(*kinds[value[0]], value[1:])
+    return read
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -207,41 +230,43 @@ class UpdateTimerConfig(NamedTuple):
 
 class ExtendTimer(NamedTuple):
     timer_id: Hash
-    new_expires_at: int
+    new_expires_at: U64
+
+
+Instruction = Annotated[
+    CancelTimer | UpdateTimerConfig | ExtendTimer,
+    _tagged_struct({48: CancelTimer, 49: UpdateTimerConfig, 50: ExtendTimer}),
+]
 
 
 class System(NamedTuple):
-    instruction: CancelTimer | UpdateTimerConfig | ExtendTimer
+    instruction: Instruction
+
+
+Action = Annotated[
+    Transfer | Deploy | Call | System,
+    _tagged_struct({"transfer": Transfer, "deploy": Deploy, "call": Call, "system": System}),
+]
 
 
 class Transaction(NamedTuple):
     """The signed body of a transaction, its sender and its hash."""
 
-    nonce: int
-    gas_limit: int
-    cells_limit: int
-    max_fee_per_cycle: int
-    max_priority_fee_per_cycle: int
-    max_fee_per_cell: int
-    value: int
-    timer_allowance: int
-    action: Transfer | Deploy | Call | System
+    nonce: U64
+    gas_limit: U64
+    cells_limit: U64
+    max_fee_per_cycle: Price
+    max_priority_fee_per_cycle: Price
+    max_fee_per_cell: Price
+    value: Amount
+    timer_allowance: Amount
+    action: Action
     sender: Address
     hash: Hash
 
 
-_INSTRUCTIONS: dict[int, tuple[Any, list[Read]]] = {
-    48: (CancelTimer, [_hash]),
-    49: (UpdateTimerConfig, [_text]),
-    50: (ExtendTimer, [_hash, _u64]),
-}
-_ACTIONS: dict[str, tuple[Any, list[Read]]] = {
-    "transfer": (Transfer, [_address]),
-    "deploy": (Deploy, [_text]),
-    "call": (Call, [_address, _text, _bytes]),
-    "system": (System, [partial(_tagged_struct, _INSTRUCTIONS)]),
-}
-_BODY = (_text, _u64, _u64, _u64, _price, _price, _price, _amount, _amount, partial(_tagged_struct, _ACTIONS))
+_read_signed = reader(tuple[bytes, bytes, bytes])
+_read_body = reader(tuple[str, U64, U64, U64, Price, Price, Price, Amount, Amount, Action])
 
 
 def transaction_hash(wire: bytes) -> Hash:
@@ -252,8 +277,8 @@ def read_transaction(wire: bytes, chain_id: str) -> Transaction:
     """A transaction from its bytes. Signatures are not verified. Raises :class:`Unreadable` for a malformed one."""
     if len(wire) > MAX_TRANSACTION_BYTES:
         raise Unreadable("transaction: expected 2 MiB at most")
-    public_key, _, body = read_struct(struct, [_bytes] * 3, decode(wire))
-    named, *numbers, action = read_struct(struct, _BODY, decode(body))
+    public_key, _, body = _read_signed(decode(wire))
+    named, *numbers, action = _read_body(decode(body))
     sender = address_of(public_key)
     if named != chain_id or is_reserved(sender):
         raise Unreadable("transaction: of another chain, or of a reserved address")
@@ -282,24 +307,21 @@ def is_code(text: str) -> bool:
 
 class Header(NamedTuple):
     chain_id: str
-    height: int
-    view: int
+    height: U64
+    view: U64
     parent_hash: Hash
-    proposer: int
+    proposer: U64
     """Index in the genesis's list of validators."""
     transactions_root: Hash
     receipts_root: Hash
     state_root: Hash
-    basefee_cycle: int
-    basefee_cell: int
-    basefee_lane_timer: int
-    lane_cycles: int
-    lane_cells: int
-    user_cycles: int
-    user_cells: int
-
-
-_HEADER = (_text, _u64, _u64, _hash, _u64, _hash, _hash, _hash, _price, _price, _price, _u64, _u64, _u64, _u64)
+    basefee_cycle: Price
+    basefee_cell: Price
+    basefee_lane_timer: Price
+    lane_cycles: U64
+    lane_cells: U64
+    user_cycles: U64
+    user_cells: U64
 
 
 class Block(NamedTuple):
@@ -308,10 +330,13 @@ class Block(NamedTuple):
     hash: Hash
 
 
+_read_block = reader(tuple[Header, list[bytes]])
+
+
 def read_block(data: bytes) -> Block:
     """A block from its bytes. Raises :class:`Unreadable`."""
     value = decode(data)
-    header, wires = read_struct(struct, (partial(read_struct, Header, _HEADER), _list_of(_bytes)), value)
+    header, wires = _read_block(value)
     return Block(header, tuple(wires), tagged(b"header", encode(value[0])))
 
 
@@ -324,34 +349,48 @@ def transactions_root(wires: Sequence[bytes]) -> Hash:
 
 class Event(NamedTuple):
     name: str
-    actor: Address
+    actor: bytes
     fields: list[tuple[str, str]]
 
 
 class Movement(NamedTuple):
     source: Address
     target: Address
-    amount: bytes
+    amount: SumBytes
 
 
 class Scheduled(NamedTuple):
     timer_id: Hash
     actor: Address
-    trigger_height: int
-    sequence: int
-    expires_at: int
+    trigger_height: U64
+    sequence: U64
+    expires_at: U64
     fee_payer: Address
-    gas_limit: int | None
-    max_fee_per_cycle: bytes | None
-    max_priority_fee_per_cycle: bytes | None
-    payer_cap: bytes | None
+    gas_limit: U64 | None
+    max_fee_per_cycle: PriceBytes | None
+    max_priority_fee_per_cycle: PriceBytes | None
+    payer_cap: AmountBytes | None
+
+
+CHANGES: dict[str, Any] = {
+    "cancelled": tuple[Hash],
+    "extended": tuple[Hash, U64],
+    "bidder": tuple[HashOrEmpty, AddressOrEmpty],
+    "locked": tuple[Hash, PriceBytes],
+    "watching": tuple[Hash, Address, str],
+    "watchable": tuple[Address, str, HashOrEmpty],
+    "unwatchable": tuple[Address, str],
+}
+_read_change = _tagged_struct(CHANGES)
+TimerChange = Annotated[tuple[Any, ...], lambda value: _read_change(value) and tuple(value)]
+"""A struct that begins with its tag, such as ``("cancelled", timer_id)``."""
 
 
 class Sent(NamedTuple):
     to: Address
     handler: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
 
 
 class Effects(NamedTuple):
@@ -359,8 +398,7 @@ class Effects(NamedTuple):
 
     movements: list[Movement]
     scheduled: list[Scheduled]
-    timer_changes: list[Any]
-    """Structs that begin with their tags, such as ``("cancelled", timer_id)``."""
+    timer_changes: list[TimerChange]
     events: list[Event]
     messages: list[Sent]
 
@@ -370,28 +408,28 @@ class TransactionReceipt(NamedTuple):
     sender: Address
     ok: bool
     error: str
-    cycles: int
-    cells: int
-    burned: bytes
-    tip: bytes
+    cycles: U64
+    cells: U64
+    burned: SumBytes
+    tip: SumBytes
     effects: Effects
-    created: Address
+    created: AddressOrEmpty
     """Empty if no actor was deployed."""
 
 
 class FireReceipt(NamedTuple):
     timer_id: Hash
     actor: Address
-    trigger_height: int
-    sequence: int
+    trigger_height: U64
+    sequence: U64
     fee_payer: Address
     ok: bool
     error: str
-    cycles: int
-    cells: int
-    burned: bytes
-    tip: bytes
-    tip_per_cycle: bytes
+    cycles: U64
+    cells: U64
+    burned: SumBytes
+    tip: SumBytes
+    tip_per_cycle: PriceBytes
     effects: Effects
 
 
@@ -405,10 +443,10 @@ class QueryReceipt(NamedTuple):
     timer_id: Hash
     actor: Address
     outcome: str
-    cycles: int
-    burned: bytes
-    bid: tuple[bytes | None, bytes | None] | None
-    agent: Address
+    cycles: U64
+    burned: SumBytes
+    bid: tuple[PriceBytes | None, PriceBytes | None] | None
+    agent: AddressOrEmpty = b""
     """Empty, and then left out of the encoding, if it is the actor's own agent."""
 
 
@@ -418,8 +456,8 @@ class MessageReceipt(NamedTuple):
     handler: str
     ok: bool
     error: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
     effects: Effects
 
 
@@ -429,14 +467,14 @@ class CallbackReceipt(NamedTuple):
     handler: str
     ok: bool
     error: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
     effects: Effects
     unsettled: Event | None
 
 
 class Receipts(NamedTuple):
-    height: int
+    height: U64
     proposer: Address
     """The account that got the tips."""
     transactions: list[TransactionReceipt]
@@ -444,68 +482,44 @@ class Receipts(NamedTuple):
     destroyed: list[DestroyedReceipt]
     queries: list[QueryReceipt]
     messages: list[MessageReceipt]
-    gc_cycles: int
-    p50_tip: bytes
-    callbacks: list[CallbackReceipt]
+    gc_cycles: U64
+    p50_tip: PriceBytes
+    callbacks: list[CallbackReceipt] = []
     """Left out of the encoding if it is empty."""
 
 
-def _written(receipts: Receipts) -> list[Any]:
-    """The fields of receipts as they are written: without last fields that are empty."""
-    fields: list[Any] = list(receipts)
-    fields[5] = [query if query.agent else query[:-1] for query in receipts.queries]
-    return fields if receipts.callbacks else fields[:-1]
+def written(value: Any) -> Any:
+    """The fields of a struct as they are written: its last ones are left out while they have their defaults."""
+    fields, defaults = list(value), list(value._field_defaults.values())
+    while defaults and fields[-1] == defaults.pop():
+        fields.pop()
+    return fields
 
 
 def encode_receipts(receipts: Receipts) -> bytes:
-    return encode(_written(receipts))
+    return encode(written(receipts._replace(queries=list(map(written, receipts.queries)))))
 
 
 def receipts_root(receipts: Receipts) -> Hash:
     """The root over a summary, then each receipt, list after list; callbacks last, where there are any."""
-    height, proposer, *lists, gc_cycles, p50_tip = _written(receipts)[:9]
-    if receipts.callbacks:
-        lists.append(receipts.callbacks)
-    summary = [height, proposer, gc_cycles, p50_tip, *map(len, lists)]
-    return merkle_root(b"receipts", [encode(item) for item in [summary, *(item for each in lists for item in each)]])
+    lists: list[list[Any]] = [
+        receipts.transactions,
+        receipts.fires,
+        receipts.destroyed,
+        receipts.queries,
+        receipts.messages,
+    ]
+    lists += [receipts.callbacks] if receipts.callbacks else []
+    summary = [receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip, *map(len, lists)]
+    return merkle_root(b"receipts", [encode(summary), *(encode(written(item)) for each in lists for item in each)])
 
 
-_empty_or_address, _empty_or_hash, _RUN = _bytes_of(0, 20), _bytes_of(0, 32), (_flag, _text, _u64, _u64)
-_fee, _cap, _sum = (_uint_below(limit, stays_bytes=True) for limit in (PRICE_LIMIT, AMOUNT_LIMIT, 2**256))
-_TERMS = (_or_null(_u64), _or_null(_fee), _or_null(_fee), _or_null(_cap))
-_CHANGES: dict[str, tuple[Any, list[Read]]] = {
-    "cancelled": (struct, [_hash]),
-    "extended": (struct, [_hash, _u64]),
-    "bidder": (struct, [_empty_or_hash, _empty_or_address]),
-    "locked": (struct, [_hash, _fee]),
-    "watching": (struct, [_hash, _address, _text]),
-    "watchable": (struct, [_address, _text, _empty_or_hash]),
-    "unwatchable": (struct, [_address, _text]),
-}
-_movements = _list_of(partial(read_struct, Movement, (_address, _address, _sum)))
-_scheduled = _list_of(partial(read_struct, Scheduled, (_hash, _address, _u64, _u64, _u64, _address, *_TERMS)))
-_changes = _list_of(lambda value: _tagged_struct(_CHANGES, value) and tuple(value))
-_event = partial(read_struct, Event, (_text, _bytes, _list_of(partial(read_struct, struct, (_text, _text)))))
-_sent = _list_of(partial(read_struct, Sent, (_address, _text, _u64, _u64)))
-_effects = partial(read_struct, Effects, (_movements, _scheduled, _changes, _list_of(_event), _sent))
-_TRANSACTION = (_hash, _address, *_RUN, _sum, _sum, _effects, _empty_or_address)
-_FIRE = (_hash, _address, _u64, _u64, _address, *_RUN, _sum, _sum, _fee, _effects)
-_bid = partial(read_struct, struct, (_or_null(_fee), _or_null(_fee)))
-_QUERY = (_hash, _address, _text, _u64, _sum, _or_null(_bid), _empty_or_address)
-_transactions = _list_of(partial(read_struct, TransactionReceipt, _TRANSACTION))
-_fires = _list_of(partial(read_struct, FireReceipt, _FIRE))
-_destroyed = _list_of(partial(read_struct, DestroyedReceipt, (_hash, _text, _event)))
-_queries = _list_of(lambda query: read_struct(QueryReceipt, _QUERY, [*query, b""] if len(_list(query)) == 6 else query))
-_messages = _list_of(partial(read_struct, MessageReceipt, (_address, _address, _text, *_RUN, _effects)))
-_CALLBACK = (_hash, _address, _text, *_RUN, _effects, _or_null(_event))
-_callbacks = _list_of(partial(read_struct, CallbackReceipt, _CALLBACK))
-_RECEIPTS = (_u64, _address, _transactions, _fires, _destroyed, _queries, _messages, _u64, _fee, _callbacks)
+_read_receipts = reader(Receipts)
 
 
 def read_receipts(data: bytes) -> Receipts:
     """Receipts from their bytes. Raises :class:`Unreadable`."""
-    value = _list(decode(data))
-    receipts: Receipts = read_struct(Receipts, _RECEIPTS, [*value, []] if len(value) == 9 else value)
+    receipts: Receipts = _read_receipts(decode(data))
     if encode_receipts(receipts) != data:
         raise Unreadable("receipts: what is empty and last is left out")
     return receipts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from spec.encoding import PRICE_LIMIT
 from spec.world import World
@@ -38,12 +39,8 @@ def median_tip(world: World, fires: Sequence[tuple[int, int]]) -> int:
         return ascending[(len(ascending) - 1) // 2][0]
     world.reached("F-15")
     total = sum(cycles for _, cycles in ascending)
-    passed = 0
-    for tip, cycles in ascending:
-        passed += cycles
-        if 2 * passed >= total:
-            return tip
-    raise AssertionError("all cycles are at least half of them")
+    sums = accumulate(cycles for _, cycles in ascending)
+    return next(tip for (tip, _), passed in zip(ascending, sums, strict=True) if 2 * passed >= total)
 
 
 def default_bid(world: World) -> tuple[int, int]:

@@ -9,14 +9,13 @@ from spec.encoding import PARAMETERS_ADDRESS, CancelTimer, ExtendTimer, UpdateTi
 from spec.parameters import GOVERNED, BadParameter, Parameters, check_together, checked, stored_key, stored_text
 from spec.runs import Run
 from spec.scripts import strict_json
-from spec.world import Failure, Refusal, World
+from spec.world import Failure, World
 
 
 def instruct(run: Run, instruction: CancelTimer | UpdateTimerConfig | ExtendTimer) -> None:
     """Carry out an instruction of a system deployer."""
     world = run.world
-    if run.sender not in world.genesis.system_deployers:
-        raise world.refusal("S-01", "NotSystemDeployer")
+    world.refuse("S-01", "NotSystemDeployer", run.sender not in world.genesis.system_deployers)
     if isinstance(instruction, UpdateTimerConfig):
         update(world, instruction.config)
         return
@@ -31,11 +30,7 @@ def instruct(run: Run, instruction: CancelTimer | UpdateTimerConfig | ExtendTime
         return
     if timer is None:
         raise world.refusal("S-07", "NotFound")
-    try:
-        timer = timers.extend(world, timer, instruction.new_expires_at)
-    except Refusal:
-        world.reached("S-08")
-        raise
+    timer = timers.extend(world, timer, instruction.new_expires_at, refused_by="S-08")
     world.reached("S-06")
     run.changes.append(("extended", timer.timer_id, timer.expires_at))
 

@@ -5,13 +5,11 @@ Each call is charged first, then checked, then done.
 
 from __future__ import annotations
 
-from typing import Any
-
 from spec import jobs, messages, timers, watches
-from spec.encoding import Address, Hash, Sent, is_name, uint, uint_or_null
+from spec.encoding import Address, Hash, Scheduled, Sent, is_name, uint, uint_or_null
 from spec.runs import Run
 from spec.timers import Request
-from spec.world import Message, Refusal, Timer, Watch
+from spec.world import Message, Watch
 
 
 class Host(Run):
@@ -22,20 +20,15 @@ class Host(Run):
         self.meter.charge(cycles)
 
     def kv_get(self, key: str) -> bytes | None:
-        self.world.reached("C-03")
-        self.pay(10)
+        self.pay(10, rule="C-03")
         return self.world.storage.get((self.actor, key))
 
     def kv_set(self, key: str, value: bytes) -> None:
-        self.change(200)
-        self.world.reached("C-04")
-        self.pay(200, len(key.encode()) + len(value))
+        self.change(200, len(key.encode()) + len(value), rule="C-04")
         self._write(key, value)
 
     def kv_delete(self, key: str) -> None:
-        self.change(200)
-        self.world.reached("C-05")
-        self.pay(200)
+        self.change(200, rule="C-05")
         self._write(key, None)
 
     def _write(self, key: str, value: bytes | None) -> None:
@@ -60,10 +53,7 @@ class Host(Run):
         self.changes.append(("watchable", self.actor, key, watches.digest(self.world, watch)))
 
     def allow_watching(self, key: str, allowed: bool) -> None:
-        self.change(200)
-        self.pay(200, len(key.encode()))
-        if not self.world.policy.has_watches:
-            raise self.world.refusal("Y-03", "WatchUnavailable")
+        self.change(200, len(key.encode()))
         if not watches.allow(self.world, Watch(self.actor, key), allowed):
             return
         if allowed:
@@ -72,9 +62,7 @@ class Host(Run):
             self.changes.append(("unwatchable", self.actor, key))
 
     def publish(self, key: str, value: bytes) -> None:
-        self.change(200)
-        self.world.reached("P-06")
-        self.pay(200, len(key.encode()) + len(value))
+        self.change(200, len(key.encode()) + len(value), rule="P-06")
         self.world.put(self.world.published, (self.actor, key), value)
 
     def published(self, address: Address, key: str) -> bytes | None:
@@ -84,30 +72,20 @@ class Host(Run):
     # --- amounts and events -------------------------------------------------------------------------------------------
 
     def emit(self, name: str, data: str) -> None:
-        self.change(50)
-        self.world.reached("C-06")
-        self.pay(50, len(data.encode()))
-        if not is_name(name, may_be_empty=True):
-            raise self.world.refusal("C-07", "EventNameTooLong")
+        self.change(50, len(data.encode()), rule="C-06")
+        self.world.refuse("C-07", "EventNameTooLong", not is_name(name, may_be_empty=True))
         self.report(name, ("data", data))
 
     def transfer(self, to: Address, amount: int) -> None:
-        self.change(200)
-        self.world.reached("C-09")
-        self.pay(200)
-        try:
-            self.move(self.actor, to, amount)
-        except Refusal:
-            self.world.reached("C-10")
-            raise
+        self.change(200, rule="C-09")
+        self.world.refuse("C-10", "InsufficientBalance", amount > self.world.balance.get(self.actor, 0))
+        self.move(self.actor, to, amount)
 
     # --- timers -------------------------------------------------------------------------------------------------------
 
     def schedule_timer(self, request: Request) -> Hash:
-        self.change(1_000)
         world = self.world
-        world.reached("C-12")
-        self.pay(1_000, len(request.payload))
+        self.change(1_000, len(request.payload), rule="C-12")
         if request.bid is not None and world.policy.bids == "ignored":
             world.reached("T-03")
             self.report("TimerBidIgnored")
@@ -117,7 +95,10 @@ class Host(Run):
             world.reached("T-19")
             fields = {"timer_id": timer.timer_id.hex(), "stated": str(stated), "clamped": str(timer.priority)}
             self.report("TimerPriorityClampedAtSchedule", *fields.items())
-        self.scheduled.append(_scheduled(timer))
+        fees = map(uint_or_null, (timer.max_fee, timer.priority, timer.payer_cap))
+        place = timer.trigger_height, timer.sequence, timer.expires_at
+        new = Scheduled(timer.timer_id, timer.actor, *place, timer.fee_payer, timer.gas_limit, *fees)
+        self.scheduled.append(new)
         if timer.bidding_agent is not None:
             self.changes.append(("bidder", timer.timer_id, timer.bidding_agent))
         if timer.bid:
@@ -127,23 +108,18 @@ class Host(Run):
         return timer.timer_id
 
     def cancel_timer(self, timer_id: bytes) -> None:
-        self.change(500)
-        self.world.reached("C-13")
-        self.pay(500)
+        self.change(500, rule="C-13")
         timers.end_unfired(self.world, timers.own_timer(self, timer_id))
         self.world.reached("T-21")
         self.changes.append(("cancelled", timer_id))
 
     def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
-        self.change(500)
-        self.world.reached("C-14")
-        self.pay(500)
+        self.change(500, rule="C-14")
         timer = timers.extend(self.world, timers.own_timer(self, timer_id), expires_at)
         self.changes.append(("extended", timer_id, timer.expires_at))
 
     def is_pending(self, timer_id: bytes) -> bool:
-        self.world.reached("P-08")
-        self.pay(10)
+        self.pay(10, rule="P-08")
         timer = self.world.timers.get(timer_id)
         return timer is not None and timer.actor == self.actor
 
@@ -153,23 +129,21 @@ class Host(Run):
 
     def set_bidding_agent(self, agent: Address | None) -> None:
         self.change(200)
-        self.pay(200)
         timers.name_agent(self.world, self.actor, agent)
         self.changes.append(("bidder", b"", agent or b""))
 
     # --- messages and jobs --------------------------------------------------------------------------------------------
 
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
-        self.change(80)
         world, p = self.world, self.world.parameters
-        world.reached("C-11")
+        self.change(80, rule="C-11")
         cycles = p["MESSAGE_CYCLES"] if cycles is None else cycles
         cells = p["MESSAGE_CELLS"] if cells is None else cells
         if not (2_000 <= cycles <= p["MESSAGE_CYCLES"] and 0 <= cells <= p["MESSAGE_CELLS"]):
-            self.pay(80, len(payload))
+            self.pay(0, len(payload))
             raise world.refusal("M-03", "MessageLimitInvalid")
-        self.pay(80 + cycles, len(payload) + cells)
-        self._take_message()
+        self.pay(cycles, len(payload) + cells)
+        world.refuse("M-04", "TooManyMessages", not self.messages_left)
         messages.send(world, Message(to, self.actor, handler, payload, cycles, cells, self.origin))
         self.messages.append(Sent(to, handler, cycles, cells))
         self.messages_left -= 1
@@ -177,30 +151,17 @@ class Host(Run):
         world.reached("M-10", self.allowance is None)
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
-        p = self.world.parameters
-        self.change(500 + p["MESSAGE_CYCLES"])
-        self.pay(500 + p["MESSAGE_CYCLES"], len(payload) + p["MESSAGE_CELLS"])
-        self._take_message()
-        job_id = jobs.request(self.world, self.actor, payload, results_needed, handler)
+        world, p = self.world, self.world.parameters
+        self.change(500 + p["MESSAGE_CYCLES"], len(payload) + p["MESSAGE_CELLS"])
+        world.refuse("M-04", "TooManyMessages", not self.messages_left)
+        job_id = jobs.request(world, self.actor, payload, results_needed, handler)
         self.messages_left -= 1
         self.reserved += p["MESSAGE_CYCLES"]
         fields = {"job_id": job_id.hex(), "handler": handler, "results_needed": str(results_needed)}
         self.report("JobRequested", *fields.items())
         return job_id
 
-    def _take_message(self) -> None:
-        if not self.messages_left:
-            raise self.world.refusal("M-04", "TooManyMessages")
-
     def consume_result(self, job_id: bytes) -> None:
         self.change(200)
-        self.pay(200)
         jobs.consume(self.world, self.actor, job_id, self.callback_of)
         self.report("JobConsumed", ("job_id", job_id.hex()))
-
-
-def _scheduled(timer: Timer) -> Any:
-    """A new timer in a receipt."""
-    fees = map(uint_or_null, (timer.max_fee, timer.priority, timer.payer_cap))
-    place = timer.trigger_height, timer.sequence, timer.expires_at
-    return (timer.timer_id, timer.actor, *place, timer.fee_payer, timer.gas_limit, *fees)

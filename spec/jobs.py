@@ -37,15 +37,10 @@ HANDLER_CYCLES = {"submit_result": 1_000, "register_runner": 500, "unregister_ru
 def request(world: World, actor: Address, payload: bytes, results_needed: int, handler: str) -> Hash:
     """Open a job. Raises the first error that applies, in this order."""
     mine = world.actor_jobs.get(actor, ActorJobs())
-    for rule, error, is_wrong in (
-        ("J-02", "JobPayloadTooLarge", len(payload) > MAX_PAYLOAD_BYTES),
-        ("J-03", "JobHandlerInvalid", not is_name(handler)),
-        ("J-04", "JobResultsInvalid", not 1 <= results_needed <= MAX_RESULTS_NEEDED),
-        ("J-05", "JobLimitReached", mine.unsettled >= UNSETTLED_PER_ACTOR),
-    ):
-        if is_wrong:
-            world.reached(rule)
-            raise Refusal(error)
+    world.refuse("J-02", "JobPayloadTooLarge", len(payload) > MAX_PAYLOAD_BYTES)
+    world.refuse("J-03", "JobHandlerInvalid", not is_name(handler))
+    world.refuse("J-04", "JobResultsInvalid", not 1 <= results_needed <= MAX_RESULTS_NEEDED)
+    world.refuse("J-05", "JobLimitReached", mine.unsettled >= UNSETTLED_PER_ACTOR)
     world.reached("J-01")
     job_id = keccak256(actor + number8(mine.requested) + payload)
     ends_at = world.height + LIFETIME_BLOCKS
@@ -68,17 +63,14 @@ def find(world: World, job_id: bytes) -> Job | None:
 def call_contract(run: Run, handler: str, payload: bytes) -> None:
     """A call of ``0x00…0a``."""
     world, sender = run.world, run.sender
-    if handler not in HANDLER_CYCLES:
-        raise world.refusal("J-21", "UnknownHandler")
+    world.refuse("J-21", "UnknownHandler", handler not in HANDLER_CYCLES)
     run.meter.charge(HANDLER_CYCLES[handler])
     if handler == "submit_result":
         submit(run, payload)
         return
-    if sender not in world.genesis.system_deployers:
-        raise world.refusal("J-20", "NotSystemDeployer")
+    world.refuse("J-20", "NotSystemDeployer", sender not in world.genesis.system_deployers)
     (runner,) = _fields(world, payload, 1)
-    if len(runner) != 20 or is_reserved(runner):
-        raise world.refusal("J-07", "BadSubmission")
+    world.refuse("J-07", "BadSubmission", len(runner) != 20 or is_reserved(runner))
     if handler == "register_runner" and runner not in world.runners:
         world.reached("J-18")
         world.put(world.runners, runner, True)
@@ -92,18 +84,14 @@ def call_contract(run: Run, handler: str, payload: bytes) -> None:
 def submit(run: Run, payload: bytes) -> None:
     """Take a runner's result. Raises the first error that applies."""
     world, runner = run.world, run.sender
-    if runner not in world.runners:
-        raise world.refusal("J-06", "NotRunner")
+    world.refuse("J-06", "NotRunner", runner not in world.runners)
     job_id, result = _fields(world, payload, 2)
     job = find(world, job_id)
-    if len(result) > MAX_RESULT_BYTES:
-        raise world.refusal("J-08", "ResultTooLarge")
+    world.refuse("J-08", "ResultTooLarge", len(result) > MAX_RESULT_BYTES)
     if job is None:
         raise world.refusal("J-09", "UnknownJob")
-    if job.is_complete:
-        raise world.refusal("J-10", "JobComplete")
-    if runner in job.runners:
-        raise world.refusal("J-11", "AlreadySubmitted")
+    world.refuse("J-10", "JobComplete", job.is_complete)
+    world.refuse("J-11", "AlreadySubmitted", runner in job.runners)
     world.reached("J-12")
     world.reached("J-22", world.height == job.ends_at)
     job = job._replace(runners=(*job.runners, runner))
@@ -153,12 +141,9 @@ def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes) -> 
     job = find(world, job_id)
     if job is None:
         raise Refusal("NotFound")
-    if job.actor != actor:
-        raise world.refusal("T-25", "NotOwner")
-    if job.is_consumed:
-        raise world.refusal("J-17", "AlreadyConsumed")
-    if job_id != callback_of:
-        raise world.refusal("J-16", "JobNotReady")
+    world.refuse("T-25", "NotOwner", job.actor != actor)
+    world.refuse("J-17", "AlreadyConsumed", job.is_consumed)
+    world.refuse("J-16", "JobNotReady", job_id != callback_of)
     world.reached("J-14")
     _settle(world, job_id, job)
     world.put(world.jobs, job_id, job._replace(is_consumed=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from blake3 import blake3
 
-from spec.encoding import NO_HASH, Address, Hash, encode, number8, tagged, uint, uint_or_null
+from spec.encoding import Address, Hash, encode, number8, tagged, uint, uint_or_null, written
 from spec.timers import DEFAULT_HANDLER
 from spec.world import Answer, Naming, Timer, World
 
@@ -37,7 +37,7 @@ def leaves(world: World) -> dict[bytes, bytes]:
     """The whole state by key. [R-01] [R-02] [R-03] A key is there while its record is."""
     found = _accounts(world) | _timers(world) | _auction(world) | _jobs(world)
     for number, message in world.messages.items():  # [R-10]
-        found[b"m" + number8(number)] = encode(message if message.origin != NO_HASH else message[:-1])
+        found[b"m" + number8(number)] = encode(written(message))
     for watch, (digest, watchers) in world.watchable.items():
         found[b"x" + watch.actor + watch.key.encode()] = encode([digest, watchers])
     counters = world.counters | {"live timers": len(world.timers)}

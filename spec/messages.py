@@ -8,13 +8,10 @@ from spec.world import Message, World
 
 def send(world: World, message: Message) -> None:
     """Queue a message. Raises ``MessageHandlerInvalid``, ``UnknownActor`` or ``MailboxFull``, in this order."""
-    if not is_name(message.handler, may_be_empty=True):
-        raise world.refusal("M-05", "MessageHandlerInvalid")
-    if message.to not in world.actors:
-        raise world.refusal("M-06", "UnknownActor")
+    world.refuse("M-05", "MessageHandlerInvalid", not is_name(message.handler, may_be_empty=True))
+    world.refuse("M-06", "UnknownActor", message.to not in world.actors)
     waiting = world.mailbox_bytes.get(message.to, 0) + len(message.payload)
-    if waiting > world.parameters["MAILBOX_BYTES"]:
-        raise world.refusal("M-07", "MailboxFull")
+    world.refuse("M-07", "MailboxFull", waiting > world.parameters["MAILBOX_BYTES"])
     world.put(world.mailbox_bytes, message.to, waiting)
     world.put(world.messages, world.count("next message"), message)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from spec.agents import Bidding
 from spec.encoding import Address, DestroyedReceipt, FireReceipt, Hash, address_text, uint
 from spec.host import Host
-from spec.programs import run_handler
-from spec.runs import Ended, Meter, perform
+from spec.programs import run_charged
+from spec.runs import Meter
 from spec.scripts import open_envelope
 from spec.timers import end_unfired
 from spec.world import Timer, World
@@ -161,15 +161,11 @@ class Phase:
         handler, payload = open_envelope(timer.handler, timer.payload)
         world.reached("L-28", payload is not timer.payload)
         world.reached("L-29", payload is timer.payload and b"_handler" in payload)
-
-        run = Host(world, meter, timer.actor, timer.actor)
-
-        def body() -> None:
-            meter.charge(p["FIRE_BASE_CYCLES"])
-            run_handler(run, handler, payload)
-
-        ended = perform(run, body)
-        self._note_rules(timer, ended)
+        ended = run_charged(Host(world, meter, timer.actor, timer.actor), p["FIRE_BASE_CYCLES"], handler, payload)
+        world.reached("L-24", timer.fee_payer != timer.actor)
+        world.reached("L-25", not ended.ok)
+        world.reached("L-26", ended.error == "OutOfCycles")
+        world.reached("L-27", ended.error == "OutOfCells")
         burned_cycle = meter.cycles * world.basefee_cycle + meter.cells * world.basefee_cell
         burned_lane, tips = meter.cycles * world.lane_price, meter.cycles * tip
         world.credit(timer.fee_payer, needed - burned_cycle - burned_lane - tips)
@@ -179,29 +175,9 @@ class Phase:
         self.burned_lane += burned_lane
         self.tips += tips
         self.fired.append(timer)
-        self.fires.append(
-            FireReceipt(
-                timer.timer_id,
-                timer.actor,
-                timer.trigger_height,
-                timer.sequence,
-                timer.fee_payer,
-                ended.ok,
-                ended.error,
-                meter.cycles,
-                meter.cells,
-                uint(burned_cycle + burned_lane),
-                uint(tips),
-                uint(tip),
-                ended.effects,
-            )
-        )
-
-    def _note_rules(self, timer: Timer, ended: Ended) -> None:
-        self.world.reached("L-24", timer.fee_payer != timer.actor)
-        if not ended.ok:
-            self.world.reached("L-25")
-            self.world.reached({"OutOfCycles": "L-26", "OutOfCells": "L-27"}.get(ended.error, "L-25"))
+        whose = timer.timer_id, timer.actor, timer.trigger_height, timer.sequence, timer.fee_payer
+        paid = uint(burned_cycle + burned_lane), uint(tips), uint(tip)
+        self.fires.append(FireReceipt(*whose, *ended[:4], *paid, ended.effects))
 
     def fires_of(self, actor: Address) -> int:
         return sum(timer.actor == actor for timer in self.fired)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from spec.encoding import SCRIPT, tagged
 from spec.host import Host
+from spec.runs import Ended, perform
 from spec.scripts import run_script
 from spec.world import Failure
 
@@ -48,3 +49,13 @@ def run_handler(run: Host, handler: str, payload: bytes) -> None:
     except Failure as failure:
         world.reached({"UnknownHandler": "P-03", "BadPayload": "P-04"}.get(failure.name, "P-05"))
         raise
+
+
+def run_charged(run: Host, base_cycles: int, handler: str, payload: bytes) -> Ended:
+    """A whole run of a fire, a message or a callback: it is charged the base, and then calls its handler."""
+
+    def body() -> None:
+        run.meter.charge(base_cycles)
+        run_handler(run, handler, payload)
+
+    return perform(run, body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from spec.encoding import NO_HASH, Address, Effects, Event, Hash, Movement, Sent, uint
+from spec.encoding import NO_HASH, Address, Effects, Event, Hash, Movement, Scheduled, Sent, uint
 from spec.world import Failure, World
 
 MESSAGES_PER_TRANSACTION = 1_024
@@ -54,7 +54,7 @@ class Run:
         self.prepaid = 0
         """What is charged already for the next call."""
         self.movements: list[Movement] = []
-        self.scheduled: list[Any] = []
+        self.scheduled: list[Scheduled] = []
         self.changes: list[Any] = []
         self.events: list[Event] = []
         self.messages: list[Sent] = []
@@ -82,32 +82,32 @@ class Run:
         self.meter.charge(cycles)
         self.prepaid = cycles
 
-    def change(self, cycles: int) -> None:
-        """Begin a call that changes something: a query pays for it, and fails."""
-        if self.is_query:
-            self.pay(cycles)
-            raise Failure("ReadOnly")
-
-    def pay(self, cycles: int, cells: int = 0) -> None:
+    def pay(self, cycles: int, cells: int = 0, rule: str = "") -> None:
+        """Charge a call, by a rule."""
+        self.world.reached(rule, rule)
         prepaid, self.prepaid = self.prepaid, 0
         self.meter.charge(cycles - prepaid, cells)
 
+    def change(self, cycles: int, cells: int = 0, rule: str = "") -> None:
+        """Charge a call that changes something. A query pays the cycles, and fails."""
+        self.pay(cycles, 0 if self.is_query else cells, rule)
+        if self.is_query:
+            raise Failure("ReadOnly")
+
 
 class Ended(NamedTuple):
-    """How a run ended: the error's name, empty if it returned; and its effects."""
+    """How a run ended, as receipts have it. The error's name is empty if it returned."""
 
+    ok: bool
     error: str
+    cycles: int
+    cells: int
     effects: Effects
-    reserved: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return not self.error
 
 
 def perform(run: Run, body: Callable[[], None]) -> Ended:
     """Perform a run. If it fails, all that it changed is taken back, numbers included."""
-    world = run.world
+    world, meter, error, effects = run.world, run.meter, "", run.effects
     mark = world.mark()
     try:
         body()
@@ -115,6 +115,7 @@ def perform(run: Run, body: Callable[[], None]) -> Ended:
         world.reached("B-11", world.mark() > mark)
         world.reached("R-21", run.scheduled or run.messages)
         world.back(mark)
-        return Ended(failure.name, Effects([], [], [], [], []))
-    world.events.extend(run.events)
-    return Ended("", run.effects, run.reserved)
+        run.reserved, error, effects = 0, failure.name, Effects([], [], [], [], [])
+    else:
+        world.events.extend(run.events)
+    return Ended(not error, error, meter.cycles, meter.cells, effects)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Set
+from typing import Any, NamedTuple, NoReturn
 
 from spec.encoding import Address, is_name
 from spec.host import Host
-from spec.timers import DEFAULT_HANDLER, HEX_DIGITS, TIERS, Request, parse_id
+from spec.timers import HEX_DIGITS, TIERS, Request, parse_id
 from spec.world import Failure, Refusal, Watch
 
 MAX_NESTING = 64
@@ -103,19 +103,18 @@ def open_envelope(handler: str, payload: bytes) -> tuple[str, bytes]:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
-    _need(type(value) is str)
-    return str(value)
+Read = Callable[[Any], Any]
 
 
-def _flag(value: Any) -> bool:
-    _need(type(value) is bool)
-    return bool(value)
+def _of(kind: type) -> Read:
+    def read(value: Any) -> Any:
+        _need(type(value) is kind)
+        return value
+
+    return read
 
 
-def _number(value: Any) -> int:
-    _need(type(value) is int)
-    return int(value)
+_text, _flag, _number = _of(str), _of(bool), _of(int)
 
 
 def _amount(value: Any) -> int:
@@ -156,92 +155,11 @@ def _tier(value: Any) -> str:
     return str(value)
 
 
-Read = Callable[[Any], Any]
-_PLAIN: dict[str, tuple[Read, ...]] = {
-    "burn": (_amount,),
-    "get": (_text,),
-    "set": (_text, _text),
-    "del": (_text,),
-    "allow_watching": (_text, _flag),
-    "emit": (_text, _text),
-    "fail": (_text,),
-}
-"""The operations with positional arguments."""
-_REQUIRED: dict[str, dict[str, Read]] = {
-    "transfer": {"to": _address, "amount": _amount},
-    "send": {"to": _address, "handler": _text, "payload": _payload},
-    "schedule": {"payload": _payload},
-    "cancel": {},
-    "extend": {"expires_at": _number},
-}
-_OPTIONAL: dict[str, dict[str, Read]] = {
-    "transfer": {},
-    "send": {"cycles": _number, "cells": _number},
-    "schedule": {
-        "height": _number,
-        "in": _number,
-        "watch": _watch,
-        "handler": _text,
-        "fee_payer": _payer,
-        "payer_cap": _number,
-        "gas_limit": _number,
-        "expires_at": _number,
-        "max_fee_per_cycle": _number,
-        "max_priority_fee_per_cycle": _number,
-        "tier": _tier,
-        "bid": _number,
-        "save_as": _text,
-    },
-    "cancel": {"id": _text, "saved": _text},
-    "extend": {"id": _text, "saved": _text},
-}
-"""The operations with an object of named arguments. Null is as if left out, and unknown names are ignored."""
-_ONE_OF = {"schedule": ("height", "in", "watch"), "cancel": ("id", "saved"), "extend": ("id", "saved")}
-"""Arguments of which exactly one is given."""
+# --- operations -------------------------------------------------------------------------------------------------------
+
+
 Operation = tuple[Any, ...]
-
-
-def parse(payload: bytes) -> list[Operation]:
-    """The checked operations of a script. Raises ``BadScript`` before any of them is performed."""
-    script = strict_json(payload)
-    _need(isinstance(script, list))
-    return [_operation(item) for item in script]
-
-
-def _operation(item: Any) -> Operation:
-    _need(isinstance(item, list) and bool(item) and isinstance(item[0], str))
-    name, *arguments = item
-    if name in _PLAIN:
-        _need(len(arguments) == len(_PLAIN[name]))
-        return (name, *[read(argument) for read, argument in zip(_PLAIN[name], arguments, strict=True)])
-    _need(len(arguments) == 1)
-    if name == "try":
-        return name, _operation(arguments[0])
-    _need(name in _REQUIRED and isinstance(arguments[0], dict))
-    given, required, optional = arguments[0], _REQUIRED[name], _OPTIONAL[name]
-    _need(all(given.get(key) is not None for key in required))
-    read = {
-        key: (required.get(key) or optional[key])(value)
-        for key, value in given.items()
-        if value is not None and (key in required or key in optional)
-    }
-    if name in _ONE_OF:
-        _need(sum(key in read for key in _ONE_OF[name]) == 1)
-    return name, read
-
-
-# --- performing -------------------------------------------------------------------------------------------------------
-
-
-def run_script(run: Host, payload: bytes) -> None:
-    """Check a whole payload, then perform its operations in order."""
-    try:
-        script = parse(payload)
-    except Failure:
-        run.world.reached("C-01")
-        raise
-    for name, *arguments in script:
-        _PERFORM[name](run, *arguments)
+"""What performs it, with a run first, and its checked arguments."""
 
 
 def _fail(run: Host, _text: str) -> None:
@@ -249,9 +167,9 @@ def _fail(run: Host, _text: str) -> None:
 
 
 def _try(run: Host, operation: Operation) -> None:
-    name, *arguments = operation
+    perform, *arguments = operation
     try:
-        _PERFORM[name](run, *arguments)
+        perform(run, *arguments)
     except Refusal as refusal:
         run.world.reached("C-15")
         run.report("ScriptCaught", ("error", refusal.name))
@@ -264,25 +182,15 @@ def _send(run: Host, given: dict[str, Any]) -> None:
 
 
 def _schedule(run: Host, given: dict[str, Any]) -> None:
-    height = given["height"] if "height" in given else run.height + given["in"] if "in" in given else None
-    payer, (rule, payload) = given.get("fee_payer"), given["payload"]
+    rule, payload = given["payload"]
     run.world.reached(rule)
-    request = Request(
-        height,
-        payload,
-        given.get("handler", DEFAULT_HANDLER),
-        run.sender if payer == "sender" else payer,
-        given.get("gas_limit"),
-        given.get("expires_at"),
-        given.get("max_fee_per_cycle"),
-        given.get("max_priority_fee_per_cycle"),
-        given.get("payer_cap"),
-        given.get("tier"),
-        given.get("bid"),
-        None,
-        given.get("watch"),
-    )
-    timer_id = run.schedule_timer(request)
+    terms = {name: value for name, value in given.items() if name in Request._fields}
+    terms |= {"height": given.get("height"), "payload": payload}
+    if "in" in given:
+        terms["height"] = run.height + given["in"]
+    if given.get("fee_payer") == "sender":
+        terms["fee_payer"] = run.sender
+    timer_id = run.schedule_timer(Request(**terms))
     if "save_as" in given:
         run.kv_set(given["save_as"], timer_id.hex().encode())
 
@@ -291,18 +199,101 @@ def _timer_id(run: Host, given: dict[str, Any]) -> bytes:
     return parse_id(given["id"]) if "id" in given else run.saved_timer(given["saved"])
 
 
-_PERFORM: dict[str, Callable[..., Any]] = {
-    "burn": lambda run, cycles: run.burn(cycles),
-    "get": lambda run, key: run.kv_get(key),
-    "set": lambda run, key, text: run.kv_set(key, text.encode()),
-    "del": lambda run, key: run.kv_delete(key),
-    "allow_watching": lambda run, key, allowed: run.allow_watching(key, allowed),
-    "emit": lambda run, name, text: run.emit(name, text),
-    "fail": _fail,
-    "transfer": lambda run, given: run.transfer(given["to"], given["amount"]),
-    "send": _send,
-    "schedule": _schedule,
-    "cancel": lambda run, given: run.cancel_timer(_timer_id(run, given)),
-    "extend": lambda run, given: run.extend_timer(_timer_id(run, given), given["expires_at"]),
-    "try": _try,
+_PLAIN: dict[str, tuple[Callable[..., Any], *tuple[Read, ...]]] = {
+    "burn": (Host.burn, _amount),
+    "get": (Host.kv_get, _text),
+    "set": (Host.kv_set, _text, lambda value: _text(value).encode()),
+    "del": (Host.kv_delete, _text),
+    "allow_watching": (Host.allow_watching, _text, _flag),
+    "emit": (Host.emit, _text, _text),
+    "fail": (_fail, _text),
 }
+"""The operations with positional arguments: what performs them, and what reads each argument."""
+
+
+class _Named(NamedTuple):
+    """An operation with an object of named arguments. Null is as if left out, and unknown names are ignored."""
+
+    perform: Callable[[Host, dict[str, Any]], Any]
+    reads: dict[str, Read]
+    required: Set[str] = frozenset()
+    one_of: Set[str] = frozenset()
+    """Arguments of which exactly one is given."""
+
+
+_NAMED = {
+    "transfer": _Named(
+        lambda run, given: run.transfer(given["to"], given["amount"]),
+        {"to": _address, "amount": _amount},
+        {"to", "amount"},
+    ),
+    "send": _Named(
+        _send,
+        {"to": _address, "handler": _text, "payload": _payload, "cycles": _number, "cells": _number},
+        {"to", "handler", "payload"},
+    ),
+    "schedule": _Named(
+        _schedule,
+        {
+            "payload": _payload,
+            "height": _number,
+            "in": _number,
+            "watch": _watch,
+            "handler": _text,
+            "fee_payer": _payer,
+            "payer_cap": _number,
+            "gas_limit": _number,
+            "expires_at": _number,
+            "max_fee_per_cycle": _number,
+            "max_priority_fee_per_cycle": _number,
+            "tier": _tier,
+            "bid": _number,
+            "save_as": _text,
+        },
+        {"payload"},
+        {"height", "in", "watch"},
+    ),
+    "cancel": _Named(
+        lambda run, given: run.cancel_timer(_timer_id(run, given)),
+        {"id": _text, "saved": _text},
+        set(),
+        {"id", "saved"},
+    ),
+    "extend": _Named(
+        lambda run, given: run.extend_timer(_timer_id(run, given), given["expires_at"]),
+        {"id": _text, "saved": _text, "expires_at": _number},
+        {"expires_at"},
+        {"id", "saved"},
+    ),
+}
+
+
+def run_script(run: Host, payload: bytes) -> None:
+    """Check a whole payload, then perform its operations in order."""
+    try:
+        script = strict_json(payload)
+        _need(isinstance(script, list))
+        operations = [_operation(item) for item in script]
+    except Failure:
+        run.world.reached("C-01")
+        raise
+    for perform, *arguments in operations:
+        perform(run, *arguments)
+
+
+def _operation(item: Any) -> Operation:
+    """A checked operation. Raises ``BadScript``."""
+    _need(isinstance(item, list) and bool(item) and isinstance(item[0], str))
+    name, *arguments = item
+    if name in _PLAIN:
+        perform, *reads = _PLAIN[name]
+        _need(len(arguments) == len(reads))
+        return (perform, *[read(argument) for read, argument in zip(reads, arguments, strict=True)])
+    _need(len(arguments) == 1)
+    if name == "try":
+        return _try, _operation(arguments[0])
+    _need(name in _NAMED and isinstance(arguments[0], dict))
+    named, given = _NAMED[name], {key: value for key, value in arguments[0].items() if value is not None}
+    _need(given.keys() >= named.required)
+    _need(not named.one_of or len(given.keys() & named.one_of) == 1)
+    return named.perform, {key: named.reads[key](value) for key, value in given.items() if key in named.reads}

@@ -23,8 +23,8 @@ class Request(NamedTuple):
     fee_payer: Address | None = None
     gas_limit: int | None = None
     expires_at: int | None = None
-    max_fee: int | None = None
-    priority: int | None = None
+    max_fee_per_cycle: int | None = None
+    max_priority_fee_per_cycle: int | None = None
     payer_cap: int | None = None
     tier: str | None = None
     bid: int | None = None
@@ -49,14 +49,24 @@ def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
 
     Returns the timer, and the priority that was stated if it was clamped. Raises :class:`spec.world.Refusal`.
     """
-    world, actor, policy = run.world, run.actor, run.world.policy
+    world, actor, policy, p = run.world, run.actor, run.world.policy, run.world.parameters
+    world.refuse("T-02", "TimerArgDeprecated", request.bid is not None and policy.bids == "refused")
     priority = _priority(world, request)
-    _check_trigger(world, request)
-    _check_sizes(world, actor, request)
+    if request.height is None:
+        assert request.watch is not None, "a timer has a height or watches a key"
+        watches.require(world, request.watch)
+    else:
+        world.refuse("T-06", "TimerHeightNotInFuture", request.height <= world.height)
+        world.refuse("T-07", "TimerHeightOutOfRange", request.height >= HEIGHT_LIMIT)
+    world.refuse("T-08", "TimerPayloadTooLarge", len(request.payload) > p["MAX_TIMER_PAYLOAD"])
+    world.refuse("T-09", "TimerHandlerInvalid", not is_name(request.handler))
+    world.refuse("T-10", "TimerLimitReached", world.live_timers.get(actor, 0) >= p["MAX_TIMERS_PER_ACTOR"])
     payer, payer_cap = _payer(run, request)
-    _check_gas_limit(world, request.gas_limit)
+    if request.gas_limit is not None:
+        world.refuse("T-13", "TimerGasLimitTooLow", request.gas_limit < p["MIN_GAS_LIMIT_PER_TIMER"])
+        world.refuse("T-14", "TimerGasLimitTooHigh", request.gas_limit > policy.fire_cap(world))
     expires_at = _expiry(world, request)
-    max_fee, kept, clamped_from = policy.accept_fees(world, request.max_fee, priority)
+    max_fee, kept, clamped_from = policy.accept_fees(world, request.max_fee_per_cycle, priority)
     if request.bidding_agent is not None:
         require_agent(world, request.bidding_agent)
     bid = _lock_bid(world, request, priority, payer, payer_cap) if policy.bids == "locked" else None
@@ -95,38 +105,17 @@ def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
 
 def _priority(world: World, request: Request) -> int | None:
     """The priority of a request: stated, filled by its tier, or open."""
-    if request.bid is not None and world.policy.bids == "refused":
-        raise world.refusal("T-02", "TimerArgDeprecated")
     bid = request.bid if world.policy.bids == "locked" else None
-    for figure in (request.max_fee, request.priority, request.payer_cap, bid):
+    for figure in (request.max_fee_per_cycle, request.max_priority_fee_per_cycle, request.payer_cap, bid):
         if figure is not None and not 0 <= figure < PRICE_LIMIT:
             raise world.refusal("T-04", "TimerFeeOutOfRange")
     if request.tier is None:
-        return request.priority
+        return request.max_priority_fee_per_cycle
     filled: int = world.p50 * world.parameters["PRIORITY_TIERS"][TIERS.index(request.tier)] // 10
-    if request.priority is not None or filled >= PRICE_LIMIT:
-        raise world.refusal("T-04", "TimerFeeOutOfRange")
+    is_stated = request.max_priority_fee_per_cycle is not None
+    world.refuse("T-04", "TimerFeeOutOfRange", is_stated or filled >= PRICE_LIMIT)
     world.reached("T-05")
     return filled
-
-
-def _check_trigger(world: World, request: Request) -> None:
-    if request.height is None:
-        assert request.watch is not None, "a timer has a height or watches a key"
-        watches.require(world, request.watch)
-    elif request.height <= world.height:
-        raise world.refusal("T-06", "TimerHeightNotInFuture")
-    elif request.height >= HEIGHT_LIMIT:
-        raise world.refusal("T-07", "TimerHeightOutOfRange")
-
-
-def _check_sizes(world: World, actor: Address, request: Request) -> None:
-    if len(request.payload) > world.parameters["MAX_TIMER_PAYLOAD"]:
-        raise world.refusal("T-08", "TimerPayloadTooLarge")
-    if not is_name(request.handler):
-        raise world.refusal("T-09", "TimerHandlerInvalid")
-    if world.live_timers.get(actor, 0) >= world.parameters["MAX_TIMERS_PER_ACTOR"]:
-        raise world.refusal("T-10", "TimerLimitReached")
 
 
 def _payer(run: Run, request: Request) -> tuple[Address, int | None]:
@@ -141,22 +130,13 @@ def _payer(run: Run, request: Request) -> tuple[Address, int | None]:
     return payer, cap
 
 
-def _check_gas_limit(world: World, gas_limit: int | None) -> None:
-    if gas_limit is None:
-        return
-    if gas_limit < world.parameters["MIN_GAS_LIMIT_PER_TIMER"]:
-        raise world.refusal("T-13", "TimerGasLimitTooLow")
-    if gas_limit > world.policy.fire_cap(world):
-        raise world.refusal("T-14", "TimerGasLimitTooHigh")
-
-
 def _expiry(world: World, request: Request) -> int:
     latest: int = world.height + world.parameters["MAX_TTL"]
     world.reached("T-17", request.expires_at is None)
     world.reached("T-16", request.expires_at is not None and request.expires_at > latest)
     expires_at = latest if request.expires_at is None else min(request.expires_at, latest)
-    if expires_at < (world.height + 1 if request.height is None else request.height):
-        raise world.refusal("T-15", "TimerExpiryInvalid")
+    earliest = world.height + 1 if request.height is None else request.height
+    world.refuse("T-15", "TimerExpiryInvalid", expires_at < earliest)
     return expires_at
 
 
@@ -168,16 +148,15 @@ def own_timer(run: Run, timer_id: bytes) -> Timer:
     timer = run.world.timers.get(timer_id)
     if timer is None:
         raise run.world.refusal("T-24", "NotFound")
-    if timer.actor != run.actor:
-        raise run.world.refusal("T-25", "NotOwner")
+    run.world.refuse("T-25", "NotOwner", timer.actor != run.actor)
     return timer
 
 
-def extend(world: World, timer: Timer, expires_at: int) -> Timer:
+def extend(world: World, timer: Timer, expires_at: int, refused_by: str = "T-15") -> Timer:
     """Set a later expiry, at most ``MAX_TTL`` from now. Raises ``TimerExpiryInvalid``."""
     latest = world.height + world.parameters["MAX_TTL"]
-    if min(expires_at, latest) <= timer.expires_at or world.height > timer.expires_at:
-        raise world.refusal("T-15", "TimerExpiryInvalid")
+    is_too_late = world.height > timer.expires_at
+    world.refuse(refused_by, "TimerExpiryInvalid", is_too_late or min(expires_at, latest) <= timer.expires_at)
     world.reached("T-22")
     world.reached("T-23", expires_at > latest)
     extended = timer._replace(expires_at=min(expires_at, latest))
@@ -207,12 +186,9 @@ def _lock_bid(world: World, request: Request, priority: int | None, payer: Addre
     """Take a timer's bid from its payer, under ``bias_auction``."""
     gas_limit = world.policy.fire_cap(world) if request.gas_limit is None else request.gas_limit
     bid: int = (priority or 0) * gas_limit if request.bid is None else request.bid
-    if bid >= PRICE_LIMIT:
-        raise world.refusal("T-04", "TimerFeeOutOfRange")
-    if cap is not None and bid > cap:
-        raise world.refusal("T-11", "TimerFeePayerForbidden")
-    if world.balance.get(payer, 0) < bid:
-        raise world.refusal("X-03", "InsufficientBalance")
+    world.refuse("T-04", "TimerFeeOutOfRange", bid >= PRICE_LIMIT)
+    world.refuse("T-11", "TimerFeePayerForbidden", cap is not None and bid > cap)
+    world.refuse("X-03", "InsufficientBalance", world.balance.get(payer, 0) < bid)
     world.reached("X-01")
     world.debit(payer, bid)
     world.credit(BID_ESCROW, bid)

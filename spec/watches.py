@@ -10,21 +10,17 @@ MAX_KEY_BYTES = 256
 
 def digest(world: World, watch: Watch) -> bytes:
     """The digest of a key's value; empty if it has none."""
-    return digest_of(world.storage.get((watch.actor, watch.key)))
-
-
-def digest_of(value: bytes | None) -> bytes:
-    """The digest of a value; empty for none."""
+    value = world.storage.get((watch.actor, watch.key))
     return b"" if value is None else tagged(b"watched value", value)
 
 
 def _check_key(world: World, key: str) -> None:
-    if len(key.encode()) > MAX_KEY_BYTES:
-        raise world.refusal("Y-04", "WatchKeyInvalid")
+    world.refuse("Y-03", "WatchUnavailable", not world.policy.has_watches)
+    world.refuse("Y-04", "WatchKeyInvalid", len(key.encode()) > MAX_KEY_BYTES)
 
 
 def allow(world: World, watch: Watch, allowed: bool) -> bool:
-    """Let timers watch a key, or no more. Returns whether that changes anything. Raises ``WatchKeyInvalid``."""
+    """Let timers watch a key, or no more. Returns whether that changes anything."""
     _check_key(world, watch.key)
     if allowed == (watch in world.watchable):
         return False
@@ -39,13 +35,11 @@ def allow(world: World, watch: Watch, allowed: bool) -> bool:
 
 def require(world: World, watch: Watch) -> None:
     """Raises the error for which a new timer may not watch a key, if there is one."""
-    if not world.policy.has_watches:
-        raise world.refusal("Y-03", "WatchUnavailable")
     _check_key(world, watch.key)
     if watch not in world.watchable:
         raise world.refusal("Y-05", "WatchNotAllowed")
-    if len(world.watchable[watch][1]) >= world.parameters["MAX_WATCHERS_PER_KEY"]:
-        raise world.refusal("Y-06", "WatcherLimitReached")
+    watchers = world.watchable[watch][1]
+    world.refuse("Y-06", "WatcherLimitReached", len(watchers) >= world.parameters["MAX_WATCHERS_PER_KEY"])
 
 
 def add(world: World, watch: Watch, timer_id: Hash) -> None:

@@ -330,9 +330,14 @@ class World(State):
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def reached(self, rule: str, matters: object = True) -> None:
-        """Say that a rule is applied here, if it matters: ``world.reached("A-01")``."""
+        """Say that a rule is applied here, if it matters."""
         if matters:
             self.rules.add(rule)
+
+    def refuse(self, rule: str, name: str, when: object = True) -> None:
+        """Refuse a call by a rule, if something holds."""
+        if when:
+            raise self.refusal(rule, name)
 
     def refusal(self, rule: str, name: str) -> Refusal:
         """The error with which a rule refuses a call."""
@@ -369,12 +374,11 @@ class World(State):
     def add_timer(self, timer: Timer) -> None:
         """Enter a new timer, and count it."""
         self.reached("R-05")
-        self.put(self.timers, timer.timer_id, timer)
         self.put(self.live_timers, timer.actor, self.live_timers.get(timer.actor, 0) + 1)
-        heapq.heappush(self.calendar, (timer.trigger_height, timer.sequence, timer.timer_id))
+        self.move_timer(timer)
 
     def move_timer(self, timer: Timer) -> None:
-        """Replace a timer by one with another trigger height."""
+        """Set a timer that has another trigger height than before."""
         self.put(self.timers, timer.timer_id, timer)
         heapq.heappush(self.calendar, (timer.trigger_height, timer.sequence, timer.timer_id))
 

@@ -92,7 +92,7 @@ class Ledger:
         header, receipts = block.header, outcome.receipts
         for mechanism in mechanisms(world, outcome, self._without_room):
             self.reached.setdefault(mechanism, deque(maxlen=MAX_HEIGHTS_REACHED)).append(height)
-        self._without_room = frozenset(key for key, reason in outcome.waits.items() if reason == NO_ROOM)
+        self._without_room = frozenset(key for key, reason in outcome.phase.waits.items() if reason == NO_ROOM)
         self._judge_waits(outcome)
         if "" in world.median:
             self.smoothed_medians[height] = world.median[""]
@@ -118,7 +118,7 @@ class Ledger:
                 basefee_cycle=outcome.basefee_cycle,
                 basefee_cell=outcome.basefee_cell,
                 basefee_lane_timer=outcome.basefee_lane,
-                lane_cycles=outcome.lane_cycles,
+                lane_cycles=outcome.phase.cycles,
                 lane_limit=world.parameters["LANE_TIMER_CYCLES"],
                 user_cycles=outcome.user_cycles,
             )
@@ -127,7 +127,7 @@ class Ledger:
     def _judge_waits(self, outcome: Outcome) -> None:
         """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
         if isinstance(self.world.policy, Cip1) and not self.chain.has_told_prices:
-            lane = Lane(self.world, outcome.lane_cycles, outcome.lane_cells)
+            lane = Lane(self.world, outcome.phase.cycles, outcome.phase.cells)
             for late in self.paid_waits.enter(lane, paid_waits(self.world, outcome)):
                 what = f"timer {short(late.timer_id)} waits for {late.length} blocks in a row: the {late.full.value}"
                 what += " of the lane were used up before it in each, and their price rose too little"

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from spec.block import Outcome
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.parameters import Parameters
-from spec.phase import NO_ROOM, Phase
+from spec.phase import NO_ROOM
 from spec.world import World
 
 MILLI: Final = 1_000
@@ -106,12 +106,12 @@ class PaidWaits:
 
 def paid_waits(world: World, outcome: Outcome) -> list[Wait]:
     """The timers that wait in the last block of a chain at prices that they pay, if its lane has a price."""
-    p, phase, found = world.parameters, Phase(world), []
-    for timer_id, reason in outcome.waits.items():
+    p, phase, found = world.parameters, outcome.phase, []
+    for timer_id, reason in phase.waits.items():
         timer = world.timers.get(timer_id)
         if reason == NO_ROOM and timer is not None:
             gas_limit = max(world.policy.gas_limit(world, timer), p["MIN_GAS_LIMIT_PER_TIMER"])
-            max_fee = outcome.max_fees[timer_id]
+            max_fee = phase.max_fees[timer_id]
             spare = phase.available(timer) - gas_limit * (world.basefee_cycle + max_fee)
             if spare >= p["MAX_CELLS_PER_FIRE"] * world.basefee_cell:
                 found.append(Wait(timer_id, gas_limit, max_fee, spare))

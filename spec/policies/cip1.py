@@ -70,8 +70,8 @@ class Cip1(Auction):
     def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
         p = world.parameters
         target = p["LANE_TIMER_CYCLES"] // 2
-        if lane_cycles != target:
-            world.reached("F-05" if lane_cycles > target else "F-06")
+        world.reached("F-05", lane_cycles > target)
+        world.reached("F-06", lane_cycles < target)
         return next_basefee(world, world.basefee_lane, lane_cycles, target, p["LANE_BASEFEE_SLOPE"])
 
     # --- fairness -----------------------------------------------------------------------------------------------------
@@ -112,10 +112,8 @@ class Cip1(Auction):
 
         def rounded(fires: int) -> int:
             weight = max(0, 2 * ONE + -fires * ONE * ONE // median)
-            if weight < least:
-                world.reached("K-03")
-            elif weight > most:
-                world.reached("K-04")
+            world.reached("K-03", weight < least)
+            world.reached("K-04", weight > most)
             return int(min(most, max(least, weight)))
 
         return rounded

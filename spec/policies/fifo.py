@@ -104,10 +104,7 @@ def in_order(phase: Phase, scored: list[tuple[int, int, Timer]]) -> list[Turn]:
     """Turns of timers with a score and a tip each: the greatest score first, then by id, or by age."""
     world = phase.world
     is_aged = world.parameters["TIE_BREAK"] == "aged"
-    if is_aged:
-        scored.sort(key=lambda entry: (-entry[0], entry[2].age))
-    else:
-        scored.sort(key=lambda entry: (-entry[0], entry[2].timer_id))
+    scored.sort(key=lambda entry: (-entry[0], entry[2].age if is_aged else entry[2].timer_id))
     for (score, tip, _), (next_score, next_tip, _) in pairwise(scored):
         world.reached("L-10" if score > next_score else "L-15" if is_aged else "L-14")
         world.reached("L-11", tip < next_tip)

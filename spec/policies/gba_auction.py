@@ -108,15 +108,8 @@ class GbaAuction(Auction):
     def score(self, world: World, fire: FireReceipt) -> int:
         """The mean of four figures from 0 to 1: tip, outcome, lateness, and what was left of the lane, rounded up."""
         p, tip = world.parameters, int.from_bytes(fire.tip_per_cycle, "big")
-        late = world.height - fire.trigger_height
-        world.reached("W-08", ONE * fire.cycles % p["LANE_TIMER_CYCLES"])
-        return (
-            int(
-                (ONE * tip // (tip + world.p50) if tip + world.p50 else ONE // 2)
-                + ONE * fire.ok
-                + ONE * late // (late + p["STARVATION_BLOCKS"])
-                + ONE
-                - ONE * fire.cycles // p["LANE_TIMER_CYCLES"]
-            )
-            // 4
-        )
+        late, lane = world.height - fire.trigger_height, p["LANE_TIMER_CYCLES"]
+        world.reached("W-08", ONE * fire.cycles % lane)
+        of_tip = ONE * tip // (tip + world.p50) if tip + world.p50 else ONE // 2
+        of_lateness = ONE * late // (late + p["STARVATION_BLOCKS"])
+        return int(of_tip + ONE * fire.ok + of_lateness + ONE - ONE * fire.cycles // lane) // 4

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.audit.specified.chain import spec_chain
+from cluster.audit.specified.roots import StateRoots
 from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.cases.crowded import crowded_case
 from cluster.tools.inspect.t8n import ShownChain, outcome_of
-from cluster.tools.inspect.t8n_by_spec import answer_of, execute_page, final_page
+from cluster.tools.inspect.t8n_by_spec import answer_and_rules, execute_page, final_page, root_page
 from cluster.tools.inspect.t8n_input import InputBlock, read_request
 from spec.leaves import leaves
 from validator.chain.genesis import Genesis
@@ -27,15 +28,8 @@ def validators_answer(genesis: Page, blocks: list[Page]) -> Page:
 
 
 def specs_answer(genesis: Page, blocks: list[Page]) -> Page:
-    """What the specification answers, which has no roots."""
-    return answer_of(*read(genesis, blocks))
-
-
-def without_roots(output: Page) -> Page:
-    """An output without its state roots."""
-    final = {name: value for name, value in output["final"].items() if name != "state_root"}
-    blocks = [{name: value for name, value in block.items() if name != "state_root"} for block in output["blocks"]]
-    return {**output, "blocks": blocks, "final": final}
+    """What the specification answers, without roots."""
+    return answer_and_rules(*read(genesis, blocks))[0]
 
 
 def difference(ours: Any, theirs: Any, path: str = "$") -> str | None:
@@ -59,18 +53,23 @@ def difference(ours: Any, theirs: Any, path: str = "$") -> str | None:
 def compare(genesis: Page, blocks: list[Page]) -> str | None:
     """How the validator (first) differs from the specification (second) on one case: in its answer, or in its state."""
     given, inputs = read(genesis, blocks)
-    chain, world = ShownChain(given), spec_chain(given)
+    chain, world, roots = ShownChain(given), spec_chain(given), StateRoots()
+    root = root_page(roots.root(world))
     for block in inputs:
         for number in range(block.times):
             (page,) = chain.execute(replace(block, times=1))
-            page.pop("state_root")
+            said = page.pop("state_root")
             found = difference(page, execute_page(world, block.proposer, block.transactions))
-            if not found and (number < 8 or number % 64 == 0):  # of many empty blocks not all
-                found = difference(_hex(dict(chain.view.scan(b""))), _hex(leaves(world)))
+            if number < 8 or number % 64 == 0:  # of many empty blocks not all
+                found = found or difference(_hex(dict(chain.view.scan(b""))), _hex(leaves(world)))
+            if number == 8:  # a root needs those of all blocks before
+                roots.end()
+            if root := root_page(roots.root(world)):
+                found = found or difference({"state_root": said}, root)
             if found:
                 return f"height {world.height}: {found}"
-    final = {name: value for name, value in chain.final_page().items() if name != "state_root"}
-    return difference(final, final_page(world))
+    final = chain.final_page()
+    return difference(final, final_page(world) | (root or {"state_root": final["state_root"]}))
 
 
 def _hex(state: dict[bytes, bytes]) -> dict[str, str]:

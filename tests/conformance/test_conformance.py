@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from cluster.audit.specified import roots
 from cluster.audit.specified.chain import spec_chain
 from cluster.tools.inspect.conform.case import Page
 from cluster.tools.inspect.conform.cases.crowded import crowded_case
 from cluster.tools.inspect.conform.cases.made import odd_scripts_case, watch_case
 from cluster.tools.inspect.conform.families.table import TABLE
-from cluster.tools.inspect.t8n_by_spec import execute_page
+from cluster.tools.inspect.t8n_by_spec import answer_of, execute_page
+from spec import tree
 from spec.leaves import leaves
-from spec.tree import Tree
 from tests.conformance.compare import compare, read, specs_answer, validators_answer
 from tests.conformance.mutants import MUTANTS, mutated
 from validator.chain.records import Timer
@@ -100,21 +101,26 @@ def test_the_made_case_of_watched_keys_does_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 11])
-def test_roots_follow_from_the_leaves(seed: int) -> None:
-    """By the specification's tree, from what each block changed of its leaves."""
-    genesis, blocks = crowded_case(seed)
-    answer = validators_answer(genesis, blocks)
-    given, inputs = read(genesis, blocks)
-    world = spec_chain(given)
-    tree, roots = Tree(), []
-    tree.apply(0, leaves(world))
-    for block in inputs:
-        for _ in range(block.times):
-            execute_page(world, block.proposer, block.transactions)
-            tree.apply(world.height, dict.fromkeys(tree.values) | leaves(world))
-            roots.append(tree.root.hex())
-    assert roots == [block["state_root"] for block in answer["blocks"]]
-    assert answer["final"]["state_root"] == roots[-1]
+def test_the_specification_answers_with_the_validators_roots(seed: int) -> None:
+    made = crowded_case(seed)
+    assert answer_of(*read(*made)) == validators_answer(*made)
+
+
+def test_a_state_that_was_large_has_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    genesis, inputs = read(*crowded_case(3))
+    world = spec_chain(genesis)
+    execute_page(world, inputs[0].proposer, inputs[0].transactions)
+    monkeypatch.setattr(roots, "MOST_LEAVES", len(leaves(world)))
+    answer = answer_of(genesis, inputs)
+    has_root = ["state_root" in block for block in answer["blocks"]]
+    assert has_root[0] and has_root == sorted(has_root, reverse=True)
+    assert not has_root[-1] and "state_root" not in answer["final"]
+
+
+def test_a_wrong_root_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tree.KINDS, "root", bytes(32))
+    found = compare(*crowded_case(3))
+    assert found is not None and found.startswith("height 1: $.state_root: ")
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, 50))

@@ -115,7 +115,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("validator.transition.transition.program", job_program)
     monkeypatch.setattr("validator.execution.timer_phase.program", job_program)
     monkeypatch.setattr("spec.block.run_handler", run_specified)
-    monkeypatch.setattr("spec.phase.run_handler", run_specified)
+    monkeypatch.setattr("spec.programs.run_handler", run_specified)
 
 
 def job_genesis(runners: tuple[Address, ...] = RUNNERS, **params: Any) -> Genesis:

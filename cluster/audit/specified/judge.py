@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.differences import AMOUNTS, Difference, of_receipts, shown
 from cluster.audit.specified.own_policy import NotAllowed, OwnPolicy, OwnPrices, own_policy
+from cluster.audit.specified.roots import StateRoots
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
 from spec.block import NotAdmitted, Outcome, run_block
 from spec.encoding import (
     Block,
-    Hash,
     Receipts,
     Transaction,
     Unreadable,
@@ -29,8 +29,6 @@ from spec.encoding import (
     receipts_root,
     transactions_root,
 )
-from spec.leaves import leaves
-from spec.tree import Tree
 from validator.chain.genesis import Genesis
 
 BLOCK: Final = "the block"
@@ -46,9 +44,7 @@ REFUSALS: Final = {"LaneFull": BOUNDS, "FeeTooLow": CONSERVATION, "InsufficientF
 OF_ROOTS: Final = "header.state_root"
 ROOTS_COMPARED: Final = 32
 """The first heights of a chain, at which state roots are compared. All leaves are made at each, which takes 1 to 5 %
-of a short run's processor time. A root depends on all blocks before, so none can be left out."""
-LEAVES_COMPARED: Final = 2_000
-"""The leaves up to which state roots are compared. A root of as many takes some 30 ms of processor time."""
+of a short run's processor time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +88,8 @@ class SpecifiedChain:
         """The last block that was executed."""
         self.deviation: Deviation | None = None
         """The deviation after which nothing is executed any more."""
-        self._tree: Tree | None = Tree()
-        """The state tree; ``None`` once state roots are no longer compared."""
-        self._state_root()  # of the genesis
+        self._roots = StateRoots(ROOTS_COMPARED)
+        self._roots.root(self.world)
 
     @property
     def has_told_prices(self) -> bool:
@@ -107,7 +102,7 @@ class SpecifiedChain:
             return self.deviation
         found = self._judged(block, receipts)
         if found is not None and found.check == STATE_ROOTS:
-            self._tree = None
+            self._roots.end()
         else:
             self.deviation = found
         return found
@@ -159,13 +154,13 @@ class SpecifiedChain:
             "basefee_lane_timer": outcome.basefee_lane,
             "chain_id": self._genesis.chain_id,
             "parent_hash": block.header.parent_hash if before is None else before.block.hash,
-            "lane_cycles": outcome.lane_cycles,
-            "lane_cells": outcome.lane_cells,
+            "lane_cycles": outcome.phase.cycles,
+            "lane_cells": outcome.phase.cells,
             "user_cycles": outcome.user_cycles,
             "user_cells": outcome.user_cells,
             "transactions_root": transactions_root(block.transactions),
             "receipts_root": receipts_root(outcome.receipts),
-            "state_root": self._state_root() or block.header.state_root,
+            "state_root": self._roots.root(self.world) or block.header.state_root,
         }
         fields = [
             Difference(f"header.{name}", shown(said), shown(value))
@@ -176,20 +171,10 @@ class SpecifiedChain:
         yield from receipts
         yield from fields
 
-    def _state_root(self) -> Hash | None:
-        """The state root as specified; ``None`` once state roots are no longer compared."""
-        if self._tree is None:
-            return None
-        if self.world.height > ROOTS_COMPARED or len(state := leaves(self.world)) > LEAVES_COMPARED:
-            self._tree = None
-            return None
-        self._tree.apply(self.world.height, dict.fromkeys(self._tree.values) | state)
-        return self._tree.root
-
     @property
     def leaves(self) -> dict[bytes, bytes]:
         """The leaves of the state tree as specified."""
-        return leaves(self.world) if self._tree is None else self._tree.values
+        return self._roots.leaves(self.world)
 
     @staticmethod
     def _of_receipts(specified: Receipts, said: bytes) -> Iterator[Difference]:

@@ -179,7 +179,10 @@ class T8n(CodeOptions):
 class SpecRun(Command):
     HELP = "the specification's answer to what t8n takes"
     RUNS_CODE = False
-    DESCRIPTION = "Write what the specification (spec/) makes of blocks, in the form of t8n, without state roots."
+    DESCRIPTION = (
+        "Write what the specification (spec/) makes of blocks, in the form of t8n. It has state roots while the state "
+        "has at most 2,000 leaves."
+    )
 
     genesis: Path = option("the genesis", "G.json", Path, required=True)
     blocks: Path = option("the blocks, in order", "B.json", Path, required=True)

@@ -1,4 +1,4 @@
-"""The output of ``stampede t8n`` by the specification: the plain answer to the same input, without state roots."""
+"""The output of ``stampede t8n`` by the specification: the plain answer to the same input."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.audit.specified.chain import spec_chain, spec_transaction
+from cluster.audit.specified.roots import StateRoots
 from cluster.tools.inspect.t8n import callback_page, event_page, fire_page, message_page, run_page, timer_page
 from cluster.tools.inspect.t8n_input import InputBlock
 from spec.block import NotAdmitted, Outcome, begin, execute, finish
+from spec.encoding import Hash
 from spec.leaves import tier_of
 from spec.world import World
 from validator.chain.genesis import Genesis
@@ -19,15 +21,29 @@ Page = dict[str, Any]
 
 
 def answer_of(genesis: Genesis, blocks: Sequence[InputBlock]) -> Page:
-    """The output for a genesis and blocks."""
-    return answer_and_rules(genesis, blocks)[0]
+    """The output for a genesis and blocks, with state roots while the state is small."""
+    return _answer(spec_chain(genesis), blocks, StateRoots())
 
 
 def answer_and_rules(genesis: Genesis, blocks: Sequence[InputBlock]) -> tuple[Page, frozenset[str]]:
-    """The output for a genesis and blocks, and the ids of the numbered rules that the execution reached."""
+    """The output without state roots, and the ids of the numbered rules that the execution reached."""
     world = spec_chain(genesis)
-    pages = [execute_page(world, block.proposer, block.transactions) for block in blocks for _ in range(block.times)]
-    return {"blocks": pages, "final": final_page(world)}, frozenset(world.rules)
+    return _answer(world, blocks, StateRoots(last_height=-1)), frozenset(world.rules)
+
+
+def _answer(world: World, blocks: Sequence[InputBlock], roots: StateRoots) -> Page:
+    pages, root = [], root_page(roots.root(world))
+    for block in blocks:
+        for _ in range(block.times):
+            page = execute_page(world, block.proposer, block.transactions)
+            root = root_page(roots.root(world))
+            pages.append(page | root)
+    return {"blocks": pages, "final": final_page(world) | root}
+
+
+def root_page(root: Hash | None) -> Page:
+    """The field of a state root; none if it is not known."""
+    return {} if root is None else {"state_root": root.hex()}
 
 
 def execute_page(world: World, proposer: bytes, transactions: Sequence[Transaction]) -> Page:
@@ -54,24 +70,28 @@ def _tiers(world: World) -> Page:
 
 
 def _block_page(outcome: Outcome) -> Page:
-    receipts = outcome.receipts
+    receipts, phase = outcome.receipts, outcome.phase
     page: Page = {
         "height": receipts.height,
         "basefee_cycle": outcome.basefee_cycle,
         "basefee_cell": outcome.basefee_cell,
         "basefee_lane_timer": outcome.basefee_lane,
         "p50_tip": int.from_bytes(receipts.p50_tip, "big"),
-        "lane_cycles": outcome.lane_cycles,
+        "lane_cycles": phase.cycles,
         "gc_cycles": receipts.gc_cycles,
-        "cycles": outcome.user_cycles + outcome.lane_cycles,
-        "cells": outcome.user_cells + outcome.lane_cells,
+        "cycles": outcome.user_cycles + phase.cycles,
+        "cells": outcome.user_cells + phase.cells,
         "tips": outcome.tips,
         "burned": outcome.burned,
-        "gba": {"queried": len(receipts.queries), "spent": outcome.spent, "not_admitted": outcome.not_admitted},
+        "gba": {
+            "queried": len(receipts.queries),
+            "spent": phase.bidding.spent,
+            "not_admitted": phase.bidding.not_admitted,
+        },
         "fires": [fire_page(fire) for fire in receipts.fires],
         "messages": [message_page(message) for message in receipts.messages],
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
-        "deferred": {timer_id.hex(): reason for timer_id, reason in outcome.waits.items()},
+        "deferred": {timer_id.hex(): reason for timer_id, reason in phase.waits.items()},
         "events": [event_page(event) for event in outcome.events],
     }
     if receipts.callbacks:

@@ -7,13 +7,14 @@ import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from msgspec.structs import replace as with_fields
 
 from cluster.audit.books import keep_books
-from cluster.audit.specified import judge
+from cluster.audit.specified import judge, roots
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.checks.agreement import check_state_roots
@@ -152,10 +153,11 @@ def test_a_wrong_root_is_found_and_the_chain_goes_on(height: int) -> None:
     assert chain.deviation is None and chain.world.height == height
 
 
-@pytest.mark.parametrize("limits", [{"ROOTS_COMPARED": 8}, {"LEAVES_COMPARED": 10}])
-def test_roots_are_compared_up_to_a_height_and_a_size(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in limits.items():
-        monkeypatch.setattr(judge, name, limit)
+@pytest.mark.parametrize(("module", "name", "limit"), [(judge, "ROOTS_COMPARED", 8), (roots, "MOST_LEAVES", 10)])
+def test_roots_are_compared_up_to_a_height_and_a_size(
+    module: ModuleType, name: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, limit)
     chain = SpecifiedChain(record().genesis)
     assert [chain.enter(*each) for each in blocks_with_a_wrong_root(9)] == [None] * 9
 
