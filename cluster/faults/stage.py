@@ -61,6 +61,9 @@ class Stage(Protocol):
     def is_running(self, index: int) -> bool:
         """Whether the validator is up, or about to be."""
 
+    def is_about_to_start(self, index: int) -> bool:
+        """Whether the validator is down, does not count as running, and starts soon without being told."""
+
     def is_lost(self, index: int) -> bool:
         """Whether the validator can never be started again."""
 

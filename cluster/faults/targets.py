@@ -52,7 +52,7 @@ class Targets:
     def pick_by_host(self, plan: UpgradeFault) -> tuple[list[int], list[list[int]]]:
         """The validators that an upgrade targets; and, host by host, all that are upgraded with them.
 
-        One that is down gets the new code, too: it may be about to start, and would run the old code.
+        One that is about to start gets the new code, too: it would run the old one.
         """
         is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
         most = self._validators.withstood if is_bounded else len(self.names)
@@ -62,7 +62,7 @@ class Targets:
         for index in chosen:
             mates = self._validators.on_same_host(index)
             running = self._that_run(mates)
-            group = [each for each in mates if each in running or self._is_to_come_back(each)]
+            group = [each for each in mates if each in running or self._stage.is_about_to_start(each)]
             if group and group not in groups:
                 groups.append(group)
         return chosen, groups
@@ -108,10 +108,6 @@ class Targets:
             wanted = most if word == AS_MANY_AS_WITHSTOOD else 1
             return stage.random.sample(running, min(wanted, len(running)))
         return [self.names.index(name) for name in target]
-
-    def _is_to_come_back(self, index: int) -> bool:
-        """Whether a validator that is down was up before, and can be again."""
-        return self._validators.late.get(index, 0) < self._stage.height and not self._stage.is_lost(index)
 
     def _that_run(self, indices: Sequence[int]) -> list[int]:
         """Those of the given validators that run, or that only a fault keeps from running."""

@@ -23,7 +23,7 @@ class Time(NamedTuple):
 
 
 class NewHeight(NamedTuple):
-    """A height is final somewhere, and no higher one was before."""
+    """The highest final height seen anywhere. It may be told again."""
 
     height: int
 
@@ -77,8 +77,8 @@ class Standing(NamedTuple):
     is_up: bool
     is_settled: bool = True
     """Whether it may be stopped now; ``False`` in the middle of catching up."""
-    has_diverged: bool = False
-    """Whether it stopped at a block with another result, and no height of it is awaited any more."""
+    is_excused: bool = False
+    """Whether no height of it is awaited: it has diverged, or is byzantine."""
 
 
 class Standings(NamedTuple):

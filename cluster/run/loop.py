@@ -36,10 +36,12 @@ from cluster.scenario import Scenario
 
 
 class Progress(NamedTuple):
-    """What a loop knows of the run's end, for the loop of another driver. ``None`` is a time that never comes."""
+    """What a loop knows of the run's end, for the loop of another driver."""
 
     end_height: int | None
+    """``None`` if it is not known yet."""
     deadline_ms: float | None
+    """``None`` if never, as the next."""
     over_ms: float | None
 
 
@@ -110,6 +112,8 @@ class RunLoop:
         self.scenario, self.height, self.end_height = scenario, height, left.end_height
         self.deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
         self.over_ms = math.inf if left.over_ms is None else left.over_ms
+        if left.over_ms is None:
+            self.duration_s = None  # it goes on until it is stopped
 
     def handle(self, seen: Seen) -> list[Order]:
         """Take note of what was seen, and return what follows from it."""
@@ -189,7 +193,7 @@ class RunLoop:
         if not all(each.is_up and each.is_settled for each in standings.validators):
             return False
         healed = self.record.height_when_healed
-        return all(each.has_diverged or each.height >= max(self.goal, healed + 1) for each in standings.validators)
+        return all(each.is_excused or each.height >= max(self.goal, healed + 1) for each in standings.validators)
 
     def _end(self, is_time_up: bool = False) -> End:
         self._has_ended = True
@@ -199,7 +203,7 @@ class RunLoop:
         """Note what the run did not get to."""
         if self.end_height is None:
             self.end_height = self.record.stop_requested_at_height = self.height
-            if self.duration_s is None:
+            if self.record.backend == "live":  # a simulated run is repeated from its scenario
                 self.record.scenario = self.scenario.ended_at(self.height)
         for fork in self._given.forks[self._forks_taken :]:
             self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
@@ -229,8 +233,9 @@ class RunLoop:
         self._forks_taken += 1
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = scenario
+        self.deadline_ms = scenario.stop.longest_s * MILLISECONDS_PER_SECOND
         if self.duration_s is None:
-            self.end_height, self.deadline_ms = scenario.stop.height, self._timeout_ms
+            self.end_height = scenario.stop.height
         yield Tell(f"height {self.height}: other settings apply from here on")
         yield from self._look_for_a_fork()
         yield from self._stop_load()

@@ -524,7 +524,7 @@ class Simulation:
         has_diverged = node.diverged is not None
         has_joined_only = not has_diverged and 0 < archive.joined_height == archive.height
         is_settled = not (has_joined_only or (machine.work.is_committing and self._lags(machine)))
-        return Standing(node.height, True, is_settled, has_diverged)
+        return Standing(node.height, True, is_settled, is_excused=has_diverged)
 
     def _lags(self, machine: Machine) -> bool:
         """Whether a machine's validator is too far behind to count as caught up."""

@@ -163,6 +163,9 @@ class SimulatedStage:
     def is_running(self, index: int) -> bool:
         return self.machines[index].is_running or self.starts.are_under_way(index)
 
+    def is_about_to_start(self, index: int) -> bool:
+        return False
+
     def is_lost(self, index: int) -> bool:
         return False
 

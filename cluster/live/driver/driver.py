@@ -428,12 +428,11 @@ class _LiveRun:
     def _follow(self, hosts: Hosts, stage: LiveStage) -> None:
         """Watch the testnet, perform faults, and stop the load, until the scenario is over or its time is up."""
         self._audit.start()
-        while not self._has_ended(hosts):
+        while not self._see_whether_it_ends(hosts):
             self._wait(stage)
             self._testnet.check()
             hosts.look(self._watch.height)
             self._watch.take_lags(hosts)
-            self._see(NewHeight(self._watch.height))
             self._obey(hosts, stage)
             self._look_at_joins(hosts)
             self._sample(hosts)
@@ -443,7 +442,7 @@ class _LiveRun:
                 mark = (stage.agenda.mark, self.loop.end_height, hosts.actors_so_far, self._testnet.load_stage)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
-    def _has_ended(self, hosts: Hosts) -> bool:
+    def _see_whether_it_ends(self, hosts: Hosts) -> bool:
         """Tell the run's loop how far the run is. Returns whether the run is over, must stop, or takes too long."""
         are_over = self._stage is None or self._stage.engine.are_over
         return (
@@ -453,9 +452,12 @@ class _LiveRun:
         )
 
     def _see(self, seen: Seen) -> bool:
-        """Tell the run's loop what was seen, and perform its orders. Returns whether the run ends."""
+        """Tell the run's loop what was seen, and perform its orders. Returns whether the run ends.
+
+        What the loop decides is decided at the newest height.
+        """
         has_ended = False
-        for order in self.loop.handle(seen):
+        for order in (*self.loop.handle(NewHeight(self._watch.height)), *self.loop.handle(seen)):
             match order:
                 case Tell(text):
                     self.on_notice(text)
@@ -475,13 +477,16 @@ class _LiveRun:
         """How far the validators are whose hosts are not given up. No height of a byzantine one is awaited."""
         node = self.loop.scenario.validators.node
         for host in hosts.all:
-            for index in () if host.phase is Phase.DEAD else host.carried_at(self.loop.goal):
+            if host.phase is Phase.DEAD:
+                continue
+            is_end_known = self.loop.end_height is not None
+            for index in {*host.carried_at(self.loop.goal), *host.reports.states} if is_end_known else host.validators:
                 state = host.reports.states.get(index)
                 if state is None:
                     yield Standing(0, is_up=False)
                 else:
-                    is_out = bool(state.diverged or node(index).byzantine)
-                    yield Standing(state.height, host.phase is Phase.UP, has_diverged=is_out)
+                    is_excused = bool(state.diverged or node(index).byzantine)
+                    yield Standing(state.height, host.phase is Phase.UP, is_excused=is_excused)
 
     def _new_violations(self, hosts: Hosts) -> Sequence[str]:
         """Look for violations, and report them."""
@@ -683,7 +688,6 @@ class _LiveRun:
         """Stop the load, bring the validators to rest, and collect their state."""
         self._audit.close()
         self.record.duration_ms = self._clock.now_ms()
-        self._see(NewHeight(self._watch.height))
         self._see(Left())
         self._write_checkpoint(ENDING)
         self._show(self._testnet.hosts, "ending")

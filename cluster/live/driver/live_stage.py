@@ -299,6 +299,11 @@ class LiveStage:
         host = self._hosts.host_of(index)
         return host.is_running and host.state(index) is not None
 
+    def is_about_to_start(self, index: int) -> bool:
+        host = self._hosts.host_of(index)
+        is_on_its_way = host.phase is Phase.STARTING or (host.phase is Phase.DOWN and not host.is_held_down)
+        return is_on_its_way and index in host.carried_at(self.height)
+
     def is_lost(self, index: int) -> bool:
         return self._hosts.host_of(index).phase is Phase.DEAD
 

@@ -332,6 +332,7 @@ class Testnet:
 
     def stop_load(self, height: int) -> None:
         """Stop the load, since the run's last height is reached."""
+        self.watch_load()
         if self.load is not None and not self.load.was_told_to_stop:
             self._notice(self._record.drain_notice(height))
             self.load.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.record.finalizations import Finalization
-from cluster.record.run import FaultRecord, RunRecord
+from cluster.record.run import Backend, FaultRecord, RunRecord
 from cluster.run.events import (
     End,
     ForkTaken,
@@ -117,7 +116,7 @@ def test_a_run_is_over_when_every_validator_has_drained() -> None:
         standings(GOAL, GOAL, is_up=False),
         standings(GOAL, GOAL, is_settled=False),
         standings(GOAL, GOAL, faults_are_over=False),
-        standings(GOAL, 3, is_up=False, has_diverged=True),
+        standings(GOAL, 3, is_up=False, is_excused=True),
     ],
 )
 def test_a_run_waits(awaited: Standings) -> None:
@@ -125,7 +124,7 @@ def test_a_run_waits(awaited: Standings) -> None:
 
 
 def test_no_height_of_a_validator_that_diverged_is_awaited() -> None:
-    assert orders_of(drained(), standings(GOAL, 3, has_diverged=True)) == [End()]
+    assert orders_of(drained(), standings(GOAL, 3, is_excused=True)) == [End()]
 
 
 def test_a_run_is_not_over_before_its_end_is_known_unless_nobody_is_left() -> None:
@@ -161,10 +160,18 @@ def test_a_violation_ends_a_run_that_stops_on_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "height"), [({"is_open": True}, 3), ({"stop": STOP | {"duration_s": 30}}, 8), ({}, 8)]
+    ("backend", "changes", "height"),
+    [
+        ("live", {"is_open": True}, 3),
+        ("live", {"stop": STOP | {"duration_s": 30}}, 3),
+        ("sim", {"stop": STOP | {"duration_s": 30}}, 8),
+        ("live", {}, 8),
+    ],
 )
-def test_a_run_that_is_left_ends_at_its_height(changes: dict[str, Any], height: int) -> None:
+def test_a_run_that_is_left_ends_at_its_height(backend: Backend, changes: dict[str, Any], height: int) -> None:
+    """A simulated one is repeated from its scenario, which stays as it is."""
     loop = make_loop(**changes)
+    loop.record.backend = backend
     assert orders_of(loop, NewHeight(3), Left()) == []
     assert loop.record.stop_requested_at_height == (None if not changes else 3)
     assert loop.record.scenario.stop.height == height
@@ -207,6 +214,22 @@ def test_forks_are_taken_one_after_the_other() -> None:
     assert (loop.record.scenario, loop.record.former, loop.end_height) == (second, [given, first], 6)
 
 
+@pytest.mark.parametrize(
+    ("given", "changes", "limit_s"),
+    [
+        ({}, {"stop.timeout_s": 300}, 300),
+        ({}, {"stop.duration_s": 600}, 620),
+        ({"duration_s": 600}, {"stop.timeout_s": 30}, 630),
+    ],
+)
+def test_a_fork_has_the_time_limit_of_its_settings(
+    given: dict[str, int], changes: dict[str, int], limit_s: int
+) -> None:
+    loop = make_loop(stop=STOP | given, forks=[{"at_height": 4, "changes": changes}])
+    orders_of(loop, Up(0.0), NewHeight(4), ForkTaken(loop.scenario.after_fork(0)))
+    assert loop.deadline_ms == limit_s * 1_000
+
+
 def test_a_fork_that_is_not_reached_is_a_problem() -> None:
     loop = make_loop(**FORKS)
     orders_of(loop, NewHeight(4), ForkTaken(loop.scenario.after_fork(0)), Left(), Left())
@@ -231,7 +254,7 @@ def test_another_loop_goes_on_but_for_the_time_without_a_driver(changes: dict[st
     left = Progress(*json.loads(json.dumps(loop.progress)))
     other.continue_from(left, loop.scenario, loop.height, 1_500.0)
     assert (other.height, other.end_height, other.over_ms) == (5, loop.end_height, loop.over_ms)
-    assert other.deadline_ms == loop.deadline_ms + 1_500.0 or loop.deadline_ms == math.inf
+    assert other.deadline_ms == loop.deadline_ms + 1_500.0
     assert orders_of(other, NewHeight(5)) == ([StopLoad(5)] if is_stopped else []), "it may not have stopped yet"
 
 
@@ -308,6 +331,14 @@ class Endless(RunLoop):
         return End(is_time_up)
 
 
+class Repeating(RunLoop):
+    """It forgets which forks it has ordered."""
+
+    def handle(self, seen: Seen) -> list[Order]:
+        self._forks_ordered = self._forks_taken = 0
+        return super().handle(seen)
+
+
 class Insistent(RunLoop):
     """It forgets that it has stopped the load."""
 
@@ -316,7 +347,15 @@ class Insistent(RunLoop):
         return super().handle(seen)
 
 
-@pytest.mark.parametrize(("kind", "what"), [(Endless, "it ends twice"), (Insistent, "it stops the load twice")])
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (Endless, "it ends twice"),
+        (Endless, "it goes on after its end"),
+        (Insistent, "it stops the load twice"),
+        (Repeating, "it takes a fork twice"),
+    ],
+)
 def test_a_loop_that_forgets_is_found_out(kind: type[RunLoop], what: str) -> None:
     found = set()
     for number in range(50):

@@ -530,6 +530,26 @@ def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     assert (host.phase, host.pid, host.processes.version, host.processes.code) == (Phase.UP, 9, "2", "/new")
 
 
+def test_a_loss_that_nobody_was_told_yet_is_told_by_the_actor_with_other_code(watched: Watched) -> None:
+    host, hosts = watched.host, watched.hosts
+    watched.actor.answers["observe"] = ConnectionError("unavailable")
+    watched.look()
+    successor = FakeActor(HostView(9, [], version="2", last_words=LastWords(PID, 0, "no space")))
+    watched.ray.actors[id(successor)] = successor
+    hosts._start_actor = lambda host: successor
+    hosts.replace(host, Release("2"))
+    assert watched.told == []
+    watched.look(2)
+    assert watched.told == ["lost: unavailable, no space"]
+
+
+def test_a_host_that_shuts_down_is_not_started_by_an_answer_from_before(watched: Watched) -> None:
+    host, hosts = watched.host, watched.hosts
+    hosts.replace(host, Release("2"))
+    hosts._take(host, host.reports.addresses)
+    assert host.phase is Phase.STOPPING
+
+
 def test_code_of_another_folder_comes_first_and_does_all_that_a_host_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

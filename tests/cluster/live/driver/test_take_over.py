@@ -44,7 +44,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, STORE_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
-from cluster.run.events import NewHeight
+from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
 from cluster.tools.run import attaching
 from consensus.types import View
@@ -204,7 +204,7 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
     monkeypatch.setattr(hosts, "look", look)
     for name in ("_wait", "_obey", "_sample"):
         monkeypatch.setattr(run, name, lambda *_: None)
-    monkeypatch.setattr(run, "_has_ended", lambda _: len(written) == 2)
+    monkeypatch.setattr(run, "_see_whether_it_ends", lambda _: len(written) == 2)
     monkeypatch.setattr(run._testnet, "check", lambda: None)
     monkeypatch.setattr(run._audit, "start", lambda: None)
     run._follow(hosts, stage)
@@ -225,6 +225,54 @@ def test_a_load_is_not_started_again_once_the_last_height_is_reached(tmp_path: P
     run.is_killed()
     assert str(other.answer.exception()) == "the testnet has no load"
     assert str(order.answer.exception()) == f"the run is about to end: height {run.loop.end_height} is reached"
+
+
+def test_what_happened_without_a_driver_is_judged_at_the_newest_height(tmp_path: Path) -> None:
+    run = FollowedRun(tmp_path, Scenario.model_validate({"name": "brief", "stop": {"duration_s": 5}}))
+    run._see(Up(0.0))
+    run._watch.take(0, [FinalSeen(run._clock.began_epoch_ms, replace(FINAL, height=Height(400)))])
+    run._see(Time(9_000.0))
+    run.is_killed()
+    assert run.loop.end_height == run.record.stop_requested_at_height == 400
+
+
+def stand(run: FollowedRun, *heights: int | None) -> set[Standing]:
+    """How far the validators are, of which each has a host; ``None`` for one without a state."""
+    assert run._testnet.hosts is not None
+    for host, height in zip(run._testnet.hosts.all, heights, strict=True):
+        host.reports.states = {} if height is None else {host.number: LoopState(height=height, ready=True)}
+    return set(run._standings(run._testnet.hosts))
+
+
+def test_the_end_waits_for_validators_that_take_part_on_hosts_that_are_not_given_up(tmp_path: Path) -> None:
+    nodes = [{}, {"byzantine": ["garbage"]}, {}, {"joins_at_height": 40}]
+    stop = {"height": 60, "drain_blocks": 2}
+    run = FollowedRun(
+        tmp_path, Scenario.model_validate({"name": "stand", "validators": {"nodes": nodes}, "stop": stop})
+    )
+    hosts = run._testnet.hosts
+    assert hosts is not None
+    hosts.all[3].late = {3: 40}
+    run._see(NewHeight(22))
+    run._see(StopRequested(1.0))
+    one, other = Standing(30, is_up=True), Standing(29, is_up=True, is_excused=True)
+    assert stand(run, 30, 29, 30, None) == {one, other}, "24 is the goal, before the last one joins"
+    assert stand(run, 30, 29, None, None) == {one, other, Standing(0, is_up=False)}
+    assert stand(run, 30, 29, 30, 0) == {one, other, Standing(0, is_up=True)}, "it was started meanwhile"
+    hosts.all[0].phase, hosts.all[2].phase = Phase.DEAD, Phase.STARTING
+    assert stand(run, 30, 29, 30, None) == {other, Standing(30, is_up=False)}
+    run.is_killed()
+
+
+def test_a_host_whose_validators_join_later_is_somebody_who_is_left(tmp_path: Path) -> None:
+    run = FollowedRun(tmp_path, Scenario.model_validate({"name": "open", "stop": {"duration_s": 5}}))
+    hosts = run._testnet.hosts
+    assert hosts is not None
+    for host in hosts.all[:3]:
+        host.phase = Phase.DEAD
+    hosts.all[3].late = {3: 40}
+    assert stand(run, 9, 9, 9, None) == {Standing(0, is_up=False)}
+    run.is_killed()
 
 
 def test_the_loss_of_any_node_but_the_head_is_survived(tmp_path: Path) -> None:

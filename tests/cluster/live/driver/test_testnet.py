@@ -34,6 +34,7 @@ class Load(LoadProcess):
         self.began_epoch_ms = BEGAN_MS
         self.code: int | None = None
         self.urls: Mapping[int, str] = {}
+        self._reason = ""
         self._is_ready = is_ready
 
     @property
@@ -104,6 +105,14 @@ def test_a_load_that_ended_by_itself_may_be_started_again(testnet: Testnet, star
     load_of(testnet).code = 1
     assert testnet.load_stage == "ended"
     assert testnet.set_load(True, 60) == {"load": "starting"} and started[0] == (60, COUNTS, BEGAN_MS)
+
+
+@pytest.mark.parametrize("code", [None, 1])
+def test_a_load_that_ended_right_before_the_last_height_ended_early(testnet: Testnet, code: int | None) -> None:
+    load_of(testnet).code = code
+    testnet.stop_load(9)
+    assert load_of(testnet).was_told_to_stop
+    assert ["ended early" in problem for problem in testnet._record.own_problems] == [True] * (code is not None)
 
 
 def test_what_cannot_be_done_is_refused(testnet: Testnet, started: list[Any]) -> None:
