@@ -399,7 +399,7 @@ class Hosts:
         if not host.is_placed:
             return  # the actor that it gets elsewhere has the other code
         self._session.ray.kill(host.actor, no_restart=True)
-        host.went_down(host.why_lost)  # what nobody was told yet is told once the other actor answers
+        host.went_down(host.why_lost)  # an untold loss is told once the other actor answers
         self._start_anew(host)
 
     def _start_anew(self, host: Host) -> None:

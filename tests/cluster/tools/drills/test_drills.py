@@ -605,7 +605,7 @@ def test_nothing_runs_alongside_other_drills(tmp_path: Path) -> None:
 
 
 def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bisecting, "part", lambda *_: None)
+    monkeypatch.setattr(bisecting, "first_difference", lambda *_: None)
     verdict = judged(CHEAP[7])
     assert (of(verdict, "bisected"), of(verdict, "found")) == (Outcome.FAIL, Outcome.PASS)
 
