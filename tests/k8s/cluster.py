@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from tests.k8s import enforcement
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -30,6 +32,8 @@ COMMAND_TIMEOUT_S: Final = 300
 JOB_TIMEOUT_S: Final = 900
 LAB_VOLUMES: Final = 80
 """Volumes for all tests of a session."""
+USER: Final = "user"
+"""The ServiceAccount that stands in for a user."""
 ENDED: Final = ("SUCCEEDED", "FAILED", "STOPPED")
 """States of a RayJob's job that are its last."""
 
@@ -149,14 +153,46 @@ class Cluster:
         self.kubectl("wait", "--namespace", namespace, *ended)
         return self.kubectl("logs", "--namespace", namespace, f"job/{name}")
 
-    def as_user(self, account: str, namespace: str, folder: Path) -> Cluster:
-        """The cluster as a ServiceAccount sees it. ``folder`` takes its configuration."""
+    @contextmanager
+    def user(self, namespace: str, role: str, folder: Path) -> Iterator[Cluster]:
+        """A new namespace, and the cluster as a user sees it who has a role there, as YAML, and no other right.
+
+        ``folder`` takes the user's configuration. Fails if something is left in the namespace, which is deleted.
+        """
+        place, roles = ("--namespace", namespace), list(yaml.safe_load_all(role))
+        self.kubectl("create", "namespace", namespace)
+        try:
+            self.kubectl("create", "serviceaccount", USER, *place)
+            self.kubectl("apply", *place, "--filename", "-", stdin=role)
+            for kind, name in ((each["kind"].lower(), each["metadata"]["name"]) for each in roles):
+                bound = (f"--{kind}={name}", f"--serviceaccount={namespace}:{USER}")
+                self.kubectl("create", f"{kind}binding", name, *place, *bound)
+            made = ("serviceaccount/default", "configmap/kube-root-ca.crt")
+            self.kubectl("wait", *place, "--for=create", f"--timeout={COMMAND_TIMEOUT_S}s", *made)
+            before = self._contents(namespace)
+            yield Cluster(self._user_config(namespace, folder), self.image, self._reached_by)
+            if left := self._contents(namespace) - before:
+                self.kubectl("wait", *place, "--for=delete", f"--timeout={COMMAND_TIMEOUT_S}s", *left)
+        finally:
+            self.kubectl("delete", "namespace", namespace, f"--timeout={COMMAND_TIMEOUT_S}s")
+            for each in roles:
+                if each["kind"] == "ClusterRole":
+                    both = "clusterrolebinding,clusterrole"
+                    self.kubectl("delete", both, each["metadata"]["name"], "--ignore-not-found")
+
+    def _user_config(self, namespace: str, folder: Path) -> str:
         page = json.loads(self.kubectl("config", "view", "--raw", "--minify", "--output", "json"))
-        token = self.kubectl("create", "token", account, "--namespace", namespace, "--duration=2h").strip()
+        token = self.kubectl("create", "token", USER, "--namespace", namespace, "--duration=2h").strip()
         page["users"] = [{"name": page["contexts"][0]["context"]["user"], "user": {"token": token}}]
-        file = folder / f"{account}.json"
+        file = folder / f"{namespace}.json"
         file.write_text(json.dumps(page), encoding="utf-8")
-        return Cluster(str(file), self.image, self._reached_by)
+        return str(file)
+
+    def _contents(self, namespace: str) -> set[str]:
+        """All objects in a namespace but events."""
+        listed = self.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name").split()
+        kinds = ",".join(kind for kind in listed if not kind.startswith("events"))
+        return set(self.kubectl("get", kinds, "--namespace", namespace, "--output=name").split())
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": self.kubeconfig}

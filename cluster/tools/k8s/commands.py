@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import RUN_FORMS
 from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
-from cluster.tools.console.command import FOLDER, SEVERAL, Command, Group, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
     CodeOptions,
@@ -22,7 +22,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
-from cluster.tools.k8s.rendering import MonitoringOptions, Render, Role
+from cluster.tools.k8s.rendering import MonitoringOptions, Render, Role, work
 
 if TYPE_CHECKING:
     from cluster.tools.k8s.client.cluster import Place
@@ -95,9 +95,7 @@ class Run(ForceOption, DurationOption, ScenarioOptions):
 
     out: Path | None = option("the run's folder here (default runs/<time>-<scenario>)", writes=FOLDER)
     keep: bool = flag("keep the run's volumes in the cluster")
-    words: Sequence[str] = option(
-        f"what the driver does: {RUN_FORMS} (default run)", "WORD", name="--command", nargs=SEVERAL, default=("run",)
-    )
+    words: Sequence[str] = work(RUN_FORMS)
 
     def kind(self) -> Kind:
         return {"sweep": SWEEP, "dos": SCORECARD}.get(self.words[0], RUN)

@@ -41,6 +41,12 @@ def parse_label(text: str) -> tuple[str, str]:
     return key, value
 
 
+def work(forms: str) -> Any:
+    """The option ``--command``, whose values have these forms."""
+    text = f"what the driver does: {forms} (default run); a drill takes only the section kubernetes of the scenario"
+    return option(text, "WORD", name="--command", nargs=SEVERAL, default=("run",))
+
+
 @dataclass(frozen=True, kw_only=True)
 class MonitoringOptions(RunbooksOption):
     """``--monitoring``: whether there are objects for Prometheus and Grafana, and what they have."""
@@ -81,13 +87,7 @@ class Render(MonitoringOptions, ChangeOptions):
         parse=_folder,
         writes=FOLDER,
     )
-    words: Sequence[str] = option(
-        f"what the driver does: {FORMS} (default run); a drill takes only the section kubernetes of the scenario",
-        "WORD",
-        name="--command",
-        nargs=SEVERAL,
-        default=("run",),
-    )
+    words: Sequence[str] = work(FORMS)
     schedule: str | None = option(
         "do it at these times, in cron syntax: a CronJob instead of the RayJob (default: once; a soak: every night)",
         "CRON",
@@ -119,6 +119,7 @@ class Role(ChangeOptions):
         nargs=OPTIONAL,
         default="smoke",
     )
+    words: Sequence[str] = work(FORMS)
     namespace: str | None = option("namespace (default: the one of the command that applies the role)", "NS")
     monitoring: bool = flag("with the rights for --monitoring")
 
@@ -128,7 +129,7 @@ class Role(ChangeOptions):
         from cluster.tools.k8s.text import stream
 
         monitoring = Monitoring() if self.monitoring else None
-        objects = rendered(self.scenario, changes=self.changes, namespace=self.namespace, monitoring=monitoring)
+        objects = rendered(self.scenario, self.words, self.changes, namespace=self.namespace, monitoring=monitoring)
         sys.stdout.write(stream(client_role(self.namespace, objects)))
         return ExitCode.PASS
 

@@ -96,6 +96,7 @@ def test_what_a_deployment_may_lack_is_asked_for_if_it_has_it(
         "patch nodes in the whole cluster",
     ):
         assert right in error
+    assert ("create", "pods/eviction") in role(capsys, "tiny.yaml", "--command", "drill", "outage", "how=pod")
     server.allowed = role(capsys, "tiny.yaml", "--namespace", "stampede", *MORE)
     assert client.run(*MORE) == 0
     assert set(server.objects) == {("namespaces", "stampede")}
