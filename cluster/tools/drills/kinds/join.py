@@ -27,10 +27,16 @@ HEIGHTS_PER_TURN: Final = 4
 BUSY: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 8},
-        {"workload": "flood", "count": 4, "interval_ms": 500, "options": {"timers": 30, "burn": 30_000}},
+        {
+            "workload": "flood",
+            "count": 8,
+            "interval_ms": 500,
+            "options": {"timers": 100, "spread_blocks": 200, "burn": 2_000},
+        },
     ]
 }
-"""Load that makes the state several chunks large."""
+"""Load that leaves thousands of timers pending: the state has more chunks than one peer sends before the others are
+connected."""
 
 
 @dataclass(frozen=True)

@@ -441,6 +441,12 @@ def test_a_node_that_more_than_f_depend_on_is_no_drill() -> None:
 
 
 @pytest.mark.slow
+def test_every_peer_of_a_joiner_has_something_to_send() -> None:
+    (join,) = run(Join(at_height=20)).joins
+    assert len(join.chunks) == 4, join.chunks
+
+
+@pytest.mark.slow
 def test_validators_of_a_lost_node_that_kept_their_disks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
     drill = CHEAP[9]
