@@ -119,25 +119,16 @@ class KubernetesApi:
 
     def delete(self, pod: Pod) -> None:
         """Delete a pod, unless it is gone, or another pod has its name."""
-        from kubernetes.client import V1DeleteOptions, V1Preconditions
-
-        body = V1DeleteOptions(preconditions=V1Preconditions(uid=pod.uid))
-        self._call(
-            "delete_namespaced_pod",
-            pod.name,
-            self.namespace,
-            grace_period_seconds=GRACE_S,
-            body=body,
-            accepted=(MISSING, CONFLICT),
-        )
+        self._call("delete_namespaced_pod", pod.name, self.namespace, body=_ending(pod), accepted=(MISSING, CONFLICT))
 
     def evict(self, pod: Pod) -> Eviction:
         """Ask for the eviction of a pod."""
-        from kubernetes.client import V1DeleteOptions, V1Eviction, V1ObjectMeta, V1Preconditions
-
-        options = V1DeleteOptions(grace_period_seconds=GRACE_S, preconditions=V1Preconditions(uid=pod.uid))
-        metadata = V1ObjectMeta(name=pod.name, namespace=self.namespace)
-        body = V1Eviction("policy/v1", options, "Eviction", metadata)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": self.namespace},
+            "deleteOptions": _ending(pod),
+        }
         name = "create_namespaced_pod_eviction"
         accepted = (MISSING, CONFLICT, TOO_MANY)
         answer = self._call(name, pod.name, self.namespace, body, accepted=accepted)
@@ -217,6 +208,11 @@ class KubernetesApi:
             self._wait(pause_s)
             pause_s *= 2
         raise KubernetesError(f"Kubernetes: {method}: {problem}")
+
+
+def _ending(pod: Pod) -> dict[str, Any]:
+    """How a pod is deleted: soon, and not another one of its name."""
+    return {"gracePeriodSeconds": GRACE_S, "preconditions": {"uid": pod.uid}}
 
 
 def _said(error: Any) -> str:

@@ -34,15 +34,6 @@ LOAD: Final = "load"
 SEEDS: Final = "seeds"
 SUBMITTER: Final = "submitter"
 RESULTS: Final = "results"
-COMPONENTS: Final = (DRIVER, VALIDATORS, LOAD, SEEDS, SUBMITTER, RESULTS)
-"""All values of :data:`COMPONENT_LABEL`."""
-
-RAY_CLUSTER_LABEL: Final = "ray.io/cluster"
-"""Label that KubeRay sets on every pod of a Ray cluster; the value is the RayCluster's name."""
-RAY_GROUP_LABEL: Final = "ray.io/group"
-"""Label that KubeRay sets on every pod of a Ray cluster; the value is the worker group's name."""
-RAY_JOB_LABEL: Final = "ray.io/originated-from-cr-name"
-"""Label that KubeRay sets on the RayCluster of a RayJob; the value is the RayJob's name."""
 
 RUN_FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B, dos [ATTACK …]"
 FORMS: Final = f"{RUN_FORMS} or soak"

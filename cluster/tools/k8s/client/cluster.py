@@ -96,11 +96,11 @@ class Cluster:
     """Client of a cluster's API server, with the credentials of one user."""
 
     api: ApiClient
-    wait: Callable[[float], None]
+    wait: Callable[[float], object]
     """Function that waits a number of seconds before a retry. It may raise :class:`KeyboardInterrupt`."""
     has_answered: bool = False
 
-    def waiting_by(self, wait: Callable[[float], None]) -> Cluster:
+    def waiting_by(self, wait: Callable[[float], object]) -> Cluster:
         """A copy of this client that calls ``wait`` to wait before a retry."""
         return replace(self, wait=wait)
 
@@ -238,9 +238,9 @@ class Cluster:
                 status, trouble = error.status, _reason(error.body, str(error.reason))
                 pause_s = _asked_pause_s(error, pause_s)
             except ValueError as error:  # a token that no header can hold
-                raise ClusterError(f"{self.server}: {target}: cannot be asked: {_short(error)}") from None
+                raise ClusterError(f"{self.server}: {target}: cannot be asked: {reason_of(error)}") from None
             except urllib3.exceptions.HTTPError as error:
-                status, trouble = 0, _short(error)
+                status, trouble = 0, reason_of(error)
                 if not self.has_answered:
                     break
         if status == 0:
@@ -262,7 +262,7 @@ class Cluster:
         return ClusterError(f"{self.server}: {target}: status {status}: {reason}", status)
 
 
-def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
+def connect(context: str | None, wait: Callable[[float], object]) -> Cluster:
     """A client of the cluster that ``kubectl`` would use. Raises :class:`BadInput` without a valid configuration."""
     configuration = Configuration()
     file = os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG
@@ -275,9 +275,9 @@ def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
             config.load_incluster_config(configuration)
     except config.ConfigException as error:
         hint = f"expected {CONFIG_VARIABLE}, {DEFAULT_CONFIG} or a pod with an account"
-        raise BadInput(f"{file}: names no cluster: {_short(error)}: {hint}") from None
+        raise BadInput(f"{file}: names no cluster: {reason_of(error)}: {hint}") from None
     except (yaml.YAMLError, OSError, AttributeError, TypeError, ValueError) as error:
-        raise BadInput(f"{file}: cannot be read as kubectl's configuration: {_short(error)}") from None
+        raise BadInput(f"{file}: cannot be read as kubectl's configuration: {reason_of(error)}") from None
     if has_file and not str(configuration.host).startswith(("http://", "https://")):
         raise BadInput(f"{file}: server: {configuration.host!r}: expected http://… or https://…")
     configuration.no_proxy = os.environ.get(NO_PROXY)  # the library reads it and forgets it
@@ -317,7 +317,3 @@ def _reason(body: bytes | str | None, default: str) -> str:
 def _asked_pause_s(error: ApiException, default_s: float) -> float:
     asked = (error.headers or {}).get("Retry-After", "")
     return float(asked) if asked.isdecimal() else default_s
-
-
-def _short(error: BaseException) -> str:
-    return reason_of(error)

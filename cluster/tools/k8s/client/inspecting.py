@@ -123,7 +123,7 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 
     parse_fault(fault)
     cluster = cluster_of(place, name, time.sleep)
-    pod = _pod(cluster, place, name, f"{COMPONENT_LABEL}={DRIVER}", "driver")
+    pod = _started_pod(cluster, place, name, f"{COMPONENT_LABEL}={DRIVER}", "driver")
     if not is_ready(pod):
         raise BadInput(f"{name}: the pod of its driver is not ready")
     output = bytearray()
@@ -145,27 +145,21 @@ def cluster_of(place: Place, name: str, wait: Callable[[float], None]) -> Cluste
     return connect(place.context, wait)
 
 
-def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Object:
-    """The newest pod of a deployment with a label. Raises :class:`BadInput` if there is none, naming ``what``."""
-    pod = _newest_pod(cluster, place, name, label)
-    if pod is None:
-        raise BadInput(f"{name}: namespace {place.namespace} has no pod of its {what}")
-    return pod
-
-
 def _newest_pod(cluster: Cluster, place: Place, name: str, label: str) -> Object | None:
     query = {"labelSelector": f"{objects.selector(name)['labelSelector']},{label}"}
     return newest(cluster.list(POD, place.namespace, query).get("items") or [])
 
 
-def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: str, waits: bool) -> Object:
+def _started_pod(cluster: Cluster, place: Place, name: str, label: str, what: str, waits: bool = False) -> Object:
     """The newest pod with a label, once it has started. Raises :class:`BadInput` if it has not, or never will."""
     while waits and (job := cluster.get(RAY_JOB, place.namespace, name)) is not None and not objects.has_ended(job):
         pod = _newest_pod(cluster, place, name, label)
         if pod is not None and has_started(pod):
             return pod
         cluster.wait(POLL_S)
-    pod = _pod(cluster, place, name, label, what)
+    pod = _newest_pod(cluster, place, name, label)
+    if pod is None:
+        raise BadInput(f"{name}: namespace {place.namespace} has no pod of its {what}")
     if not has_started(pod):
         raise BadInput(f"{name}: the pod of its {what} has not started")
     return pod

@@ -133,7 +133,7 @@ class Job:
         deadline, looked_at = time.monotonic() + start_timeout_s, 0.0
         while True:
             self._look()
-            driver = self._driver()
+            driver = self._pod(DRIVER)
             if driver is not None and is_ready(driver) and time.monotonic() - looked_at > LOOK_S:
                 looked_at = time.monotonic()
                 port = self._endpoint_port(driver)
@@ -151,7 +151,7 @@ class Job:
         If the driver has not started, it counts as never run, and there is no wait. Raises :class:`KeyboardInterrupt`
         at another signal.
         """
-        driver = self._driver()
+        driver = self._pod(DRIVER)
         if driver is None or not has_started(driver) or self._has_ended():
             return
         container = container_of(self._cluster, self._namespace, driver)
@@ -210,9 +210,6 @@ class Job:
         status = self._status.get("jobDeploymentStatus")
         job = f"the job is {status}" if status else "the KubeRay operator has not taken the job"
         return ClusterError(f"{self._name}: not up after {timeout_s:g} s: {self._lines.trouble or job}")
-
-    def _driver(self) -> Object | None:
-        return self._pod(DRIVER)
 
     def _pod(self, component: str) -> Object | None:
         """The newest pod of a component of the deployment, such as the driver; ``None`` if there is none."""

@@ -71,10 +71,10 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
     created, and :class:`ClusterError`.
     """
     plan = _plan(asked)
-    deployment = _deployment(asked, plan, plan.command, keep)
+    deployment = _deployment(asked, plan, plan.command)
     objects = manifests(plan.scenario, deployment)
     with command_folder(out, plan.title) as folder, Interrupts() as interrupts:
-        run = _Run(asked, plan.scenario, deployment, _job(asked, deployment, interrupts, objects), folder)
+        run = _Run(asked, plan.scenario, deployment, _job(asked, deployment, interrupts, objects), folder, keep)
         run.perform(objects)
         return run.conclude()
 
@@ -82,9 +82,11 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
 class _Run:
     """One run in a cluster, and the local folder into which its folder is fetched."""
 
-    def __init__(self, asked: Asked, scenario: Scenario, deployment: Deployment, job: Job, folder: Path) -> None:
+    def __init__(
+        self, asked: Asked, scenario: Scenario, deployment: Deployment, job: Job, folder: Path, keep: bool
+    ) -> None:
         self._asked, self._scenario, self._deployment = asked, scenario, deployment
-        self._job, self._folder = job, folder
+        self._job, self._folder, self._keep = job, folder, keep
         self._failure: ClusterError | None = None
         """Why the job could not be followed to its end."""
         self._unfetched = ""
@@ -203,7 +205,7 @@ class _Run:
         """Delete all objects. The volumes are kept if fetching the folder failed, but not if a signal skipped it, and
         if the folder is not in its bucket."""
         is_lost = self._unfetched not in ("", SKIPPED)
-        keeps = self._deployment.keeps_volumes or is_lost or self._misses_bucket()
+        keeps = self._keep or is_lost or self._misses_bucket()
         name, namespace = self._deployment.name, self._asked.place.namespace
         try:
             self._job.delete(keeps)
@@ -232,7 +234,7 @@ def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
     are deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
     """
     plan = _plan(asked, faucet)
-    deployment = _deployment(asked, plan, ("up", SCENARIO_PATH, "--port", str(port)), keeps_volumes=False)
+    deployment = _deployment(asked, plan, ("up", SCENARIO_PATH, "--port", str(port)))
     objects = manifests(plan.scenario, deployment)
     with Interrupts() as interrupts:
         job = _job(asked, deployment, interrupts, objects)
@@ -290,7 +292,7 @@ def _plan(asked: Asked, faucet: bool = False) -> Plan:
     return plan_of(asked.words, load, asked.changes)
 
 
-def _deployment(asked: Asked, plan: Plan, command: tuple[str, ...], keeps_volumes: bool) -> Deployment:
+def _deployment(asked: Asked, plan: Plan, command: tuple[str, ...]) -> Deployment:
     """The deployment that the options ask for. ``command`` is the driver's command, without these options."""
     name = plan.name if asked.name is None else asked.name
     options = ["--out", f"{RUNS_PATH}/{name}"]
@@ -302,7 +304,6 @@ def _deployment(asked: Asked, plan: Plan, command: tuple[str, ...], keeps_volume
         command=(*command, *options),
         scenario_text=plan.text(asked.scenario),
         monitoring=asked.monitoring,
-        keeps_volumes=keeps_volumes,
         start_timeout_s=max(START_TIMEOUT_S, asked.start_timeout_s),
     )
 

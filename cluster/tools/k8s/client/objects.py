@@ -95,7 +95,7 @@ def check_rights(cluster: Cluster, namespace: str, command: str, manifests: Sequ
     work, and shows no warnings.
     """
     asked = [right for right in rights_of(command, manifests) if right.resource != EVENT.plural]
-    if any(kind_of(each) == NAMESPACE for each in manifests) and _is_namespace_missing(cluster, namespace):
+    if any(kind_of(each) == NAMESPACE for each in manifests) and _namespace(cluster, namespace) is None:
         asked += missing_namespace()
     try:
         missing = [str(right) for right in asked if cluster.refuses(right, namespace)]
@@ -143,19 +143,19 @@ def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
         return False
     name = manifest["metadata"]["name"]
     metadata = {**manifest["metadata"], "annotations": {CREATED_BY: STAMPEDE}}
-    is_missing = _is_namespace_missing(cluster, name)
+    is_missing = _namespace(cluster, name) is None
     return is_missing and cluster.create({**manifest, "metadata": metadata}, NAMESPACE, name)
 
 
-def _is_namespace_missing(cluster: Cluster, name: str) -> bool:
-    """Whether there is no such namespace. Without the right to look it counts as there: if it is missing, the creation
-    of the first object fails."""
+def _namespace(cluster: Cluster, name: str) -> Object | None:
+    """A namespace; ``None`` if it is missing. Without the right to look it counts as there, with nothing known of it:
+    if it is missing, the creation of the first object fails."""
     try:
-        return cluster.get(NAMESPACE, name, name) is None
+        return cluster.get(NAMESPACE, name, name)
     except ClusterError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return False
+        return {"metadata": {}}
 
 
 def create_all(
@@ -257,12 +257,7 @@ def _open_nodes(cluster: Cluster, deployment: str) -> None:
 
 def is_namespace_made(cluster: Cluster, namespace: str) -> bool:
     """Whether a client of Stampede has made a namespace; ``False`` also without the right to look."""
-    try:
-        found = cluster.get(NAMESPACE, namespace, namespace)
-    except ClusterError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        return False
+    found = _namespace(cluster, namespace)
     return found is not None and CREATED_BY in (found["metadata"].get("annotations") or {})
 
 

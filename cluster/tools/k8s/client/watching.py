@@ -67,7 +67,7 @@ class Watches:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.seen: queue.SimpleQueue[Seen] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._cluster = cluster.waiting_by(lambda seconds: void(self._closing.wait(seconds)))
+        self._cluster = cluster.waiting_by(self._closing.wait)
         self._namespace = namespace
 
     def watch(self, kind: Kind, query: Query, is_optional: bool = False) -> None:
@@ -101,10 +101,6 @@ class Watches:
     def _fail(self, error: ClusterError) -> None:
         if not self._closing.is_set():
             self.seen.put(error)
-
-
-def void(_: object) -> None:
-    """Ignore a value."""
 
 
 # --- watches --------------------------------------------------------------------------------------------------------

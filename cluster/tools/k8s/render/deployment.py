@@ -54,8 +54,6 @@ class Deployment:
     names a deployment that is in a cluster."""
     monitoring: Monitoring | None = None
     """Settings of the objects for Prometheus and Grafana; ``None`` if the deployment includes none."""
-    keeps_volumes: bool = False
-    """Whether volumes outlive the run. Used when the deployment is deleted; manifests do not depend on it."""
     start_timeout_s: int = START_TIMEOUT_S
     """Time that the job may take in addition to the run: to come up (images, volumes, Ray), and from the run's end to
     its verdict."""

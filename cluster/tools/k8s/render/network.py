@@ -55,37 +55,25 @@ def reaching_api(deployment: Deployment) -> Manifest:
 
 def _lets_out(deployment: Deployment, whither: str, ports: Sequence[int]) -> Manifest:
     """The NetworkPolicy that lets the driver reach ports anywhere."""
-    return make(
-        _API,
-        "NetworkPolicy",
-        f"{deployment.name}-{whither}",
-        deployment,
-        spec={
-            "podSelector": {"matchLabels": component_labels(deployment.name, DRIVER)},
-            "policyTypes": ["Egress"],
-            "egress": [{"ports": _ports("TCP", *ports)}],
-        },
-    )
+    return _policy(deployment, DRIVER, whither, "Egress", ports)
 
 
 def _lets_in(deployment: Deployment, component: str, who: str, labels: dict[str, str], ports: list[int]) -> Manifest:
     """The NetworkPolicy that lets pods with the given labels, in any namespace, reach ports of a component."""
-    return make(
-        _API,
-        "NetworkPolicy",
-        f"{deployment.name}-{who}",
-        deployment,
-        spec={
-            "podSelector": {"matchLabels": component_labels(deployment.name, component)},
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {
-                    "from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": dict(labels)}}],
-                    "ports": _ports("TCP", *ports),
-                }
-            ],
-        },
-    )
+    peers = [{"namespaceSelector": {}, "podSelector": {"matchLabels": dict(labels)}}]
+    return _policy(deployment, component, who, "Ingress", ports, **{"from": peers})
+
+
+def _policy(
+    deployment: Deployment, component: str, suffix: str, direction: str, ports: Sequence[int], **peers: object
+) -> Manifest:
+    """The NetworkPolicy that allows connections of a component to ports, in one direction."""
+    spec = {
+        "podSelector": {"matchLabels": component_labels(deployment.name, component)},
+        "policyTypes": [direction],
+        direction.lower(): [{**peers, "ports": _ports("TCP", *ports)}],
+    }
+    return make(_API, "NetworkPolicy", f"{deployment.name}-{suffix}", deployment, spec=spec)
 
 
 def _ports(protocol: str, *ports: int) -> list[Manifest]:

@@ -52,7 +52,8 @@ def test_a_pod_is_deleted_once(cluster: FakeCluster) -> None:
     api = cluster.api()
     api.delete(POD)
     assert POD.name not in cluster.pods
-    assert cluster.asked == [f"DELETE /api/v1/pods/{POD.name} gracePeriodSeconds=1"]
+    assert cluster.asked == [f"DELETE /api/v1/pods/{POD.name}"]
+    assert cluster.bodies == [{"gracePeriodSeconds": 1, "preconditions": {"uid": POD.uid}}]
     api.delete(POD)  # it is gone: 404
     cluster.add(pod_of_host(1))
     api.delete(POD._replace(uid="of the one before"))
