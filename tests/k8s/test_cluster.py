@@ -145,9 +145,9 @@ def running(
     cluster.kubectl("wait", "--for=delete", f"namespace/{namespace}", f"--timeout={WAITING_S}s")
 
 
-def role_of(cluster: Cluster, *settings: str) -> str:
-    """The role for the smoke scenario with some settings."""
-    return cluster.ask("role", "smoke", *(word for each in settings for word in ("--set", each)))
+def role_of(cluster: Cluster, namespace: str, setting: str) -> str:
+    """The role for the smoke scenario with a setting."""
+    return cluster.ask("role", "smoke", "--namespace", namespace, "--set", setting)
 
 
 def result_in(folder: Path) -> dict[str, Any]:
@@ -243,7 +243,9 @@ def test_the_loss_of_the_head_fails_the_run_and_leaves_nothing(cluster: Cluster,
 
 def test_a_host_that_is_evicted_comes_back_and_its_node_is_open_again(cluster: Cluster, tmp_path: Path) -> None:
     fault = "faults=[{kind: kill, how: node, target: validator-2, at_height: 20, down_ms: 8000}]"
-    with running(cluster, "stampede-node", tmp_path / "run", *QUIET, fault, role=role_of(cluster, fault)) as run:
+    namespace = "stampede-node"
+    role = role_of(cluster, namespace, fault)
+    with running(cluster, namespace, tmp_path / "run", *QUIET, fault, role=role) as run:
         assert run.end() == ExitCode.PASS, run.output
     (lost,) = run.result()["faults"]
     assert (lost["kind"], lost["took_effect"], lost["problem"]) == ("kill", True, "")
@@ -256,7 +258,9 @@ def test_a_pod_is_deleted_where_the_cluster_lacks_chaos_mesh(cluster: Cluster, t
     if "podchaos" in cluster.kubectl("api-resources", "--output=name"):
         pytest.skip("the cluster has Chaos Mesh")
     fault = "faults=[{kind: kill, how: chaos-mesh, target: validator-2, at_height: 20, down_ms: 5000}]"
-    with running(cluster, "stampede-chaos", tmp_path / "run", *QUIET, fault, role=role_of(cluster, fault)) as run:
+    namespace = "stampede-chaos"
+    role = role_of(cluster, namespace, fault)
+    with running(cluster, namespace, tmp_path / "run", *QUIET, fault, role=role) as run:
         assert run.end() == ExitCode.PASS, run.output
     (lost,) = run.result()["faults"]
     assert (lost["took_effect"], lost["problem"]) == (True, "")
@@ -266,7 +270,9 @@ def test_a_pod_is_deleted_where_the_cluster_lacks_chaos_mesh(cluster: Cluster, t
 
 def test_locust_workers_have_pods_and_others_take_over_from_a_lost_one(cluster: Cluster, tmp_path: Path) -> None:
     pods = "kubernetes.load={pods: 2, cpu: 200m, memory: 512Mi}"
-    with running(cluster, "stampede-load", tmp_path / "run", *QUIET, pods, role=role_of(cluster, pods)) as run:
+    namespace = "stampede-load"
+    role = role_of(cluster, namespace, pods)
+    with running(cluster, namespace, tmp_path / "run", *QUIET, pods, role=role) as run:
         run.until_height(8)
         workers = [each["metadata"]["name"] for each in cluster.get("pods", run.namespace, "--selector", LOAD_PODS)]
         assert len(workers) == 2
