@@ -35,8 +35,7 @@ BUSY: Final[dict[str, Any]] = {
         },
     ]
 }
-"""Load that leaves thousands of timers pending: the state has more chunks than one peer sends before the others are
-connected."""
+"""Load that leaves thousands of timers pending, so that each peer of the joiner has a chunk of the state to send."""
 
 
 @dataclass(frozen=True)
