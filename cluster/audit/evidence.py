@@ -7,15 +7,17 @@ which the run's evidence builds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.audit.served.chains import longest_chain
 from cluster.disks.memory import MemoryDisk
+from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
+from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
 from validator.chain.block import decode_block, header_hash
@@ -62,10 +64,8 @@ def proofs(record: RunRecord) -> list[Proof]:
     """Judge every proof of misbehaviour on the status pages of validators that are not byzantine."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
-    if not shown:
-        return []
-    chain = _Chain(record)
-    return [_judged(record, chain, each) for each in sorted(shown, key=chain.base_height)]
+    chain, validators = _Chain(record), validators_of(record.genesis, record.scheme)
+    return [_judged(record, chain, validators, each) for each in sorted(shown, key=chain.base_height)]
 
 
 def invalid_blocks(record: RunRecord) -> Iterator[tuple[int, bytes]]:
@@ -96,9 +96,9 @@ def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
         return None
 
 
-def _judged(record: RunRecord, chain: _Chain, shown: _Shown) -> Proof:
+def _judged(record: RunRecord, chain: _Chain, validators: ValidatorSet, shown: _Shown) -> Proof:
     """Judge a proof. Proofs must be given in ascending order of the heights on which they build."""
-    validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
+    namespace = record.genesis.chain_id.encode()
     match shown.evidence:
         case None:
             return Proof(shown.finder, shown.kind, None, 0, holds=False)
@@ -106,9 +106,10 @@ def _judged(record: RunRecord, chain: _Chain, shown: _Shown) -> Proof:
             election = ELECTIONS[record.scenario.consensus.leader_election](validators, namespace)
             holds: bool | None = True
             if not contradicts_its_vote(evidence, validators, namespace, election):
-                executor = chain.at(chain.base_height(shown)) if shown.base in chain.heights else None
+                is_known = shown.base is not None and shown.base in chain.heights
+                executor = chain.at(chain.base_height(shown)) if is_known else None
                 holds = executor is not None and verify_misconduct(evidence, executor, validators, namespace)
-                if shown.base is not None and shown.base not in chain.heights and vote.view > chain.newest_view:
+                if shown.base is not None and not is_known and vote.view > chain.newest_view:
                     holds = None
         case evidence:
             vote = evidence.first
@@ -117,11 +118,18 @@ def _judged(record: RunRecord, chain: _Chain, shown: _Shown) -> Proof:
 
 
 class _Chain:
-    """The run's final blocks on a dedicated executor."""
+    """The run's final blocks on a dedicated executor. Only a proof that builds on one of them needs either."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._executor = Executor(MemoryDisk(), record.genesis)
-        self._blocks = longest_chain(record.lives)
+        self._record = record
+
+    @cached_property
+    def _executor(self) -> Executor:
+        return Executor(MemoryDisk(), self._record.genesis)
+
+    @cached_property
+    def _blocks(self) -> Sequence[BlockRecord]:
+        return longest_chain(self._record.lives)
 
     @property
     def newest_view(self) -> int:
