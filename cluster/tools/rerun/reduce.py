@@ -1,15 +1,12 @@
-"""Delta debugging of a scenario's fields: smaller fields for which a predicate still holds. Pure and deterministic.
+"""The passes that make a scenario smaller, for :class:`~cluster.common.shrinking.Shrinker`.
 
-Fields are plain data of a :class:`~cluster.scenario.Scenario`. The caller's predicate ``holds`` is false for fields
-that are not a scenario. Fields for which it is true are adopted at once, so the last such fields are the smallest.
-
-The passes are repeated until a round changes nothing:
+The things are fields: the plain data of a :class:`~cluster.scenario.Scenario`.
 
 ==============  ======================================================================================================
 pass            attempt
 ==============  ======================================================================================================
 height          to stop earlier, by bisection
-lists           to omit faults, groups of users, epochs and forks, by ddmin (Zeller and Hildebrandt, 2002)
+lists           to omit faults, groups of users, epochs and forks, by ddmin
 sections        to omit whole sections: links, the chain's parameters, success criteria …
 validators      to omit validators, by ddmin; the following ones move up, and faults follow them
 settings        to omit each remaining setting, so that its default applies
@@ -22,17 +19,17 @@ numbers         to halve the begin and length of faults, and the number of users
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 
 from pydantic import ValidationError
 
+from cluster.common.shrinking import Path, Shrinker, ddmin, value_at, with_value
 from cluster.scenario import Scenario
 
 Fields = dict[str, Any]
-Holds = Callable[[Fields], bool]
-Path = tuple[str | int, ...]
-T = TypeVar("T")
+Shrinking = Shrinker[Fields, Any]
 
 LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("validators", "epochs"))
 KEPT: Final[frozenset[Path]] = frozenset(
@@ -41,70 +38,15 @@ KEPT: Final[frozenset[Path]] = frozenset(
 """Settings that are not omitted, since their defaults would mean a different or a larger run."""
 LEAST: Final = {"for_ms": 1, "down_ms": 0, "at_ms": 0, "at_height": 1, "until_height": 2, "count": 1}
 """Minimum of each number that is reduced in faults and groups of users, keyed by field."""
-MAX_ROUNDS: Final = 20
 
 
-def reduce_fields(fields: Fields, holds: Holds) -> Fields:
-    """Reduce the fields of a scenario; returns the smallest ones found for which ``holds`` is true.
-
-    ``holds`` must be true for the given fields.
-    """
-    for _ in range(MAX_ROUNDS):
-        before = fields
-        for reduce in (_height, _lists, _sections, _validators, _settings, _numbers):
-            fields = reduce(fields, holds)
-        if fields == before:
-            break
-    return fields
-
-
-def ddmin(items: Sequence[T], holds: Callable[[list[T]], bool]) -> list[T]:
-    """Delta debugging: a 1-minimal subsequence of the items for which ``holds`` is true.
-
-    1-minimal means that ``holds`` is false without any single one of its items.
-    """
-    kept = list(items)
-    if not kept or holds([]):
-        return []
-    parts = 2
-    while len(kept) >= 2:
-        chunks = _split(kept, parts)
-        rest = [[item for other in chunks if other is not chunk for item in other] for chunk in chunks]
-        smaller = next((part for part in chunks if holds(part)), None)
-        if smaller is not None:
-            kept, parts = smaller, 2
-            continue
-        smaller = next((part for part in rest if holds(part)), None) if parts > 2 else None
-        if smaller is not None:
-            kept, parts = smaller, max(parts - 1, 2)
-        elif parts >= len(kept):
-            break
-        else:
-            parts = min(2 * parts, len(kept))
-    return kept
-
-
-def _split(items: list[T], parts: int) -> list[list[T]]:
-    return [items[len(items) * i // parts : len(items) * (i + 1) // parts] for i in range(parts)]
+def shrink_fields(shrinking: Shrinking) -> Fields:
+    """Search with all passes; returns the smallest fields found."""
+    passes = (_height, _lists, _sections, _validators, _settings, _numbers)
+    return shrinking.shrink(*(partial(each, shrinking) for each in passes))
 
 
 # --- places in fields -----------------------------------------------------------------------------------------------
-
-
-def value_at(fields: Any, path: Path) -> Any:
-    """The value at a path; ``None`` if there is none."""
-    for step in path:
-        try:
-            fields = fields[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return fields
-
-
-def _with(fields: Fields, path: Path, value: Any) -> Fields:
-    changed = copy.deepcopy(fields)
-    value_at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
-    return changed
 
 
 def _without(fields: Fields, path: Path) -> Fields:
@@ -146,72 +88,61 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
 # --- passes ---------------------------------------------------------------------------------------------------------
 
 
-def _height(fields: Fields, holds: Holds) -> Fields:
-    known = _scenario(fields)
+def _height(shrinking: Shrinking) -> None:
+    known = _scenario(shrinking.best)
     if known is None or known.stop.duration_s is not None:
-        return fields
+        return
     low, high = 0, known.stop.height
     while high - low > 1:
         middle = (low + high) // 2
-        smaller = copy.deepcopy(fields)
+        smaller = copy.deepcopy(shrinking.best)
         smaller.setdefault("stop", {})["height"] = middle
-        if holds(smaller):
-            fields, high = smaller, middle
+        if shrinking.holds(smaller):
+            high = middle
         else:
             low = middle
-    return fields
 
 
-def _lists(fields: Fields, holds: Holds) -> Fields:
+def _lists(shrinking: Shrinking) -> None:
     for path in LISTS:
-        items = value_at(fields, path)
+        items = value_at(shrinking.best, path)
         if items:
-            base = fields
-            kept = ddmin(items, lambda part, base=base, path=path: holds(_with_list(base, path, part)))  # type: ignore[misc]
-            fields = _with_list(fields, path, kept)
-    return fields
+            base = shrinking.best
+            ddmin(items, lambda part, base=base, path=path: shrinking.holds(_with_list(base, path, part)))  # type: ignore[misc]
 
 
 def _with_list(fields: Fields, path: Path, items: list[Any]) -> Fields:
-    return _with(fields, path, items) if items else _without(fields, path)
+    return with_value(fields, path, items) if items else _without(fields, path)
 
 
-def _sections(fields: Fields, holds: Holds) -> Fields:
+def _sections(shrinking: Shrinking) -> None:
     for name in ("description", "links", "load", "chain", "success", "consensus"):
-        if name in fields:
-            smaller = _without(fields, (name,))
-            signatures = value_at(fields, ("consensus", "signatures"))
+        if name in shrinking.best:
+            smaller = _without(shrinking.best, (name,))
+            signatures = value_at(shrinking.best, ("consensus", "signatures"))
             if name == "consensus" and signatures is not None:
                 smaller["consensus"] = {"signatures": signatures}
-            if smaller != fields and holds(smaller):
-                fields = smaller
-    return fields
+            shrinking.holds(smaller)
 
 
-def _settings(fields: Fields, holds: Holds) -> Fields:
-    """Remove single settings while ``holds`` is true.
+def _settings(shrinking: Shrinking) -> None:
+    """Remove single settings.
 
     List items are tried from the last to the first, so that a removal does not move items that are still to be tried.
     """
-    for path in list(_leaves(fields)):
-        if path not in KEPT and value_at(fields, path) is not None:
-            smaller = _without(fields, path)
-            if holds(smaller):
-                fields = smaller
-    return fields
+    for path in list(_leaves(shrinking.best)):
+        if path not in KEPT and value_at(shrinking.best, path) is not None:
+            shrinking.holds(_without(shrinking.best, path))
 
 
-def _numbers(fields: Fields, holds: Holds) -> Fields:
-    for path in list(_leaves(fields)):
-        value, least = value_at(fields, path), LEAST.get(str(path[-1]))
+def _numbers(shrinking: Shrinking) -> None:
+    for path in list(_leaves(shrinking.best)):
+        value, least = value_at(shrinking.best, path), LEAST.get(str(path[-1]))
         if path[0] not in ("faults", "load") or least is None or not isinstance(value, int):
             continue
         for tried in _smaller(value, least):
-            smaller = _with(fields, path, tried)
-            if not holds(smaller):
+            if not shrinking.holds(with_value(shrinking.best, path, tried)):
                 break
-            fields = smaller
-    return fields
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:
@@ -221,12 +152,14 @@ def _smaller(value: int, least: int) -> Iterator[int]:
         yield value
 
 
-def _validators(fields: Fields, holds: Holds) -> Fields:
+def _validators(shrinking: Shrinking) -> None:
+    fields = shrinking.best
     scenario = _scenario(fields)
-    if scenario is None or scenario.validators.count == 1:
-        return fields
-    kept = ddmin(range(scenario.validators.count), lambda part: holds(_with_validators(fields, scenario, part)))
-    return fields if len(kept) == scenario.validators.count else _with_validators(fields, scenario, kept)
+    if scenario is not None and scenario.validators.count > 1:
+        ddmin(
+            range(scenario.validators.count),
+            lambda kept: shrinking.holds(_with_validators(fields, scenario, kept)),
+        )
 
 
 def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) -> Fields:
@@ -250,7 +183,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
         found = value_at(changed, path)
         if found:
             renamed = _renamed(found, known, frozenset(names))
-            changed = _with(changed, path, renamed) if renamed else _without(changed, path)
+            changed = with_value(changed, path, renamed) if renamed else _without(changed, path)
     return changed
 
 

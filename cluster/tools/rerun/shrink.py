@@ -24,6 +24,7 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import check_target, write_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.common.shrinking import NoCandidate, Shrinker, value_at
 from cluster.common.strict_yaml import dump, parse
 from cluster.common.suggestions import unknown
 from cluster.common.wording import counted, quoted
@@ -33,12 +34,13 @@ from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
 from cluster.tools.console.output import print_line
 from cluster.tools.rerun.recorded_run import read_recorded
-from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
+from cluster.tools.rerun.reduce import Fields, shrink_fields
 
 HEAD_CHARACTERS: Final = 60
 """Number of characters of an exception's message that are compared (digits are masked); also the maximum length of a
 printed value."""
 SHRUNK: Final = "shrunk.yaml"
+INTERRUPTED: Final = "interrupted"
 DETAIL_CHARACTERS: Final = 300
 NOTES_WIDTH: Final = 110
 
@@ -47,10 +49,6 @@ class NotShrunk(HarnessError):
     """Raised if the shrunk scenario does not fail in the same way. It shows an error in the search or in the run."""
 
     exit_code = ExitCode.FAIL
-
-
-class _UsedUp(Exception):
-    """Raised to end the search: all allowed runs are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,59 +103,31 @@ def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -
     return tuple(Failure(check.name, check.detail) for check in verdict.checks if check.verdict is Outcome.FAIL)
 
 
-class Shrinker:
-    """Searches for the smallest scenario with the same failure.
+def shrinker_of(
+    subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
+) -> Shrinker[Fields, Failure]:
+    """The search for the smallest fields with the same failure.
 
-    The search has at most ``runs`` runs, not counting the initial run and the verification.
+    It has at most ``runs`` runs, not counting the initial run and the verification.
     """
 
-    def __init__(
-        self, subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
-    ) -> None:
-        self.best = minimal_fields(subject.scenario) | {"seed": subject.seed}
-        self.detail = failure.detail
-        self.runs = 0
-        self.ending = ""
-        """Why the search ended early; empty if it completed."""
-        self._subject, self._failure, self._most = subject, failure, runs
-        self._checkpoint, self._tell = checkpoint, tell
-        self._known: dict[str, bool] = {}
-
-    def shrink(self) -> Fields:
-        """Search; returns the smallest fields found. A signal ends the search early, with the smallest so far."""
-        try:
-            reduce_fields(self.best, self.holds)
-        except _UsedUp:
-            self.ending = f"{self._most} runs are used up (--runs)"
-        except KeyboardInterrupt:
-            self.ending = "interrupted"
-        return self.best
-
-    def holds(self, fields: Fields) -> bool:
-        """Run these fields as a scenario; returns whether it fails in the same way. If so, they become :attr:`best`."""
-        key = json.dumps(fields, sort_keys=True)
-        if key not in self._known:
-            self._known[key] = self._runs_into_it(fields)
-        return self._known[key]
-
-    def _runs_into_it(self, fields: Fields) -> bool:
+    def same_failure(fields: Fields) -> Failure | None:
         try:
             scenario = Scenario.model_validate(fields)
         except ValidationError:
-            return False
-        if self.runs >= self._most:
-            raise _UsedUp
-        self.runs += 1
+            raise NoCandidate from None
         try:
-            found = failures_of(scenario, self._subject.seed, self._checkpoint)
+            found = failures_of(scenario, subject.seed, checkpoint)
         except BadInput:
-            return False
-        same = self._failure.is_kept_by(found, self._subject.saying)
-        if same is None:
-            return False
-        self.best, self.detail = fields, same.detail
-        self._tell(f"run {self.runs:>3}: {size_of(scenario)}")
-        return True
+            return None
+        same = failure.is_kept_by(found, subject.saying)
+        if same is not None:
+            tell(f"run {shrinker.runs:>3}: {size_of(scenario)}")
+        return same
+
+    whole = minimal_fields(subject.scenario) | {"seed": subject.seed}
+    shrinker = Shrinker(whole, failure, same_failure, runs)
+    return shrinker
 
 
 def size_of(scenario: Scenario) -> str:
@@ -185,20 +155,23 @@ def shrink(
         failure = _failure(subject, check, interrupts.checkpoint)
         tell = partial(print_line, console)
         tell(f"{subject.source}, seed {subject.seed}: {failure.text}")
-        shrinker = Shrinker(subject, failure, runs, interrupts.checkpoint, tell)
-        fields = shrinker.shrink()
-        text = scenario_text(subject, failure, shrinker, fields)
-        is_cut_short = shrinker.ending == "interrupted"
-        if not is_cut_short:
+        shrinker = shrinker_of(subject, failure, runs, interrupts.checkpoint, tell)
+        try:
+            shrink_fields(shrinker)
+            ending = f"{runs} runs are used up (--runs)" if shrinker.is_used_up else ""
+        except KeyboardInterrupt:
+            ending = INTERRUPTED
+        text = scenario_text(subject, shrinker, ending)
+        if ending != INTERRUPTED:
             verify(text, subject, failure)
         write_for_user(subject.target, text)
-    for line in changes_made(subject.scenario, Scenario.model_validate(fields)):
+    for line in changes_made(subject.scenario, Scenario.model_validate(shrinker.best)):
         tell(f"  {line}")
-    end = f"{shrinker.ending}, so it may not be minimal" if shrinker.ending else "nothing more can be removed"
-    tell(f"{shrinker.runs} runs; {end}; {failure.text}: {shrinker.detail[:DETAIL_CHARACTERS]}")
+    end = f"{ending}, so it may not be minimal" if ending else "nothing more can be removed"
+    tell(f"{shrinker.runs} runs; {end}; {failure.text}: {shrinker.failure.detail[:DETAIL_CHARACTERS]}")
     tell(f"written  {subject.target}")
     tell(f"again    {_command(subject)}")
-    return ExitCode.INCONCLUSIVE if is_cut_short else ExitCode.PASS
+    return ExitCode.INCONCLUSIVE if ending == INTERRUPTED else ExitCode.PASS
 
 
 def verify(text: str, subject: Subject, failure: Failure) -> None:
@@ -256,18 +229,22 @@ def _command(subject: Subject) -> str:
     return f"stampede run {quoted(str(subject.target))} --backend sim --seed {subject.seed}{allowing}"
 
 
-def scenario_text(subject: Subject, failure: Failure, shrinker: Shrinker, fields: Fields) -> str:
-    """The text of the shrunk scenario's file, with a comment on its origin."""
+def scenario_text(subject: Subject, shrinker: Shrinker[Fields, Failure], ending: str) -> str:
+    """The text of the shrunk scenario's file, with a comment on its origin.
+
+    ``ending`` says why the search ended early; empty if it did not.
+    """
+    shrunk, failure = Scenario.model_validate(shrinker.best), shrinker.failure
     notes = [
         f"Shrunk from {subject.source} in {shrinker.runs} runs, at commit {checkout_commit()}.",
-        *([f"It may not be minimal: {shrinker.ending}."] if shrinker.ending else []),
-        f"With seed {subject.seed} it {failure.text}: {shrinker.detail[:DETAIL_CHARACTERS]}",
+        *([f"It may not be minimal: {ending}."] if ending else []),
+        f"With seed {subject.seed} it {failure.text}: {failure.detail[:DETAIL_CHARACTERS]}",
         f"Again: {_command(subject)}",
         "Removed or changed:",
-        *(f"  {line}" for line in changes_made(subject.scenario, Scenario.model_validate(fields))),
+        *(f"  {line}" for line in changes_made(subject.scenario, shrunk)),
     ]
     header = "".join(f"# {line}\n" for note in notes for line in _wrapped(note))
-    smallest = minimal_fields(Scenario.model_validate(fields)) | {"seed": subject.seed}
+    smallest = minimal_fields(shrunk) | {"seed": subject.seed}
     ordered = {name: smallest[name] for name in Scenario.model_fields if name in smallest}
     return header + "\n" + dump(ordered)
 

@@ -7,13 +7,12 @@ transactions, operations of scripts, fields and entries of the genesis are remov
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from cluster.common.shrinking import NoCandidate, Path, Shrinker, ddmin, value_at, with_value
 from cluster.common.strict_json import Wrong
 from cluster.tools.inspect.conform.case import AnsweredCase, Case, Page
 from cluster.tools.inspect.conform.difference import Difference, first_difference
@@ -22,11 +21,9 @@ from cluster.tools.inspect.conform.source import execute_by_spec
 from cluster.tools.inspect.conform.tool import Tool, ToolFailure
 from cluster.tools.inspect.t8n import outcome_of
 from cluster.tools.inspect.t8n_input import blocks_of, genesis_of
-from cluster.tools.rerun.reduce import ddmin
 
-DEFAULT_RUNS: Final = 1_500
+MAX_RUNS: Final = 1_500
 """Maximum number of times that the tool is asked while a case is shrunk."""
-MAX_ROUNDS: Final = 6
 ALL: Final = -1
 """Position of all transactions of a block."""
 MAX_SINGLE: Final = 100
@@ -76,14 +73,23 @@ class Shrunk:
     """Ids of the rules that the expected execution reaches, those that the family is about first."""
 
 
-def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True, most_runs: int = DEFAULT_RUNS) -> Shrunk | None:
+def shrink(answered: AnsweredCase, tool: Tool, has_roots: bool = True) -> Shrunk | None:
     """Shrink a case on which a tool fails; ``None`` if it does not fail on it again."""
     failure = failure_of(answered.case, tool, has_roots)
     if failure is None:
         return None
-    shrinker = _Shrinker(answered.case, tool, has_roots, failure, most_runs)
-    shrinker.shrink()
-    return Shrunk(shrinker.case, shrinker.failure, shrinker.runs, rules_of_case(shrinker.case))
+    kind = failure.kind
+
+    def same_failure(case: Case) -> Failure | None:
+        try:
+            found = failure_of(case, tool, has_roots)
+        except Wrong:
+            raise NoCandidate from None
+        return found if found is not None and found.kind == kind else None
+
+    shrinker = _CaseShrinker(answered.case, failure, same_failure, MAX_RUNS)
+    case = shrinker.search()
+    return Shrunk(case, shrinker.failure, shrinker.runs, rules_of_case(case))
 
 
 def rules_of_case(case: Case) -> tuple[str, ...]:
@@ -92,77 +98,58 @@ def rules_of_case(case: Case) -> tuple[str, ...]:
     return ordered_rules(case.family, rules)
 
 
-class _NoRunsLeft(Exception):
-    """The tool was asked as often as it may be."""
+class _CaseShrinker(Shrinker[Case, Failure]):
+    def search(self) -> Case:
+        return self.shrink(
+            self._single,
+            self._end,
+            self._blocks,
+            self._transactions,
+            self._merge,
+            self._scripts,
+            self._fields,
+            self._genesis,
+        )
 
+    @property
+    def blocks(self) -> list[Page]:
+        """The blocks of the smallest case so far."""
+        return self.best.blocks
 
-class _Shrinker:
-    def __init__(self, case: Case, tool: Tool, has_roots: bool, failure: Failure, most_runs: int) -> None:
-        self.case, self.failure, self.runs = case, failure, 0
-        self._tool, self._has_roots, self._most_runs = tool, has_roots, most_runs
-        self._seen: set[str] = set()
-
-    def shrink(self) -> None:
-        """Repeat the passes until a round changes nothing."""
-        passes = (self._end, self._blocks, self._transactions, self._merge, self._scripts, self._fields, self._genesis)
-        with suppress(_NoRunsLeft):
-            self._adopt(self.case.genesis, list(_single_blocks(self.case.blocks)))
-            for _ in range(MAX_ROUNDS):
-                before = json.dumps([self.case.genesis, self.case.blocks])
-                for each in passes:
-                    each()
-                if json.dumps([self.case.genesis, self.case.blocks]) == before:
-                    break
-
-    def _adopt(self, genesis: Page, blocks: list[Page]) -> bool:
-        """Take a smaller case if the tool fails on it in the same way. Raises :class:`_NoRunsLeft`."""
-        if self.runs >= self._most_runs:
-            raise _NoRunsLeft
-        text = json.dumps([genesis, blocks])
-        if text in self._seen:
-            return False
-        self._seen.add(text)
-        case = Case(self.case.family, self.case.number, self.case.sentence, genesis, blocks)
-        self.runs += 1
-        try:
-            failure = failure_of(case, self._tool, self._has_roots)
-        except Wrong:
-            return False
-        if failure is None or failure.kind != self.failure.kind:
-            return False
-        self.case, self.failure = case, failure
-        return True
+    def _single(self) -> None:
+        """Write short repetitions of empty blocks out, so that each can be removed. A long one stays whole."""
+        self._with_blocks(list(_single_blocks(self.blocks)))
 
     def _with_blocks(self, blocks: list[Page]) -> bool:
-        return self._adopt(self.case.genesis, blocks)
+        return self.holds(replace(self.best, blocks=blocks))
 
     def _end(self) -> None:
         """Cut the blocks after the one that differs."""
         found = re.match(r"blocks\[(\d+)\]", self.failure.detail)
         if found is not None:
-            self._with_blocks(self.case.blocks[: int(found[1]) + 1])
+            self._with_blocks(self.blocks[: int(found[1]) + 1])
 
     def _blocks(self) -> None:
         """Remove blocks, first without a change of later nonces, then with them."""
-        ddmin(self.case.blocks, lambda kept: bool(kept) and self._with_blocks(kept))
-        for at in range(len(self.case.blocks) - 1, -1, -1):
-            if len(self.case.blocks) > 1 and at < len(self.case.blocks):
-                self._with_blocks(_without_transactions(self.case.blocks, {(at, ALL)}, True, at))
+        ddmin(self.blocks, lambda kept: bool(kept) and self._with_blocks(kept))
+        for at in range(len(self.blocks) - 1, -1, -1):
+            if len(self.blocks) > 1 and at < len(self.blocks):
+                self._with_blocks(_without_transactions(self.blocks, {(at, ALL)}, True, at))
 
     def _transactions(self) -> None:
         """Remove transactions one by one, from the last to the first; nonces move up."""
-        places = [(i, j) for i, block in enumerate(self.case.blocks) for j in range(len(block.get("txs", ())))]
+        places = [(i, j) for i, block in enumerate(self.blocks) for j in range(len(block.get("txs", ())))]
         for place in reversed(places):
             for renumbers in (True, False):
-                if self._with_blocks(_without_transactions(self.case.blocks, {place}, renumbers)):
+                if self._with_blocks(_without_transactions(self.blocks, {place}, renumbers)):
                     break
 
     def _merge(self) -> None:
         """Put the transactions of two blocks in a row into one."""
-        for at in range(len(self.case.blocks) - 2, -1, -1):
-            if at + 1 >= len(self.case.blocks):
+        for at in range(len(self.blocks) - 2, -1, -1):
+            if at + 1 >= len(self.blocks):
                 continue
-            blocks = copy.deepcopy(self.case.blocks)
+            blocks = copy.deepcopy(self.blocks)
             first, second = blocks[at], blocks[at + 1]
             if "empty" in first or "empty" in second:
                 continue
@@ -174,54 +161,54 @@ class _Shrinker:
 
     def _scripts(self) -> None:
         """Remove operations of scripts, and optional fields of operations."""
-        for path in _script_places(self.case.blocks):
-            script = _at(self.case.blocks, path)
+        for path in _script_places(self.blocks):
+            script = value_at(self.blocks, path)
             if isinstance(script, list) and script:
-                ddmin(script, lambda kept, path=path: self._with_blocks(_replaced(self.case.blocks, path, kept)))  # type: ignore[misc]
-        for path in list(_operation_places(self.case.blocks)):
-            operation = _at(self.case.blocks, path)
+                ddmin(script, lambda kept, path=path: self._with_blocks(with_value(self.blocks, path, kept)))  # type: ignore[misc]
+        for path in list(_operation_places(self.blocks)):
+            operation = value_at(self.blocks, path)
             if not isinstance(operation, list) or not operation:
                 continue
             if operation[0] == "try":
-                self._with_blocks(_replaced(self.case.blocks, path, operation[1]))
+                self._with_blocks(with_value(self.blocks, path, operation[1]))
             elif isinstance(operation[-1], dict):
                 for name in list(operation[-1]):
-                    fields = {key: value for key, value in _at(self.case.blocks, path)[-1].items() if key != name}
-                    self._with_blocks(_replaced(self.case.blocks, (*path, -1), fields))
+                    fields = {key: value for key, value in value_at(self.blocks, path)[-1].items() if key != name}
+                    self._with_blocks(with_value(self.blocks, (*path, -1), fields))
 
     def _fields(self) -> None:
-        for i, block in enumerate(self.case.blocks):
+        for i, block in enumerate(self.blocks):
             for j, tx in enumerate(block.get("txs", ())):
                 for name in OPTIONAL_FIELDS:
                     if name in tx and tx["kind"] != "transfer":
-                        fields = {key: value for key, value in self.case.blocks[i]["txs"][j].items() if key != name}
-                        self._with_blocks(_replaced(self.case.blocks, (i, "txs", j), fields))
+                        fields = {key: value for key, value in self.blocks[i]["txs"][j].items() if key != name}
+                        self._with_blocks(with_value(self.blocks, (i, "txs", j), fields))
                 for name, least in SMALLEST.items():
-                    if name in self.case.blocks[i]["txs"][j]:
-                        self._with_blocks(_replaced(self.case.blocks, (i, "txs", j, name), least))
+                    if name in self.blocks[i]["txs"][j]:
+                        self._with_blocks(with_value(self.blocks, (i, "txs", j, name), least))
 
     def _genesis(self) -> None:
         for name in ("policy", "preset", "runners", "system_deployers"):
             self._without_genesis(name)
         for part in ("params", "actors", "accounts"):
-            for name in list(self.case.genesis.get(part, ())):
+            for name in list(self.best.genesis.get(part, ())):
                 self._without_genesis(part, name)
-            if not self.case.genesis.get(part, True):
+            if not self.best.genesis.get(part, True):
                 self._without_genesis(part)
-        for address in self.case.genesis.get("actors", {}):
+        for address in self.best.genesis.get("actors", {}):
             self._without_genesis("actors", address, "gba")
 
     def _without_genesis(self, *path: str) -> None:
-        genesis = copy.deepcopy(self.case.genesis)
+        genesis = copy.deepcopy(self.best.genesis)
         inner = genesis
         for name in path[:-1]:
             inner = inner[name]
         if inner.pop(path[-1], None) is not None:
-            self._adopt(genesis, self.case.blocks)
+            self.holds(replace(self.best, genesis=genesis))
 
 
 def _single_blocks(blocks: list[Page]) -> Iterator[Page]:
-    """Blocks without short repetitions, so that each can be removed. A long one is removed whole or not at all."""
+    """Blocks without short repetitions."""
     for block in blocks:
         if int(block.get("empty", MAX_SINGLE)) < MAX_SINGLE:
             yield from ({"proposer": block["proposer"], "txs": []} for _ in range(int(block["empty"])))
@@ -253,35 +240,16 @@ def _without_transactions(
     return kept_blocks
 
 
-def _at(value: Any, path: tuple[Any, ...]) -> Any:
-    """The value at a path; ``None`` if an earlier change removed it."""
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
-
-
-def _replaced(blocks: list[Page], path: tuple[Any, ...], value: Any) -> list[Page]:
-    changed: Any = copy.deepcopy(blocks)
-    inner = changed
-    for step in path[:-1]:
-        inner = inner[step]
-    inner[path[-1]] = copy.deepcopy(value)
-    return changed
-
-
-def _script_places(blocks: list[Page]) -> list[tuple[Any, ...]]:
+def _script_places(blocks: list[Page]) -> list[Path]:
     """Places of payloads that are scripts, those of transactions before those inside them."""
-    found: list[tuple[Any, ...]] = []
+    found: list[Path] = []
     for i, block in enumerate(blocks):
         for j, tx in enumerate(block.get("txs", ())):
             found += _scripts_in(tx.get("payload"), (i, "txs", j, "payload"))
     return found
 
 
-def _scripts_in(script: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _scripts_in(script: Any, path: Path) -> list[Path]:
     if not isinstance(script, list):
         return []
     found = [path]
@@ -294,7 +262,7 @@ def _scripts_in(script: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return found
 
 
-def _operation_places(blocks: list[Page]) -> Iterator[tuple[Any, ...]]:
+def _operation_places(blocks: list[Page]) -> Iterator[Path]:
     for path in _script_places(blocks):
-        for k in range(len(_at(blocks, path))):
+        for k in range(len(value_at(blocks, path))):
             yield (*path, k)

@@ -1,37 +1,15 @@
-"""Delta debugging: the parts that must stay do, and nothing else."""
+"""Smaller scenarios: the parts that must stay do, and nothing else."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from cluster.common.shrinking import NoCandidate, Shrinker
 from cluster.scenario import Scenario, minimal_fields
-from cluster.tools.rerun.reduce import Fields, ddmin, reduce_fields
+from cluster.tools.rerun.reduce import Fields, shrink_fields
 from tests.cluster.tools.rerun.runs import NOISE, scenario
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0, 24).flatmap(lambda size: st.tuples(st.just(size), st.sets(st.integers(0, max(size - 1, 0))))))
-def test_ddmin_keeps_what_is_needed_and_nothing_else(drawn: tuple[int, set[int]]) -> None:
-    size, needed = drawn
-    needed = {item for item in needed if item < size}
-    asked = []
-
-    def holds(part: list[int]) -> bool:
-        asked.append(part)
-        return needed <= set(part)
-
-    assert ddmin(list(range(size)), holds) == sorted(needed)
-    assert len(asked) <= size * size + 4 * size + 4
-
-
-def test_ddmin_ends_at_parts_of_which_none_can_go_alone() -> None:
-    kept = ddmin(list(range(9)), lambda part: len(part) % 2 == 1)
-    assert len(kept) == 1
-
 
 BROAD: Fields = minimal_fields(
     Scenario.model_validate(
@@ -56,15 +34,16 @@ BROAD: Fields = minimal_fields(
 def reduced(holds: Any) -> Fields:
     """What stays of the broad scenario; every candidate that counts is a scenario."""
 
-    def asked(fields: Fields) -> bool:
+    def failure_of(fields: Fields) -> bool | None:
         try:
             scenario = Scenario.model_validate(fields)
         except ValueError:
-            return False
-        return bool(holds(scenario))
+            raise NoCandidate from None
+        return holds(scenario) or None
 
-    assert asked(BROAD)
-    return minimal_fields(Scenario.model_validate(reduce_fields(BROAD, asked)))
+    assert failure_of(BROAD)
+    shrinker = Shrinker(BROAD, True, failure_of, most_runs=10_000)
+    return minimal_fields(Scenario.model_validate(shrink_fields(shrinker)))
 
 
 def test_nothing_stays_of_what_fails_anyway() -> None:

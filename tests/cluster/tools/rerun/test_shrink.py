@@ -12,7 +12,7 @@ from cluster.common.errors import ExitCode
 from cluster.scenario import Scenario, load_scenario
 from cluster.tools.cli.main import main
 from cluster.tools.rerun import shrink as module
-from cluster.tools.rerun.reduce import Fields, Holds
+from cluster.tools.rerun.reduce import Shrinking
 from cluster.tools.rerun.shrink import Failure, failures_of
 from tests.cluster.tools.rerun.runs import NOISE, run, scenario, write
 from validator.transition.transition import Transition
@@ -153,12 +153,10 @@ def test_a_target_that_cannot_be_is_said_before_the_search(
 def test_a_result_that_passes_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def too_much(fields: Fields, holds: Holds) -> Fields:
-        smaller = {name: value for name, value in fields.items() if name != "validators"}
-        holds.__self__.best = smaller  # type: ignore[attr-defined]
-        return smaller
+    def too_much(shrinking: Shrinking) -> None:
+        shrinking.best = {name: value for name, value in shrinking.best.items() if name != "validators"}
 
-    monkeypatch.setattr(module, "reduce_fields", too_much)
+    monkeypatch.setattr(module, "shrink_fields", too_much)
     path = write(tmp_path / "mutated.yaml", MUTATED)
     assert main(["shrink", str(path)]) == ExitCode.FAIL
     assert "the shrunk scenario does not fail at all" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from cluster.scenario import Scenario
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, measure_run
 from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.log import Line
-from cluster.tools.load.dos.search.shrinking import Shrinker
+from cluster.tools.load.dos.search.shrinking import AttackShrinker
 from cluster.tools.load.dos.search.space import Attack
 from cluster.tools.sweeps.fanout import FanOut
 from validator.chain.block import BlockReceipts
@@ -89,15 +89,16 @@ def confirm(
 
 def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:
     """Shrink a candidate, simulate the shrunk attack, and decide whether it is confirmed."""
-    shrinker = Shrinker(problem, line.attack, problem.evaluate(line.attack), SHRINK_RUNS, KEPT_SHARE, checkpoint)
-    attack = shrinker.shrink()
+    whole = problem.evaluate(line.attack)
+    shrinker = AttackShrinker(problem, line.attack, whole, SHRINK_RUNS, KEPT_SHARE, checkpoint)
+    attack = shrinker.search()
     simulated = tuple(
         simulated_attack(replace(problem, seed=seed), attack, checkpoint) for seed in confirm_seeds(problem)
     )
     least = min(problem.objective.harm(*found) for found in simulated)
-    harm = problem.objective.harm(*shrinker.found)
+    harm = problem.objective.harm(*shrinker.failure)
     is_confirmed = harm > 0 and least >= CONFIRMED_SHARE * harm
-    return Confirmed(line, attack, shrinker.runs, shrinker.found, simulated, is_confirmed)
+    return Confirmed(line, attack, shrinker.runs, shrinker.failure, simulated, is_confirmed)
 
 
 def simulated_attack(problem: Problem, attack: Attack, checkpoint: Callable[[], None] = lambda: None) -> Found:

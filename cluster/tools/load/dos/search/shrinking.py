@@ -1,88 +1,57 @@
 """Shrinking of an attack: the search for the fewest stated genes and users with nearly the same effect.
 
-Delta debugging (:func:`cluster.tools.rerun.reduce.ddmin`) removes groups, then single genes, so that their defaults
-apply; then the numbers of users are halved. All runs are on the trial chain.
+Groups are removed, then single genes, so that their defaults apply; then the numbers of users are halved. All runs are
+on the trial chain.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
+from cluster.common.shrinking import Shrinker, ddmin
 from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.space import Attack, Part, Value
-from cluster.tools.rerun.reduce import ddmin
 
 Stated = tuple[int, str, Value]
 """A stated gene: the index of its part, its name, its value."""
 
 
-class _UsedUp(Exception):
-    """Raised to end the shrinking: no more runs are allowed."""
-
-
-class Shrinker:
-    """Shrinks one attack, with at most ``runs`` runs."""
+class AttackShrinker(Shrinker[Attack, Found]):
+    """Shrinks one attack, with at most ``runs`` runs. A signal raises :class:`KeyboardInterrupt`."""
 
     def __init__(
-        self, problem: Problem, attack: Attack, found: Found, runs: int, share: float, checkpoint: Callable[[], None]
+        self, problem: Problem, attack: Attack, whole: Found, runs: int, share: float, checkpoint: Callable[[], None]
     ) -> None:
-        """``share`` is the share of the attack's figure that a smaller attack must reach."""
-        self.attack, self.found = attack, found
-        self.runs = 0
-        self.is_minimal = False
-        """Whether the reduction finished within its runs."""
-        self._problem = problem
-        self._whole = found
-        self._most = runs
-        self._share = share
-        self._checkpoint = checkpoint
-        self._known: dict[str, bool] = {}
+        """``whole`` is the attack's effect. ``share`` is the share of its figure that a smaller attack must reach."""
 
-    def shrink(self) -> Attack:
-        """Shrink the attack; returns the smallest attack found. A signal raises :class:`KeyboardInterrupt`."""
-        try:
-            while True:
-                before = self.attack
-                ddmin(self.attack, lambda parts: bool(parts) and self._holds(list(parts)))
-                ddmin(self._stated(), self._holds_with)
-                self._halve_counts()
-                if self.attack == before:
-                    break
-            self.is_minimal = True
-        except _UsedUp:
-            pass
-        return self.attack
+        def similar(smaller: Attack) -> Found | None:
+            checkpoint()
+            found = problem.evaluate(smaller)
+            return found if problem.objective.keeps(found.fitness, whole.fitness, share) else None
 
-    def _stated(self) -> list[Stated]:
-        return [(place, name, value) for place, part in enumerate(self.attack) for name, value in part.items()]
+        super().__init__(attack, whole, similar, runs)
 
-    def _holds_with(self, stated: Sequence[Stated]) -> bool:
-        parts: Attack = [{} for _ in self.attack]
+    def search(self) -> Attack:
+        """Shrink the attack; returns the smallest attack found."""
+        return self.shrink(self._parts, self._genes, self._halve_counts)
+
+    def _parts(self) -> None:
+        ddmin(self.best, lambda parts: bool(parts) and self.holds(parts))
+
+    def _genes(self) -> None:
+        ddmin([(at, name, value) for at, part in enumerate(self.best) for name, value in part.items()], self._has_only)
+
+    def _has_only(self, stated: Sequence[Stated]) -> bool:
+        parts: Attack = [{} for _ in self.best]
         for place, name, value in stated:
             parts[place][name] = value
-        return self._holds(parts)
+        return self.holds(parts)
 
     def _halve_counts(self) -> None:
-        for place in range(len(self.attack)):
-            while (count := int(self.attack[place].get("count", 1))) > 1:
-                part: Part = {**self.attack[place], "count": count // 2}
+        for place in range(len(self.best)):
+            while (count := int(self.best[place].get("count", 1))) > 1:
+                part: Part = {**self.best[place], "count": count // 2}
                 if count // 2 == 1:
                     del part["count"]
-                if not self._holds([*self.attack[:place], part, *self.attack[place + 1 :]]):
+                if not self.holds([*self.best[:place], part, *self.best[place + 1 :]]):
                     break
-
-    def _holds(self, attack: Attack) -> bool:
-        """Whether an attack has nearly the same effect; if so, it becomes the smallest so far."""
-        key = json.dumps(attack, sort_keys=True)
-        if key not in self._known:
-            if self.runs >= self._most:
-                raise _UsedUp
-            self._checkpoint()
-            self.runs += 1
-            found = self._problem.evaluate(attack)
-            holds = self._problem.objective.keeps(found.fitness, self._whole.fitness, self._share)
-            self._known[key] = holds
-            if holds:
-                self.attack, self.found = attack, found
-        return self._known[key]

@@ -63,16 +63,6 @@ def test_a_bug_that_only_long_cases_show_is_found(name: str) -> None:
     assert judge(first_case(BUGS[name].family), PlantedTool(name), has_roots=True).kind
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["job-ends-early", "log-not-compacted"])
-def test_a_long_case_is_shrunk_within_its_runs(name: str) -> None:
-    tool, answered = PlantedTool(name), first_case(BUGS[name].family)
-    shrunk = shrink(answered, tool, most_runs=2)
-    assert shrunk is not None
-    assert (shrunk.runs, tool.asked) == (2, 3)
-    assert len(shrunk.case.blocks) <= len(answered.case.blocks)
-
-
 def test_a_sound_tool_shrinks_nothing() -> None:
     tool = PlantedTool("nonce-not-checked")
     assert shrink(GeneratedCases(("fifo",), SEEDS).load(Reference("fifo", 1)), tool) is None

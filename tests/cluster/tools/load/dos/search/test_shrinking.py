@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.objectives import Fitness
-from cluster.tools.load.dos.search.shrinking import Shrinker
+from cluster.tools.load.dos.search.shrinking import AttackShrinker
 from cluster.tools.load.dos.search.space import Attack
 from tests.cluster.tools.load.dos.search.planted import WEAKNESSES
 from tests.cluster.tools.load.dos.search.test_objectives import PLAIN
@@ -21,21 +21,10 @@ class Landscape(Problem):
         return Found(Fitness(1.0, 10.0 if harms else 1.0, 0.0), PLAIN)
 
 
-def shrinker(runs: int) -> Shrinker:
+def test_only_what_is_needed_stays() -> None:
     sound = WEAKNESSES["ground-ties"].problem(is_planted=True)
     problem = Landscape(sound.scenario_json, sound.objective_name, sound.budget, sound.seed, sound.blocks)
-    return Shrinker(problem, LARGE, problem.evaluate(LARGE), runs, 0.9, lambda: None)
-
-
-def test_only_what_is_needed_stays() -> None:
-    shrinking = shrinker(200)
-    assert shrinking.shrink() == [{"count": 8, **NEEDED}]
-    assert shrinking.is_minimal and shrinking.runs < 60
-    assert shrinking.found.fitness.figure == 10.0
-
-
-def test_it_ends_with_its_runs() -> None:
-    shrinking = shrinker(5)
-    attack = shrinking.shrink()
-    assert shrinking.runs == 5 and not shrinking.is_minimal
-    assert any(part.items() >= NEEDED.items() for part in attack), "never less than what does harm"
+    shrinking = AttackShrinker(problem, LARGE, problem.evaluate(LARGE), 200, 0.9, lambda: None)
+    assert shrinking.search() == [{"count": 8, **NEEDED}]
+    assert not shrinking.is_used_up and shrinking.runs < 60
+    assert shrinking.failure.fitness.figure == 10.0
