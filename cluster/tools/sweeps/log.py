@@ -8,12 +8,12 @@ separate file, ``work.jsonl``: where each seed ran, and for how long. No verdict
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -46,11 +46,17 @@ class _Numbered(msgspec.Struct):
     seed: int
 
 
-class LineLog:
+class LineLog(ABC, Generic[T]):
     """A file with a line of JSON for each piece of work that ended. The first line identifies the work."""
 
-    def __init__(self, path: Path, work: str) -> None:
-        """Open the log, or create it in an empty folder; ``work`` is its name in errors. Raises :class:`BadInput`."""
+    def __init__(
+        self, path: Path, kind: Any, work: str, identity: Mapping[str, Any], notes: Mapping[str, Any] = {}
+    ) -> None:
+        """Open the log and restore its entries, or create it in an empty folder.
+
+        ``kind`` is the type of its entries, and ``work`` the name of the work in errors. Only a log with an equal
+        ``identity`` is continued; ``notes`` are further fields of a new log's first line. Raises :class:`BadInput`.
+        """
         folder, self._path = path.parent, path
         try:
             if not path.exists() and folder.is_dir() and any(folder.iterdir()):
@@ -60,6 +66,30 @@ class LineLog:
             self._file: FileIO = path.open("r+b", buffering=0)  # a line without room is not tried again by close()
         except OSError as error:
             raise BadInput(f"{path}: cannot be opened: {error.strerror}") from None
+        try:
+            lines = self._whole_lines()
+            if not lines:
+                self._write(json_bytes({**identity, **notes}))
+                return
+            begun = self._decoded(1, lines[0], dict[str, Any])
+            for name, value in identity.items():
+                if (other := begun.get(name)) != value:
+                    problem = f"its {name} is {other}, expected {value}: choose another --out"
+                    raise BadInput(f"{path}: belongs to another {work}: {problem}")
+            for number, line in enumerate(lines[1:], start=2):
+                self._take(self._decoded(number, line, kind))
+        except BadInput:
+            self._file.close()
+            raise
+
+    def add(self, entry: T) -> None:
+        """Append an entry, durably."""
+        self._take(entry)
+        self._write(json_bytes(entry))
+
+    @abstractmethod
+    def _take(self, entry: T) -> None:
+        """Note an entry that is new, or that an earlier process wrote."""
 
     def _whole_lines(self) -> list[bytes]:
         """Read the complete lines. A last line that a crash or a full disk left incomplete is cut off from the file."""
@@ -70,7 +100,7 @@ class LineLog:
         self._file.seek(len(whole))
         return whole.splitlines()
 
-    def _decoded(self, number: int, line: bytes, kind: type[T]) -> T:
+    def _decoded(self, number: int, line: bytes, kind: Any) -> Any:
         try:
             return msgspec.json.decode(line, type=kind)
         except msgspec.MsgspecError as error:
@@ -83,52 +113,31 @@ class LineLog:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
 
-    def _resume(
-        self, head: object, kind: type[T], why_other: Callable[[T], str], restore: Callable[[int, bytes], None]
-    ) -> None:
-        """Write the first line of a new log, or check that of an old one and restore the others.
-
-        ``head`` identifies the work, and ``kind`` is its type. ``why_other`` says why a first line identifies other
-        work; empty if it does not. ``restore`` gets each further line with its number. Raises :class:`BadInput`, and
-        then closes the log.
-        """
-        try:
-            lines = self._whole_lines()
-            if not lines:
-                self._write(json_bytes(head))
-                return
-            if problem := why_other(self._decoded(1, lines[0], kind)):
-                raise BadInput(problem)
-            for number, line in enumerate(lines[1:], start=2):
-                restore(number, line)
-        except BadInput:
-            self._file.close()
-            raise
-
     def close(self) -> None:
         self._file.close()
 
 
-class SweepLog(LineLog):
+class SweepLog(LineLog[SeedOutcome]):
     """The outcomes of a sweep, on disk. Only a sweep with the same ``task`` and ``commit`` may continue it."""
 
     def __init__(self, folder: Path, task: str, commit: str = "") -> None:
         """Open or create the log. Raises :class:`BadInput` if it is of another task or commit, or unreadable."""
-        self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._work_path = folder / WORK_FILE
-        super().__init__(folder / SWEEP_LOG_FILE, "sweep")
-        begun = {"task": task, "commit": commit, "version": version()}
-        self._resume(begun, dict[str, str], partial(self._why_other, task), self._restore)
+        identity, notes = {"task": task, "commit": commit}, {"version": version()}
+        super().__init__(folder / SWEEP_LOG_FILE, SeedOutcome, "sweep", identity, notes)
         self._restore_work()
 
     def add(self, outcome: SeedOutcome, node: str = "") -> None:
         """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
-        self.outcomes[outcome.seed] = outcome
         with writing_for_user(self._work_path), self._work_path.open("ab") as file:
             parts_s = {name: round(value, 3) for name, value in outcome.parts_s.items()}
             file.write(json_bytes(Work(outcome.seed, round(outcome.seconds, 3), node, parts_s)) + b"\n")
-        self._write(json_bytes(msgspec.structs.replace(outcome, seconds=0.0, parts_s={})))
+        super().add(msgspec.structs.replace(outcome, seconds=0.0, parts_s={}))
+        self._take(outcome)
+
+    def _take(self, outcome: SeedOutcome) -> None:
+        self.outcomes[outcome.seed] = outcome
 
     def close(self) -> None:
         """Close the log, and sort its lines by seed."""
@@ -137,10 +146,6 @@ class SweepLog(LineLog):
         ordered = sorted(lines, key=lambda line: msgspec.json.decode(line, type=_Numbered).seed)
         if ordered != lines:
             write_for_user(self._path, b"".join(line + b"\n" for line in (head, *ordered)))
-
-    def _restore(self, number: int, line: bytes) -> None:
-        outcome = self._decoded(number, line, SeedOutcome)
-        self.outcomes[outcome.seed] = outcome
 
     def _restore_work(self) -> None:
         """Restore the seconds of seeds that ended before. A line that cannot be read is ignored."""
@@ -153,11 +158,3 @@ class SweepLog(LineLog):
                     outcome = self.outcomes[work.seed]
                     measured = msgspec.structs.replace(outcome, seconds=work.seconds, parts_s=work.parts_s)
                     self.outcomes[work.seed] = measured
-
-    def _why_other(self, task: str, begun: dict[str, str]) -> str:
-        other, commit = begun.get("task"), begun.get("commit", "")
-        if other != task:
-            return f"{self._path}: belongs to another sweep ({other}), not to this one ({task})"
-        if commit != self._commit:
-            return f"{self._path}: was begun at commit {commit}, this is {self._commit}: choose another --out"
-        return ""

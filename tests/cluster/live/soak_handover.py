@@ -208,18 +208,16 @@ class Row(msgspec.Struct):
     seconds: float
 
 
-class RunLog(LineLog):
+class RunLog(LineLog[Row]):
     """The rows of a soak, on disk."""
 
     def __init__(self, folder: Path) -> None:
         """Open or begin the folder's log. Raises :class:`BadInput` if it cannot be read."""
-        super().__init__(folder / "runs.jsonl", "soak")
-        rows = [self._decoded(number, line, Row) for number, line in enumerate(self._whole_lines(), 1)]
-        self.rows = {row.number: row for row in rows}
+        self.rows: dict[int, Row] = {}
+        super().__init__(folder / "runs.jsonl", Row, "soak", {"soak": "handover"})
 
-    def add(self, row: Row) -> None:
+    def _take(self, row: Row) -> None:
         self.rows[row.number] = row
-        self._write(msgspec.json.encode(row))
 
 
 def run(plan: Plan, folder: Path) -> Row:

@@ -22,7 +22,7 @@ from rich.console import Console
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
-from cluster.common.wording import counted, json_bytes
+from cluster.common.wording import counted
 from cluster.tools.console.output import print_line
 from cluster.tools.console.progress_bar import progress_bar
 from cluster.tools.sweeps.fanout import run_numbers
@@ -52,15 +52,6 @@ class Run(NamedTuple):
     @property
     def key(self) -> Key:
         return self.experiment.name, cell_text(self.cell), self.seed
-
-
-class Logged(msgspec.Struct, frozen=True):
-    """A line of the log."""
-
-    experiment: str
-    cell: str
-    seed: int
-    measures: dict[str, float]
 
 
 def cell_text(cell: Cell) -> str:
@@ -194,33 +185,15 @@ def _checked(folder: Path, lab: Lab, written_digest: str) -> Lab:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-class LabLog(LineLog):
+class LabLog(LineLog[Row]):
     """The runs that ended, on disk. Only a lab of the same plan and commit may continue it."""
 
     def __init__(self, folder: Path, begun: dict[str, str]) -> None:
         """Open or create the log. ``begun`` identifies the lab. Raises :class:`BadInput`."""
-        self._folder = folder
         self.ended: dict[Key, Row] = {}
-        super().__init__(folder / LOG_FILE, "lab")
-        self._resume(begun, dict[str, str], partial(self._why_other, begun), self._restore)
+        super().__init__(folder / LOG_FILE, Row, "lab", begun)
 
-    def add(self, row: Row) -> None:
-        line = Logged(row.experiment, row.cell, row.seed, dict(row.measures))
-        self._enter(line)
-        self._write(json_bytes(line))
-
-    def _why_other(self, begun: dict[str, str], other: dict[str, str]) -> str:
-        for name, value in begun.items():
-            if (found := other.get(name)) != value:
-                what = f"holds a lab with another {name} ({found}), not this one ({value})"
-                return f"{self._folder}: {what}: choose another --out"
-        return ""
-
-    def _restore(self, number: int, line: bytes) -> None:
-        self._enter(self._decoded(number, line, Logged))
-
-    def _enter(self, line: Logged) -> None:
-        row = Row(line.experiment, line.cell, line.seed, line.measures)
+    def _take(self, row: Row) -> None:
         self.ended[row.experiment, row.cell, row.seed] = row
 
 

@@ -11,10 +11,11 @@ import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from zipfile import BadZipFile
 from zlib import error as ZlibError  # noqa: N812
 
+import msgspec
 import numpy as np
 
 from cluster.common.errors import BadInput
@@ -29,14 +30,14 @@ NAMES_OF_KINDS: Final = {"U": "texts", "i": "integers", "f": "numbers"}
 KEYS: Final = tuple(KINDS)
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """The measures of one run."""
 
     experiment: str
     cell: str
     """The levels as text, in the order of the factors."""
     seed: int
-    measures: Mapping[str, float]
+    measures: dict[str, float]
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:

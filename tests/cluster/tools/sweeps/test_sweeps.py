@@ -184,9 +184,9 @@ def test_the_log_keeps_what_ended_and_drops_a_line_that_a_crash_left(tmp_path: P
 
 def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     SweepLog(tmp_path, "one").close()
-    with pytest.raises(BadInput, match=r"belongs to another sweep \(one\), not to this one \(two\)"):
+    with pytest.raises(BadInput, match="belongs to another sweep: its task is one, expected two: choose"):
         SweepLog(tmp_path, "two")
-    (tmp_path / SWEEP_LOG_FILE).write_bytes(b'{"task":"one"}\n{"seed":1}\n')
+    (tmp_path / SWEEP_LOG_FILE).write_bytes(b'{"task":"one","commit":""}\n{"seed":1}\n')
     with pytest.raises(BadInput, match="line 2: "):
         SweepLog(tmp_path, "one")
     (tmp_path / "file").touch()
@@ -233,7 +233,10 @@ def test_a_sweeps_log_names_the_version_that_wrote_it(tmp_path: Path) -> None:
 def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
     SweepLog(tmp_path, "one", "0123").close()
     SweepLog(tmp_path, "one", "0123").close()
-    with pytest.raises(BadInput, match=r"seeds.jsonl: was begun at commit 0123, this is 4567: choose another --out$"):
+    with pytest.raises(
+        BadInput,
+        match=r"seeds.jsonl: belongs to another sweep: its commit is 0123, expected 4567: choose another --out$",
+    ):
         SweepLog(tmp_path, "one", "4567")
 
 

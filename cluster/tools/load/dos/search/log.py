@@ -6,14 +6,12 @@ with lower numbers are written, so that equal searches give equal bytes. The fil
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from cluster.common.errors import BadInput
-from cluster.common.wording import json_bytes
 from cluster.tools.load.dos.search.objectives import Fitness
 from cluster.tools.sweeps.log import LineLog
 
@@ -34,7 +32,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the candidate could not be evaluated, in one line; empty if it was evaluated."""
 
 
-class SearchLog(LineLog):
+class SearchLog(LineLog[Line]):
     """The evaluated candidates of a search, on disk."""
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
@@ -44,27 +42,16 @@ class SearchLog(LineLog):
         """
         self.lines: dict[int, Line] = {}
         self._waiting: dict[int, Line] = {}
-        super().__init__(folder / LOG_FILE, "search")
-        self._resume(search, dict[str, Any], partial(self._why_other, search), self._restore)
+        super().__init__(folder / LOG_FILE, Line, "search", search)
 
     def add(self, line: Line) -> None:
         """Add a candidate's result. It is written once the results of all candidates with lower numbers are written."""
         self._waiting[line.number] = line
         while (ready := self._waiting.pop(len(self.lines), None)) is not None:
-            self.lines[ready.number] = ready
-            self._write(json_bytes(ready))
+            super().add(ready)
 
-    def _why_other(self, search: dict[str, Any], begun: dict[str, Any]) -> str:
-        for name in search:
-            if begun.get(name) != search[name]:
-                return (
-                    f"{self._path}: belongs to another search: {name} was {begun.get(name)}, this has {search[name]}:"
-                    " choose another --out"
-                )
-        return ""
-
-    def _restore(self, number: int, line: bytes) -> None:
-        place, found = len(self.lines), self._decoded(number, line, Line)
-        if found.number != place:
-            raise BadInput(f"{self._path}: line {number}: has candidate {found.number}, expected {place}")
-        self.lines[place] = found
+    def _take(self, line: Line) -> None:
+        place = len(self.lines)
+        if line.number != place:
+            raise BadInput(f"{self._path}: line {place + 2}: has candidate {line.number}, expected {place}")
+        self.lines[place] = line

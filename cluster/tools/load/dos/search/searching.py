@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from blake3 import blake3
 
@@ -54,7 +54,7 @@ class Searched:
         return next((line for line in self.best if line.number < RANDOM), None)
 
 
-def identity(problem: Problem, commit: str) -> dict[str, object]:
+def identity(problem: Problem, commit: str) -> dict[str, Any]:
     """The fields by which a log identifies its search."""
     return {
         "scenario": blake3(problem.scenario_json.encode()).hexdigest()[:HASH_DIGITS],

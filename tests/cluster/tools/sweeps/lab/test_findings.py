@@ -15,7 +15,7 @@ from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
 from cluster.tools.sweeps.lab.measures import range_of
 from cluster.tools.sweeps.lab.page import command, facets, plot_chart
 from cluster.tools.sweeps.lab.running import LOG_FILE, Lab, plan, read_lab, run_lab, run_one
-from cluster.tools.sweeps.lab.table import Row, rounded
+from cluster.tools.sweeps.lab.table import rounded
 
 DOCS: Final = Path(__file__).resolve().parents[5] / "docs"
 FOLDER: Final = DOCS / "findings"
@@ -96,5 +96,5 @@ def check_first_run(lab: Lab, name: str) -> None:
     """Make the first run of an experiment again."""
     runs = plan([EXPERIMENTS[name]], is_quick=False)
     row, expected = run_one(runs, 0, Path()), next(row for row in lab.rows if row.experiment == name)
-    assert Row(row.experiment, row.cell, row.seed, {}) == expected._replace(measures={})
+    assert (row.experiment, row.cell, row.seed) == (expected.experiment, expected.cell, expected.seed)
     assert {name: rounded(value) for name, value in row.measures.items()} == dict(expected.measures)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from cluster.common.errors import BadInput, HarnessError
@@ -151,7 +152,7 @@ OTHERS = {
 def test_a_folder_with_another_lab_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
     ran(tmp_path / "out")
     with pytest.raises(
-        BadInput, match=rf"^{tmp_path}/out: holds a lab with another {name} \(.*: choose another --out$"
+        BadInput, match=rf"^{tmp_path}/out/runs.jsonl: belongs to another lab: its {name} is .*: choose another --out$"
     ):
         OTHERS[name](tmp_path / "out")
 
@@ -162,10 +163,10 @@ def test_a_lab_with_other_blocks_or_of_another_commit_is_refused(
     ran(tmp_path / "out")
     with monkeypatch.context() as patched:
         patched.setattr(Slope, "quick", Effort(11, 2))
-        with pytest.raises(BadInput, match="holds a lab with another plan"):
+        with pytest.raises(BadInput, match="belongs to another lab: its plan is "):
             ran(tmp_path / "out")
     monkeypatch.setattr(running, "checkout_commit", lambda: "decaf")
-    with pytest.raises(BadInput, match=r"holds a lab with another commit \(c0ffee\), not this one \(decaf\): choose"):
+    with pytest.raises(BadInput, match="belongs to another lab: its commit is c0ffee, expected decaf: choose"):
         ran(tmp_path / "out")
 
 
@@ -192,7 +193,7 @@ def test_a_broken_line_of_the_log_is_one_line(tmp_path: Path, line: str) -> None
 
 def _other_number(folder: Path) -> None:
     first, *others = read_table(folder / TABLE_FILE)
-    write_table(folder / TABLE_FILE, [first._replace(measures={"y": 2.0}), *others])
+    write_table(folder / TABLE_FILE, [replace(first, measures={"y": 2.0}), *others])
 
 
 def _other_summary(folder: Path, **changes: object) -> None:

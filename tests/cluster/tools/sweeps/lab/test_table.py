@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
 from cluster.tools.sweeps.lab.table import Row, columns_of, digest, read_table, write_table
@@ -23,7 +24,7 @@ ROWS = [
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "lab.npz"
     write_table(path, ROWS)
-    assert read_table(path) == [ROWS[0], ROWS[1], ROWS[2]._replace(measures={"w": 123_456_789_000.0})]
+    assert read_table(path) == [ROWS[0], ROWS[1], replace(ROWS[2], measures={"w": 123_456_789_000.0})]
     assert digest(read_table(path)) == digest(ROWS)
     assert {name: column.dtype.kind for name, column in columns_of(ROWS).items()} == {
         "experiment": "U", "cell": "U", "seed": "i", "w": "f", "y": "f", "z": "f",
@@ -35,12 +36,12 @@ def test_the_digest_overlooks_the_last_bits_of_a_sum_and_nothing_else() -> None:
     assert sums[0].measures != sums[1].measures
     assert digest(sums[:1]) == digest(sums[1:])
     for other in (
-        ROWS[0]._replace(measures={"y": 1.500_001, "z": -0.25}),
-        ROWS[0]._replace(measures={"y": 1.5}),
-        ROWS[0]._replace(measures={"y": 1.5, "zz": -0.25}),
-        ROWS[0]._replace(seed=1),
-        ROWS[0]._replace(cell="a 2"),
-        ROWS[0]._replace(experiment="two"),
+        replace(ROWS[0], measures={"y": 1.500_001, "z": -0.25}),
+        replace(ROWS[0], measures={"y": 1.5}),
+        replace(ROWS[0], measures={"y": 1.5, "zz": -0.25}),
+        replace(ROWS[0], seed=1),
+        replace(ROWS[0], cell="a 2"),
+        replace(ROWS[0], experiment="two"),
     ):
         assert digest([other, *ROWS[1:]]) != digest(ROWS)
     assert digest(ROWS[::-1]) != digest(ROWS)

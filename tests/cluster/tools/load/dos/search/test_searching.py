@@ -95,9 +95,9 @@ def test_a_finished_search_evaluates_nothing(tmp_path: Path, stop: Stop) -> None
 
 def test_a_folder_of_another_search_is_refused(tmp_path: Path, stop: Stop) -> None:
     run(tmp_path / "one", candidates=3)
-    with pytest.raises(BadInput, match="belongs to another search: seed was 1, this has 2"):
+    with pytest.raises(BadInput, match="belongs to another search: its seed is 1, expected 2"):
         run(tmp_path / "one", seed=2)
-    with pytest.raises(BadInput, match="belongs to another search: scenario was"):
+    with pytest.raises(BadInput, match="belongs to another search: its scenario is"):
         run(tmp_path / "one", name="free-queries")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()

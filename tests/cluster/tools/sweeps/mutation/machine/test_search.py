@@ -105,7 +105,7 @@ def test_a_search_goes_on_where_it_was_interrupted(fakes: Fakes, tmp_path: Path)
     assert fakes.hunted == [*second.planted[:3], *second.planted[2:]]
     again = search.search(plan, tmp_path, 1, quiet)
     assert page(again) == page(second) and len(fakes.hunted) == 7
-    with pytest.raises(BadInput, match=r"belongs to search 6 bugs, .*, this is 7 bugs, .*: choose another --out"):
+    with pytest.raises(BadInput, match=r"its search is 6 bugs, .*, expected 7 bugs, .*: choose another --out"):
         search.search(Plan(7, 5, prefixes=(PATH,)), tmp_path, 1, quiet)
 
 
@@ -113,7 +113,7 @@ def test_a_log_of_another_commit_is_refused(fakes: Fakes, tmp_path: Path, monkey
     plan = Plan(1, 1, prefixes=(PATH,))
     search.search(plan, tmp_path, 1, quiet)
     monkeypatch.setattr(search, "checkout_commit", lambda: "another")
-    with pytest.raises(BadInput, match=r"belongs to commit .*, this is another: choose another --out"):
+    with pytest.raises(BadInput, match=r"its commit is .*, expected another: choose another --out"):
         search.search(plan, tmp_path, 1, quiet)
 
 
