@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 from cluster.common.errors import Crash
 from cluster.common.interrupts import Interrupts
@@ -44,6 +44,7 @@ NO_FOLDER: Final = Path()
 """The folder that is passed when numbers leave no files."""
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 def default_workers() -> int:
@@ -80,34 +81,69 @@ class _Suspect:
     reason: str
 
 
-def raise_crash(what: str) -> Callable[[int, str], Any]:
-    """A handler for a number whose workers died too often: it raises :class:`Crash`."""
+@dataclass(frozen=True, slots=True)
+class _Group(Generic[Item, T]):
+    """A worker's task: the work on each of some items, by number. It leaves no files."""
 
-    def on_death(number: int, reason: str) -> Any:
-        raise Crash(f"{what} {number} crashed: {reason}")
+    work: Callable[[Item], T]
+    items: Sequence[Item]
+    first: int
 
-    return on_death
+    def __call__(self, number: int, leaves: Path) -> T:
+        return self.work(self.items[number - self.first])
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.items))
 
 
-def run_numbers(
-    run: Run[T],
-    count: int,
+def run_each(
+    work: Callable[[Item], T],
+    items: Sequence[Item],
     workers: int | None,
     what: str,
     notice: Callable[[str], None] = lambda line: None,
+    further: Iterable[Sequence[Item]] | None = None,
+    on_death: Callable[[Item, str], T] | None = None,
 ) -> Generator[tuple[int, T], None, None]:
-    """Call ``run`` for each number below ``count``; yields each number with its result as it ends.
+    """Call ``work`` for each item; yields the item's number, from 0 on, with its result as it ends.
 
-    The numbers leave no files. They run in this process if there is one worker, else over Ray. A signal raises
-    :class:`KeyboardInterrupt`.
+    ``work`` must be picklable, and leaves no files. It is called in this process if there is one worker or one item,
+    else over Ray, where a signal raises :class:`KeyboardInterrupt`. ``further`` are more items: each group is asked for
+    once all results of the one before it were taken. ``on_death`` returns the result of an item whose workers died;
+    without it that raises :class:`Crash`.
     """
-    if min(workers or (count if is_joining() else default_workers()), count) == 1:
-        yield from ((number, run(number, NO_FOLDER)) for number in range(count))
+    groups = _groups(work, chain([items], further or ()))
+    limits = [workers or (len(items) if is_joining() else default_workers())]
+    limits += [len(items)] if further is None else []
+    if min(limits) == 1:
+        yield from ((number, group(number, NO_FOLDER)) for group in groups for number in group.numbers)
         return
+    begun: list[_Group[Item, T]] = []
+
+    def rounds() -> Iterator[tuple[Run[T], range]]:
+        for group in groups:
+            begun.append(group)
+            yield group, group.numbers
+
+    def died(number: int, reason: str) -> T:
+        assert on_death is not None
+        return on_death(begun[-1].items[number - begun[-1].first], reason)
+
     with Interrupts() as interrupts:
-        fan_out = FanOut(run, range(count), interrupts, NO_FOLDER, workers, what=what, notice=notice)
+        more, answer = rounds(), None if on_death is None else died
+        fan_out = FanOut(
+            *next(more), interrupts, NO_FOLDER, workers, what=what, notice=notice, on_death=answer, rounds=more
+        )
         with closing(fan_out.results()) as ended:
             yield from ((number, result) for number, result, *_ in ended)
+
+
+def _groups(work: Callable[[Item], T], groups: Iterable[Sequence[Item]]) -> Iterator[_Group[Item, T]]:
+    first = 0
+    for items in groups:
+        yield _Group(work, items, first)
+        first += len(items)
 
 
 class FanOut:
@@ -144,12 +180,15 @@ class FanOut:
         self._memory = memory_mib * MIB
         self._what = what
         self._notice = notice
-        self._on_death = on_death or raise_crash(what)
+        self._on_death = on_death or self._crash
         self._running: dict[Any, _Batch] = {}
         self._suspects: list[_Suspect] = []
         self._deaths: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
         self._nodes: SeedNodes | None = None
+
+    def _crash(self, number: int, reason: str) -> NoReturn:
+        raise Crash(f"{self._what} {number} crashed: {reason}")
 
     def progress(self) -> list[str]:
         """The progress as text: a line for each node of a cluster. Empty before the run starts."""

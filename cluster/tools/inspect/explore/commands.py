@@ -162,16 +162,12 @@ class Explore(Command):
         return [scope for fault in dict.fromkeys(self.faults) for scope in scopes[fault]]
 
     def _results(self, scopes: Sequence[Scope]) -> Iterator[tuple[int, Explored]]:
-        from cluster.tools.sweeps.fanout import run_numbers
+        from cluster.tools.inspect.explore.exploration import explore
+        from cluster.tools.sweeps.fanout import run_each
 
-        explore = partial(_explore_numbered, scopes, self.max_states, self.minutes * SECONDS_PER_MINUTE)
-        return run_numbers(explore, len(scopes), self.workers, "search")
+        seconds = self.minutes * SECONDS_PER_MINUTE
+        work = partial(explore, max_states=self.max_states, seconds=seconds, now_s=time.monotonic)
+        return run_each(work, scopes, self.workers, "search")
 
 
 COMMANDS: Final = {"explore": Explore}
-
-
-def _explore_numbered(scopes: Sequence[Scope], max_states: int, seconds: int, number: int, leaves: Path) -> Explored:
-    from cluster.tools.inspect.explore.exploration import explore
-
-    return explore(scopes[number], max_states, seconds, time.monotonic)

@@ -66,15 +66,11 @@ def run_cases(
     Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
     """
     # Imported here since it imports Ray.
-    from cluster.tools.sweeps.fanout import run_numbers
+    from cluster.tools.sweeps.fanout import run_each
 
     cases = plan.cases
-    for number, result in run_numbers(partial(_run_numbered, plan), len(cases), workers, "run", notice):
+    for number, result in run_each(partial(run_case, plan), cases, workers, "run", notice):
         yield cases[number], result
-
-
-def _run_numbered(plan: Plan, number: int, leaves: Path) -> CaseResult:
-    return run_case(plan, plan.cases[number])
 
 
 def run_case(plan: Plan, case: Case) -> CaseResult:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from cluster.common.files import write_json_for_user
 from cluster.common.wording import counted
 from cluster.tools.console.output import print_line
 from cluster.tools.console.progress_bar import progress_bar
-from cluster.tools.sweeps.fanout import run_numbers
+from cluster.tools.sweeps.fanout import run_each
 from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Results
 from cluster.tools.sweeps.lab.table import TABLE_FILE, Row, digest, read_table, write_table
 from cluster.tools.sweeps.log import LineLog
@@ -208,9 +208,8 @@ def identity(runs: Sequence[Run], is_quick: bool, commit: str) -> dict[str, str]
     }
 
 
-def run_one(runs: Sequence[Run], number: int, _leaves: Path) -> Row:
+def run_one(run: Run) -> Row:
     """Make one run, in a worker. Raises :class:`HarnessError` if a measure is no finite number."""
-    run = runs[number]
     measures = run.experiment.run(run.cell, run.seed, run.effort)
     for name, value in measures.items():
         if not math.isfinite(value):
@@ -245,9 +244,7 @@ def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, 
         return
     with progress_bar(console) as progress:
         bar = progress.add_task("lab", total=total, completed=before)
-        ended = run_numbers(
-            partial(run_one, left), len(left), workers, "run", lambda line: print_line(progress.console, line)
-        )
+        ended = run_each(run_one, left, workers, "run", lambda line: print_line(progress.console, line))
         with closing(ended):
             for count, (_, row) in enumerate(ended, start=before + 1):
                 log.add(row)

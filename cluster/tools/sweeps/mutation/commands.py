@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,8 @@ class Mutants(ForceOption):
         return ExitCode.FAIL if found.percent_seen < (self.least or 0) else ExitCode.PASS
 
     def _kill_table(self) -> int:
-        from cluster.tools.sweeps.mutation.detection import all_mutants, page, table_xml
+        from cluster.tools.sweeps.fanout import run_each
+        from cluster.tools.sweeps.mutation.detection import all_mutants, detect, page, table_xml
         from cluster.tools.sweeps.mutation.table import print_table
 
         known = all_mutants()
@@ -107,7 +108,8 @@ class Mutants(ForceOption):
                 raise BadInput(f"--only: {unknown('mutant', name, known)}")
         output = console(PLAIN_WIDTH)
         found: dict[int, Kill] = {}
-        for number, kill in _detected(names, self.workers, self.seeds or DEFAULT_SEEDS):
+        work = partial(detect, min_seeds=self.seeds or DEFAULT_SEEDS)
+        for number, kill in run_each(work, names, self.workers, "mutant"):
             found[number] = kill
             if output.is_terminal:
                 word = "caught" if kill.caught else "survived"
@@ -129,16 +131,3 @@ class Mutants(ForceOption):
 
 
 COMMANDS: Final = {"mutants": Mutants}
-
-
-def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:
-    """Run each named mutant; yields its index in ``names`` and its row of the kill table."""
-    from cluster.tools.sweeps.fanout import run_numbers
-
-    return run_numbers(partial(_detect_numbered, names, seeds), len(names), workers, "mutant")
-
-
-def _detect_numbered(names: Sequence[str], seeds: int, number: int, leaves: Path) -> Kill:
-    from cluster.tools.sweeps.mutation.detection import detect
-
-    return detect(names[number], seeds)

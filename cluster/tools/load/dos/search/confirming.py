@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from cluster.common.interrupts import Interrupts
@@ -21,7 +21,7 @@ from cluster.tools.load.dos.search.evaluation import Found, Problem
 from cluster.tools.load.dos.search.log import Line
 from cluster.tools.load.dos.search.shrinking import AttackShrinker
 from cluster.tools.load.dos.search.space import Attack
-from cluster.tools.sweeps.fanout import FanOut
+from cluster.tools.sweeps.fanout import run_each
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode
 
@@ -59,19 +59,8 @@ def confirm_seeds(problem: Problem) -> range:
     return range(problem.seed, problem.seed + CONFIRM_SEEDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
-    """A worker's task: confirm one of the best candidates, given its index."""
-
-    problem: Problem
-    lines: Sequence[Line]
-
-    def __call__(self, number: int, leaves: Path) -> Confirmed:
-        return confirmed(self.problem, self.lines[number])
-
-
 def confirm(
-    problem: Problem, lines: Sequence[Line], processes: int, interrupts: Interrupts, folder: Path
+    problem: Problem, lines: Sequence[Line], processes: int, interrupts: Interrupts
 ) -> Generator[Confirmed, None, None]:
     """Shrink and simulate candidates; yields each result as soon as it is known.
 
@@ -82,9 +71,8 @@ def confirm(
     if processes == 1 or len(lines) < 2:
         yield from (confirmed(problem, line, interrupts.checkpoint) for line in lines)
         return
-    fan_out = FanOut(Confirm(problem, lines), range(len(lines)), interrupts, folder, processes, what="candidate")
-    with closing(fan_out.results()) as ended:
-        yield from (each.result for each in ended)
+    with closing(run_each(partial(confirmed, problem), lines, processes, "candidate")) as ended:
+        yield from (found for _, found in ended)
 
 
 def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:

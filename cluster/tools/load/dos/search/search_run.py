@@ -87,7 +87,7 @@ def _search_in(folder: Path, problem: Problem, command: str, limits: Limits, pro
         if not searched.interrupted:
             try:
                 best = different(searched.best, confirmed)
-                found = confirm_best(problem, best, processes, interrupts, folder, output)
+                found = confirm_best(problem, best, processes, interrupts, output)
             except KeyboardInterrupt:
                 searched.interrupted = True
     page = summary(problem, searched, found)
@@ -111,12 +111,11 @@ def confirm_best(
     lines: Sequence[Line],
     processes: int,
     interrupts: Interrupts,
-    folder: Path,
     output: Console,
 ) -> list[Confirmed]:
     """Confirm candidates and print the effect of each. Returns confirmed ones first, then by fitness."""
     objective, seeds, found = problem.objective, confirm_seeds(problem), list[Confirmed]()
-    for each in confirm(problem, lines, processes, interrupts, folder):
+    for each in confirm(problem, lines, processes, interrupts):
         found.append(each)
         tried, *simulated = [
             figure_text(objective, objective.figure(at.measures)) for at in (each.tried, *each.simulated)

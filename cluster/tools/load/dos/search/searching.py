@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,14 @@ from cluster.common.interrupts import Interrupts
 from cluster.tools.load.dos.search.evaluation import Problem
 from cluster.tools.load.dos.search.evolution import RANDOM, Evolution
 from cluster.tools.load.dos.search.log import Line, SearchLog
+from cluster.tools.load.dos.search.objectives import NOTHING
 from cluster.tools.load.dos.search.space import Attack
-from cluster.tools.load.dos.search.workers import Workers
+from cluster.tools.sweeps.fanout import run_each
 
 HASH_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a log."""
+Candidate = tuple[int, Attack]
+"""A candidate's number and its attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,29 @@ def identity(problem: Problem, commit: str) -> dict[str, Any]:
     }
 
 
+_problems: dict[Problem, Problem] = {}
+"""Cache of this process. It maps each problem to the first equal object, which has the cached baseline."""
+
+
+def evaluated(problem: Problem, candidate: Candidate) -> Line:
+    """Evaluate a candidate, in a worker; returns its line.
+
+    If the run ends in an error, the candidate counts as harmless; the line says why.
+    """
+    problem, (number, attack) = _problems.setdefault(problem, problem), candidate
+    try:
+        found = problem.evaluate(attack)
+    except Exception as error:  # noqa: BLE001 (a crash is a finding)
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return Line(number, NOTHING, None, 0.0, attack, text)
+    return Line(number, found.fitness, problem.objective.figure(found.measures), found.measures.spend, attack)
+
+
+def _died(candidate: Candidate, reason: str) -> Line:
+    """The line of a candidate whose workers died."""
+    return Line(candidate[0], NOTHING, None, 0.0, candidate[1], reason)
+
+
 def search(
     problem: Problem,
     folder: Path,
@@ -84,8 +111,8 @@ def search(
         evolution = Evolution(problem.space, problem.seed)
         searched = Searched(evolution, log, 0.0, 0)
 
-        def generation() -> dict[int, Attack]:
-            """The candidates of the next generation that are not in the log."""
+        def generation() -> list[Candidate]:
+            """The candidates of the next generation that are not in the log; none after the last one."""
             while True:
                 attacks = evolution.generation()
                 evolution.note({number: log.lines[number].fitness for number in attacks if number in log.lines})
@@ -93,7 +120,7 @@ def search(
                 if limits.candidates is not None:
                     left = {number: attack for number, attack in left.items() if number < limits.candidates}
                 if left or (limits.candidates is not None and len(evolution.attacks) >= limits.candidates):
-                    return left
+                    return list(left.items())
 
         def is_over() -> bool:
             is_late = limits.seconds is not None and time.monotonic() - began >= limits.seconds
@@ -101,8 +128,10 @@ def search(
 
         try:
             if not is_over():
-                with closing(Workers(problem, processes, interrupts, folder).lines(generation)) as lines:
-                    for line in lines:
+                groups, work = iter(generation, []), partial(evaluated, problem)
+                ended = run_each(work, next(groups, []), processes, "candidate", further=groups, on_death=_died)
+                with closing(ended):
+                    for _, line in ended:
                         is_best = all(line.fitness > known for known in evolution.results.values())
                         evolution.note({line.number: line.fitness})
                         log.add(line)
@@ -110,6 +139,7 @@ def search(
                         show(line, is_best)
                         if is_over():
                             break
+                        interrupts.checkpoint()
             else:
                 while len(evolution.attacks) < len(log.lines):
                     generation()

@@ -14,9 +14,9 @@ from blake3 import blake3
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.tools.console.crashes import command_folder
-from cluster.tools.sweeps.fanout import run_numbers
+from cluster.tools.sweeps.fanout import run_each
 from cluster.tools.sweeps.mutation.machine.choice import all_candidates, draw, executed, module_paths
-from cluster.tools.sweeps.mutation.machine.hunting import Bug, Run, Sound, hunt, run_sound
+from cluster.tools.sweeps.mutation.machine.hunting import Run, Sound, hunt, run_sound
 from cluster.tools.sweeps.mutation.machine.log import MachineLog
 from cluster.tools.sweeps.mutation.machine.operators import Candidate
 from cluster.tools.sweeps.mutation.machine.report import Search
@@ -98,13 +98,13 @@ def _run_sound(runs: Sequence[Run], log: MachineLog, workers: int | None, say: C
     if not left:
         return
     say(f"{len(runs):,} runs without a change")
-    for _, sound in run_numbers(partial(_sound_group, groups, left), len(left), workers, "group of runs", say):
+    for _, sound in run_each(partial(_sound_group, groups), left, workers, "group of runs", say):
         log.add(sound)
 
 
-def _sound_group(groups: Sequence[Sequence[Run]], left: Sequence[int], at: int, leaves: Path) -> Sound:
-    runs = groups[left[at]]
-    return run_sound(runs, left[at], any(run.seed < RECORDED_SEEDS for run in runs), WORKER_MEMORY_MIB)
+def _sound_group(groups: Sequence[Sequence[Run]], number: int) -> Sound:
+    runs = groups[number]
+    return run_sound(runs, number, any(run.seed < RECORDED_SEEDS for run in runs), WORKER_MEMORY_MIB)
 
 
 def _lines(log: MachineLog) -> dict[str, set[int]]:
@@ -143,12 +143,9 @@ def _hunt_all(
     if not runs:
         raise BadInput("every run fails without a change: nothing can be told of bugs")
     ended = len(planted) - len(left)
-    for _, bug in run_numbers(partial(_hunt_one, left, runs), len(left), workers, "bug", say):
+    work = partial(hunt, runs=runs, memory_mib=WORKER_MEMORY_MIB)
+    for _, bug in run_each(work, left, workers, "bug", say):
         log.add(bug)
         ended += 1
         by = f" {bug.run}" if bug.seen else f" {bug.runs} runs"
         say(f"{ended} of {len(planted)}  {bug.candidate.place}  {bug.candidate.operator}: {bug.outcome}{by}")
-
-
-def _hunt_one(left: Sequence[Candidate], runs: Sequence[tuple[Run, float]], number: int, leaves: Path) -> Bug:
-    return hunt(left[number], runs, WORKER_MEMORY_MIB)

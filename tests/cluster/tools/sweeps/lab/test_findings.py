@@ -95,6 +95,6 @@ def test_a_full_lab_has_the_digest_of_the_findings(lab: Lab, tmp_path: Path) -> 
 def check_first_run(lab: Lab, name: str) -> None:
     """Make the first run of an experiment again."""
     runs = plan([EXPERIMENTS[name]], is_quick=False)
-    row, expected = run_one(runs, 0, Path()), next(row for row in lab.rows if row.experiment == name)
+    row, expected = run_one(runs[0]), next(row for row in lab.rows if row.experiment == name)
     assert (row.experiment, row.cell, row.seed) == (expected.experiment, expected.cell, expected.seed)
     assert {name: rounded(value) for name, value in row.measures.items()} == dict(expected.measures)

@@ -72,7 +72,7 @@ def test_a_full_lab_has_no_warning_and_another_command(lab: Lab) -> None:
 
 def run_rows(is_quick: bool) -> list[Row]:
     runs = plan([Slope], is_quick)
-    return [run_one(runs, number, Path()) for number in range(len(runs))]
+    return [run_one(each) for each in runs]
 
 
 def test_the_index_has_each_experiment_and_the_digest_of_all(lab: Lab) -> None:

@@ -123,7 +123,7 @@ def test_progress_without_a_terminal_is_a_line_a_tenth(tmp_path: Path) -> None:
 def test_runs_are_logged_whatever_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ran(tmp_path / "out")
     monkeypatch.setattr(
-        running, "run_numbers", lambda run, count, *_: ((n, run(n, Path())) for n in reversed(range(count)))
+        running, "run_each", lambda work, items, *_: ((n, work(items[n])) for n in reversed(range(len(items))))
     )
     monkeypatch.setattr(running, "closing", _Unclosed)
     assert ran(tmp_path / "reversed").digest == whole.digest

@@ -57,7 +57,7 @@ def test_an_attack_is_confirmed_by_half_of_its_harm_with_every_seed(
 ) -> None:
     seeds = dict(zip(range(1, 1 + CONFIRM_SEEDS), shares, strict=True))
     monkeypatch.setattr(confirming, "simulated_attack", lambda problem, *_: starves(seeds[problem.seed]))
-    (found,) = confirm(problem(), [LINE], 1, Interrupts(), Path())
+    (found,) = confirm(problem(), [LINE], 1, Interrupts())
     assert found.is_confirmed == is_confirmed
     assert [run.fitness.figure for run in found.simulated] == list(shares)
     assert found.worst.fitness.figure == min(shares)

@@ -12,13 +12,13 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
-from cluster.tools.load.dos.search import workers
+from cluster.tools.load.dos.search import searching
 from cluster.tools.load.dos.search.evaluation import Problem
 from cluster.tools.load.dos.search.evolution import RANDOM
 from cluster.tools.load.dos.search.log import LOG_FILE, Line
 from cluster.tools.load.dos.search.objectives import NOTHING
 from cluster.tools.load.dos.search.search_run import different
-from cluster.tools.load.dos.search.searching import Limits, Searched, search
+from cluster.tools.load.dos.search.searching import Candidate, Limits, Searched, evaluated, search
 from cluster.tools.load.dos.search.space import Attack
 from tests.cluster.tools.load.dos.search.planted import WEAKNESSES
 from tests.cluster.tools.load.dos.search.test_evolution import fitness_of
@@ -38,14 +38,15 @@ class Stop:
 def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     stop = Stop()
 
-    def evaluated(problem: Problem, number: int, attack: Attack) -> Line:
+    def counted(problem: Problem, candidate: Candidate) -> Line:
+        number, attack = candidate
         if stop.at == number:
             raise KeyboardInterrupt
         stop.evaluated += 1
         fitness = fitness_of(attack)
         return Line(number, fitness, fitness.figure, 1.0, attack)
 
-    monkeypatch.setattr(workers, "evaluated", evaluated)
+    monkeypatch.setattr(searching, "evaluated", counted)
     return stop
 
 
@@ -127,7 +128,7 @@ def test_a_candidate_that_crashes_is_harmless_and_shown() -> None:
 
     sound = WEAKNESSES["ground-ties"].problem(is_planted=True)
     problem = Broken(sound.scenario_json, sound.objective_name, sound.budget, sound.seed, sound.blocks)
-    line = workers.evaluated(problem, 7, [{}])
+    line = evaluated(problem, (7, [{}]))
     assert (line.number, line.fitness, line.problem) == (7, NOTHING, "ZeroDivisionError: no block")
 
 

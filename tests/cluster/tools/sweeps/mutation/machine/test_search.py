@@ -263,9 +263,9 @@ def test_a_hunt_ends_with_the_process_that_began_it() -> None:
 
 def test_work_can_be_sent_to_another_node() -> None:
     first = all_candidates([PATH])[0]
-    work = partial(search._hunt_one, [first], [(run, 1.0) for run in RUNS])
-    sent = pickle.loads(pickle.dumps(work))
-    assert sent.args == work.args
+    work = partial(hunt, runs=[(run, 1.0) for run in RUNS], memory_mib=WORKER_MEMORY_MIB)
+    sent = pickle.loads(pickle.dumps((work, first)))
+    assert (sent[0].func, sent[0].keywords, sent[1]) == (hunt, work.keywords, first)
     bug, sound = Bug(first, FAIL), Sound(0, ["pass"], [1.0], {PATH: [1]})
     assert pickle.loads(pickle.dumps((bug, sound))) == (bug, sound)
 
