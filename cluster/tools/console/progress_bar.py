@@ -1,4 +1,4 @@
-"""A bar that shows how many of some runs have ended. It disappears with its block."""
+"""How many of some runs have ended: a bar that disappears with its block or, without a terminal, a line a tenth."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def progress_bar(console: Console) -> Progress:
         transient=True,
         disable=not can_redraw(console),
     )
+
+
+def is_tenth(ended: int, total: int) -> bool:
+    """Whether another tenth of the runs has ended with the last one: without a terminal each tenth is a line."""
+    return ended * 10 // total > (ended - 1) * 10 // total

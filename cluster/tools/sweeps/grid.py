@@ -7,7 +7,6 @@ interrupted grid goes on where it was. ``grid.json`` identifies the grid; anothe
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +19,15 @@ from rich.console import Console
 
 from cluster.common.checkout import checkout_commit, version
 from cluster.common.errors import BadInput, ExitCode
-from cluster.common.files import write_atomically
 from cluster.common.outcome import Outcome, worst
-from cluster.common.wording import counted, json_text
+from cluster.common.wording import counted
 from cluster.record.folder import GRID_FILE
 from cluster.report.junit import junit_xml
 from cluster.report.svg import number
 from cluster.scenario.overrides import Change, SettingError, parse_setting, setting_text
 from cluster.tools.console.output import plain_table, print_line
 from cluster.tools.console.outputs import Ending, Part
+from cluster.tools.sweeps.log import LineLog
 from cluster.tools.sweeps.runner import EXIT_OUTCOMES, SHOWN, Summary, parts_of, sweep_suite
 from cluster.tools.sweeps.tasks import ScenarioTask
 
@@ -118,23 +117,8 @@ def begin_grid(folder: Path, title: str, axes: Sequence[Axis]) -> None:
 
     Raises :class:`BadInput`.
     """
-    page = {"task": title, "commit": checkout_commit(), "grid": [axis.text for axis in axes]}
-    path = folder / GRID_FILE
-    try:
-        if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found != page:
-                raise BadInput(
-                    f"{folder}: holds another grid, or one of another scenario or commit: choose another --out"
-                )
-            return
-        if any(folder.iterdir()):
-            raise BadInput(f"{folder}: is not empty and holds no grid to continue: choose another --out")
-        write_atomically(path, json_text(page, indent=2) + "\n")
-    except ValueError:
-        raise BadInput(f"{path}: no JSON") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from None
+    identity = {"task": title, "commit": checkout_commit(), "grid": [axis.text for axis in axes]}
+    LineLog(folder / GRID_FILE, dict[str, Any], "grid", identity).close()
 
 
 def run_cells(cells: Sequence[Cell], run: Callable[[Cell], Summary], stop_on_fail: bool) -> list[CellSummary]:

@@ -8,7 +8,6 @@ separate file, ``work.jsonl``: where each seed ran, and for how long. No verdict
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from io import FileIO
@@ -46,7 +45,7 @@ class _Numbered(msgspec.Struct):
     seed: int
 
 
-class LineLog(ABC, Generic[T]):
+class LineLog(Generic[T]):
     """A file with a line of JSON for each piece of work that ended. The first line identifies the work."""
 
     def __init__(
@@ -87,9 +86,9 @@ class LineLog(ABC, Generic[T]):
         self._take(entry)
         self._write(json_bytes(entry))
 
-    @abstractmethod
     def _take(self, entry: T) -> None:
         """Note an entry that is new, or that an earlier process wrote."""
+        raise NotImplementedError
 
     def _whole_lines(self) -> list[bytes]:
         """Read the complete lines. A last line that a crash or a full disk left incomplete is cut off from the file."""

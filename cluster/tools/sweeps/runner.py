@@ -37,7 +37,7 @@ from cluster.report.results import finish_run
 from cluster.scenario.files import scenario_text
 from cluster.tools.console.output import print_line
 from cluster.tools.console.outputs import Ending, Part
-from cluster.tools.console.progress_bar import progress_bar
+from cluster.tools.console.progress_bar import is_tenth, progress_bar
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.drawing.guided.corpus import Corpus
 from cluster.tools.sweeps.drawing.guided.features import features_of
@@ -58,8 +58,6 @@ EXIT_OUTCOMES: Final = {
     ExitCode.INCONCLUSIVE: Outcome.INCONCLUSIVE,
     ExitCode.CRASH: Outcome.INCONCLUSIVE,
 }
-TENTHS: Final = 10
-"""Number of progress lines without a terminal: one for each tenth of the seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +399,6 @@ class PlainProgress:
         self._nodes = nodes
         self._total = total
         self._counts = Counter(outcome.word for outcome in ended)
-        self._said = self._tenths
         self._started = time.monotonic()
 
     def begin(self, workers: int | None) -> None:
@@ -415,18 +412,14 @@ class PlainProgress:
 
     def add(self, outcome: SeedOutcome) -> None:
         self._counts[outcome.word] += 1
-        if self._tenths > self._said and self._counts.total() < self._total:
-            self._said = self._tenths
+        ended = self._counts.total()
+        if is_tenth(ended, self._total) and ended < self._total:
             counts = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
             seconds = time.monotonic() - self._started
-            so_far = f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s"
+            so_far = f"{ended:,} of {self._total:,} seeds after {seconds:,.0f} s"
             self._print(f"{self._title}: {so_far}: {counts}")
             for line in self._nodes():
                 self._print(f"  {line}")
-
-    @property
-    def _tenths(self) -> int:
-        return self._counts.total() * TENTHS // self._total
 
     def _print(self, line: str) -> None:
         if not can_redraw(self._console):

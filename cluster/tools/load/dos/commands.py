@@ -26,8 +26,6 @@ DEFAULT_SEEDS: Final = range(1, 4)
 QUICK_SEEDS: Final = range(1, 2)
 PLAIN_WIDTH: Final = 320
 """Width, in columns, of a table that is written to a file or a pipe."""
-TENTHS: Final = 10
-"""Number of progress lines without a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +107,7 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
         from cluster.common.checkout import checkout_commit
         from cluster.common.files import all_tried, write_for_user, write_json_for_user
         from cluster.record.folder import SCORECARD_FILE, SCORECARD_PAGE_FILE
+        from cluster.tools.console.progress_bar import is_tenth
         from cluster.tools.load.dos.case_runs import run_cases, run_live_cases
         from cluster.tools.load.dos.page import render_scorecard
         from cluster.tools.load.dos.scorecard import make_scorecard
@@ -123,7 +122,7 @@ class Dos(ForceOption, ChangeOptions, CodeOptions):
         try:
             for case, result in runs:
                 results[case] = result
-                if output.is_terminal or len(results) * TENTHS // total > (len(results) - 1) * TENTHS // total:
+                if output.is_terminal or is_tenth(len(results), total):
                     what = f"{case.attack or 'no attack'} on {case.variant}, seed {case.seed}"
                     print_line(output, f"{len(results)} of {total} runs  {what}")
         except KeyboardInterrupt:

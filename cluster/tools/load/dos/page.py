@@ -42,7 +42,7 @@ def render_scorecard(card: Scorecard) -> str:
             (variant, [{"score": score, "cells": [cell(score, name) for name in COLUMNS]} for score in ordered(scores)])
             for variant, scores in card.scores.items()
         ],
-        problems=[*card.baseline_problems, *_problems(card)],
+        problems=card.problems,
         bounds=[(name, METRICS[name], _bounds_text(bounds)) for name, bounds in card.dos.bounds.items()],
         letters=GRADES,
     )
@@ -98,7 +98,3 @@ def _overall(score: Score) -> str:
 def _bounds_text(bounds: tuple[float, ...]) -> list[str]:
     sign = "≤" if bounds[0] < bounds[-1] else "≥"
     return [f"{sign} {number(bound)}" for bound in bounds]
-
-
-def _problems(card: Scorecard) -> list[str]:
-    return [problem for scores in card.scores.values() for score in scores for problem in score.problems]

@@ -135,6 +135,12 @@ class Scorecard:
     """Whether a check failed in a run without an attack."""
 
     @property
+    def problems(self) -> list[str]:
+        """Checks that failed and runs that crashed, those without an attack first, as text."""
+        attacked = [problem for scores in self.scores.values() for score in scores for problem in score.problems]
+        return [*self.baseline_problems, *attacked]
+
+    @property
     def reference(self) -> str:
         """The variant that all others are held against."""
         variants = self.plan.variants

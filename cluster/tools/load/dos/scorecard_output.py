@@ -57,7 +57,7 @@ def print_scorecard(console: Console, card: Scorecard) -> None:
         if fitting < len(rows[0]):
             what = counted(len(rows[0]) - fitting, "more column")
             print_line(console, f"{what} on the scorecard's page, and in a wider terminal")
-    for problem in (*card.baseline_problems, *_problems(card)):
+    for problem in card.problems:
         print_line(console, f"problem  {problem}")
     print_line(console, f"outcome  {summary(card)}")
 
@@ -106,10 +106,6 @@ def with_interval(estimate: Estimate) -> str:
 
 def _is_too_low(card: Scorecard, score: Score) -> bool:
     return score.acted and score.grade is not None and GRADES.index(score.grade) > GRADES.index(card.dos.at_least)
-
-
-def _problems(card: Scorecard) -> list[str]:
-    return [problem for scores in card.scores.values() for score in scores for problem in score.problems]
 
 
 def against(card: Scorecard, variant: str, score: Score) -> str:

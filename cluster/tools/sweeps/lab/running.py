@@ -24,7 +24,7 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.files import write_json_for_user
 from cluster.common.wording import counted
 from cluster.tools.console.output import print_line
-from cluster.tools.console.progress_bar import progress_bar
+from cluster.tools.console.progress_bar import is_tenth, progress_bar
 from cluster.tools.sweeps.fanout import run_each
 from cluster.tools.sweeps.lab.experiment import Cell, Decision, Effort, Experiment, Results
 from cluster.tools.sweeps.lab.table import TABLE_FILE, Row, digest, read_table, write_table
@@ -34,8 +34,6 @@ LOG_FILE: Final = "runs.jsonl"
 SUMMARY_FILE: Final = "lab.json"
 FORMAT: Final = "stampede-lab/1"
 EFFORTS: Final = {False: "full", True: "quick"}
-TENTHS: Final = 10
-"""Number of progress lines without a terminal."""
 
 Key = tuple[str, str, int]
 """Name of the experiment, cell as text, and seed of a run."""
@@ -249,7 +247,7 @@ def _run_all(left: Sequence[Run], total: int, log: LabLog, workers: int | None, 
             for count, (_, row) in enumerate(ended, start=before + 1):
                 log.add(row)
                 progress.update(bar, completed=count, description=row.experiment)
-                if progress.disable and count * TENTHS // total > (count - 1) * TENTHS // total:
+                if progress.disable and is_tenth(count, total):
                     print_line(console, f"{count:,} of {total:,} runs")
 
 

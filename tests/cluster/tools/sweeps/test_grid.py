@@ -117,8 +117,8 @@ def test_a_folder_of_another_grid_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "other" / "file").touch()
     with pytest.raises(BadInput, match="is not empty and holds no grid"):
         begin_grid(tmp_path / "other", "grid of x", AXES)
-    (tmp_path / "g" / "grid.json").write_text("{")
-    with pytest.raises(BadInput, match="no JSON"):
+    (tmp_path / "g" / "grid.json").write_text("{\n")
+    with pytest.raises(BadInput, match="line 1: "):
         begin_grid(tmp_path / "g", "grid of x", AXES)
 
 
