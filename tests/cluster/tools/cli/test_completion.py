@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cluster.scenario.files import shipped_scenarios
-from cluster.tools.cli.completion import SHELLS, bash_script, fish_script, places_of
+from cluster.tools.cli.completion import SHELLS, parsers_of, script
 from cluster.tools.cli.main import main
 from cluster.tools.drills.registry import DRILLS
 from tests.hangs import HANGS_AFTER_S
 from tests.tools import BASH, FISH, ZSH, needs
 
 ASKED = {
-    "bash": 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _stampede; echo "${COMPREPLY[@]}"',
+    "bash": 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_stampede; echo "${COMPREPLY[@]}"',
     "fish": "source $argv[1]; complete -C (string join ' ' -- $argv[2..-1]) | string split -f 1 \\t; true",
 }
 """Programs that print what a shell offers after some words."""
@@ -56,6 +56,10 @@ def test_commands_options_values_and_scenarios_are_offered(scripts: Path, shell:
     assert offered(scripts, shell, "run", "hailst") == {"hailstorm"}
     assert offered(scripts, shell, "drill", "outage", "--") != offered(scripts, shell, "drill", "reorg", "--")
     assert offered(scripts, shell, "completion", "") >= set(SHELLS)
+    assert offered(scripts, shell, "dos", "sea") == {"search"}
+    assert offered(scripts, shell, "dos", "search", "--obj") == {"--objective"}
+    assert offered(scripts, shell, "dos", "search", "hailst") == {"hailstorm"}
+    assert offered(scripts, shell, "run", "--out", str(scripts / "zs")) == {str(scripts / "zsh")}
 
 
 def test_every_place_and_scenario_is_in_each_script(scripts: Path) -> None:
@@ -71,27 +75,23 @@ def test_shells_can_read_the_scripts(scripts: Path, shell: str) -> None:
     ran(str(PROGRAMS[shell]), "-n", str(scripts / shell))
 
 
-def test_no_help_ends_a_quotation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=needs(PROGRAMS[shell])) for shell in ASKED])
+def test_no_help_ends_a_quotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
     """A planted help has quotes, a backslash and a command."""
+    monkeypatch.chdir(tmp_path)
     parser = argparse.ArgumentParser(prog="stampede")
-    parser.add_argument("--odd", help='it\'s \\ a "$(touch planted)" `touch planted`')
-    places = list(places_of(parser))
-    assert "'it\\'s \\\\ a \"$(touch planted)\" `touch planted`'" in fish_script(places, [])
-    assert "planted" not in bash_script(places, [])
+    odd = 'it\'s \\ a "$(touch planted)" `touch planted`'
+    parser.add_argument("--odd", help=odd)
+    parser.add_subparsers().add_parser("command", help=odd)
+    Path(shell).write_text(script(shell, parser), encoding="utf-8")
+    assert "--odd" in offered(tmp_path, shell, "--o") and "command" in offered(tmp_path, shell, "com")
+    assert not Path("planted").exists()
 
 
-def test_places_are_those_of_all_subcommands() -> None:
+def test_the_parsers_are_those_of_all_subcommands() -> None:
     parser = argparse.ArgumentParser(prog="stampede")
-    tools = parser.add_subparsers()
-    inner = tools.add_parser("outer", help="Outside.").add_subparsers().add_parser("inner", help="Inside.")
-    inner.add_argument("scenario")
-    inner.add_argument("--kind", choices=("a", "b"), help="one of %(choices)s")
-    inner.add_argument("--hidden", action="store_true", help=argparse.SUPPRESS)
-    first, outer, last = places_of(parser)
-    assert (first.name, first.commands, outer.commands) == ("", {"outer": "Outside."}, {"inner": "Inside."})
-    assert (last.name, last.takes_scenario) == ("outer inner", True)
-    kind, hidden = last.options[1:]
-    assert (kind.values, kind.takes_value, hidden.takes_value, hidden.help) == (("a", "b"), True, False, "")
+    parser.add_subparsers().add_parser("outer").add_subparsers().add_parser("inner")
+    assert [path for path, _ in parsers_of(parser)] == [(), ("outer",), ("outer", "inner")]
 
 
 def test_an_unknown_shell_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
