@@ -11,10 +11,11 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, overload
+from typing import BinaryIO, Final, Protocol, cast, overload
 
 from blake3 import blake3
 
+from cluster.common.errors import BadInput
 from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item, items_of
 
 DIGEST_BYTES: Final = 32
@@ -89,7 +90,7 @@ class FileBlocks:
     def __init__(self, path: Path) -> None:
         """Raises :class:`OSError` if the file cannot be created."""
         self.path = path
-        self._file = path.open("wb+")
+        self._file: BinaryIO = path.open("wb+")
         self._file.write(ARCHIVE_MAGIC)
         self._hasher = archive_hasher()
         self._hasher.update(ARCHIVE_MAGIC)
@@ -107,19 +108,34 @@ class FileBlocks:
         """
         if not path.exists() and archive.exists():
             archive.replace(path)
+        found = cls._read(path, "rb+", is_published=False)
+        found._file.seek(0)
+        found._file.write(ARCHIVE_MAGIC)
+        found._file.seek(found._ends[-1])
+        found._file.truncate()
+        return found
+
+    @classmethod
+    def archived(cls, path: Path) -> FileBlocks:
+        """The store of an archive. Raises :class:`BadInput` if it is damaged, and :class:`OSError`."""
+        found = cls._read(path, "rb", is_published=True)
+        found._file.seek(found._ends[-1])
+        if found._file.read() != found._hasher.digest():
+            raise BadInput(f"{path}: is no archive of blocks, or a damaged one")
+        return found
+
+    @classmethod
+    def _read(cls, path: Path, mode: str, is_published: bool) -> FileBlocks:
+        """A file's blocks up to the first incomplete one."""
         found = cls.__new__(cls)
-        found.path, found._is_published, found._largest = path, False, 0
-        found._file = path.open("rb+")
+        found.path, found._is_published, found._largest = path, is_published, 0
+        found._file = cast(BinaryIO, path.open(mode))
         found._hasher, found._digests = archive_hasher(), bytearray()
         found._ends = array("Q", [len(ARCHIVE_MAGIC)])
         found._hasher.update(ARCHIVE_MAGIC)
         if found._file.read(len(ARCHIVE_MAGIC)) == ARCHIVE_MAGIC:
             for item, record in items_of(found._file):
                 found._note(item, record)
-        found._file.seek(0)
-        found._file.write(ARCHIVE_MAGIC)
-        found._file.seek(found._ends[-1])
-        found._file.truncate()
         return found
 
     def __len__(self) -> int:

@@ -19,6 +19,8 @@ import numpy.typing as npt
 AT_A_TIME: Final = 1 << 20
 """The number of rows that NumPy processes at a time, so that intermediate arrays stay small."""
 NOBODY: Final[frozenset[int]] = frozenset()
+ROW: Final = np.dtype([("at_ms", "<f8"), ("validator", "<u2"), ("height", "<u4")])
+"""A finalization as 14 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,22 @@ class Finalizations:
         if self._earliest or self._above:
             for answers in (self._earliest, self._moments, self._above):
                 answers.clear()
+
+    @property
+    def packed(self) -> bytes:
+        """All rows, each in :data:`ROW`."""
+        rows = np.empty(len(self), ROW)
+        rows["at_ms"], rows["validator"], rows["height"] = self._columns
+        return rows.tobytes()
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Finalizations:
+        """The inverse of :attr:`packed`. Raises :class:`ValueError` for a part of a row."""
+        found, rows = cls(), np.frombuffer(content, ROW)
+        found._at_ms.frombytes(rows["at_ms"].astype(np.float64).tobytes())
+        found._validators.frombytes(rows["validator"].astype(np.uint16).tobytes())
+        found._heights.frombytes(rows["height"].astype(np.uint32).tobytes())
+        return found
 
     def __len__(self) -> int:
         return len(self._at_ms)

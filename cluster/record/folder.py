@@ -31,6 +31,8 @@ REPORT_FILE: Final = "report.html"
 TRACEBACK_FILE: Final = "traceback.txt"
 """The traceback of a seed that crashed, in its folder."""
 SCENARIO_FILE: Final = "scenario.yaml"
+RECORD_FILE: Final = "record.bin"
+"""The record of a run, from which it can be judged again (:mod:`cluster.record.saved`)."""
 STORE_FILE: Final = "blocks.part"
 """The file to which a live run appends its blocks. At the end it becomes the archive of blocks."""
 CHECKPOINT_FILE: Final = "driver.checkpoint"
@@ -119,7 +121,8 @@ RUN: Final = Kind(
     (RESULT_FILE,),
     (
         *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
-        *("blocks.bin", "traces.bin", "genesis.json", "load-plan.json", "load-endpoints.json", "load-stats.json"),
+        *(RECORD_FILE, "blocks.bin", "traces.bin", "genesis.json"),
+        *("load-plan.json", "load-endpoints.json", "load-stats.json"),
         *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ PROCESSORS_FILE: Final = Path("/proc/cpuinfo")
 BYTES_PER_GIB: Final = 1 << 30
 
 
+@cache
 def machine() -> dict[str, str | int | float]:
     """This process's machine: operating system, processors and their model, memory, Python. Nothing identifies it."""
     return {

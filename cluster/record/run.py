@@ -22,6 +22,7 @@ from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord, Reexecuted
 from cluster.record.chain_store import BlockStore, MemoryBlocks
 from cluster.record.finalizations import Finalizations
+from cluster.record.host_info import machine
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_hash
@@ -609,9 +610,11 @@ class RunRecord:
     """The rolling hash over every event of a simulated run; ``None`` in a live run."""
     checkpoints: dict[int, str] = field(default_factory=dict)
     """The beginning of the hash over all events when each height was first final, keyed by height; simulator only."""
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, int | float] = field(default_factory=dict)
     """Figures known only to the driver (start-up time, messages, bytes, …)."""
 
+    machine: dict[str, str | int | float] = field(default_factory=machine)
+    """The machine of the driver (:mod:`cluster.record.host_info`)."""
     reorgs: list[Reorg] = field(default_factory=list)
     drill: DrillRecord | None = None
     kept_ledger: Any = field(default=None, repr=False, compare=False)

@@ -9,6 +9,7 @@
 ``scenario.yaml``     the scenario, with everything that it inherits
 ``genesis.json``      the genesis (:mod:`cluster.record.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:mod:`cluster.record.archive`)
+``record.bin``        all that the run is judged from (:mod:`cluster.record.saved`), but for genesis and blocks
 ``traces.bin``        the executions of diverged validators
 ====================  ==============================================================================================
 
@@ -40,6 +41,7 @@ from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encod
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import (
     JUNIT_FILE,
+    RECORD_FILE,
     REPORT_FILE,
     RESULT_FILE,
     SCENARIO_FILE,
@@ -48,9 +50,9 @@ from cluster.record.folder import (
     unjudged_result,
 )
 from cluster.record.genesis_file import to_json
-from cluster.record.host_info import machine
 from cluster.record.lag import lag_by_host
 from cluster.record.run import FaultRecord, RunRecord, about_run
+from cluster.record.saved import write_record
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
 from cluster.report.tables import disks, failed_run_pages
@@ -65,14 +67,15 @@ def finish_run(
     judged: Judged | None = None,
     known_as: Path | None = None,
     date: datetime | None = None,
+    is_again: bool = False,
 ) -> Verdict:
     """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
     command that reproduces the run. ``judged`` is the judged run, if it was judged already. ``known_as`` is the
-    folder's final path, if it will be moved; the command then names this path. ``date`` is when
-    the files are written, in UTC; by default now. Raises :class:`BadInput` with a line for each file that cannot be
-    written, after all others were.
+    folder's final path, if it will be moved; the command then names this path. ``date`` is when the files are written,
+    in UTC; by default now. With ``is_again`` the folder's record stays as it is. Raises :class:`BadInput` with a line
+    for each file that cannot be written, after all others were.
     """
     with writing_for_user(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,11 +90,14 @@ def finish_run(
                 yield folder / name
 
         with writing(SCENARIO_FILE) as path:
-            write_atomically(path, scenario_text(record.given or record.scenario, scenario_path))
+            write_atomically(path, scenario_text(record.given or record.scenario, scenario_path or path))
         with writing(GENESIS_FILE) as path:
             write_atomically(path, to_json(record.genesis))
         with writing(BLOCKS_FILE) as path:
             _write_chain(path, books)
+        if not is_again:
+            with writing(RECORD_FILE) as path:
+                write_record(record, books.chain, path)
         with writing(SERIES_FILE) as path:
             write_atomically(path, json_text(series(books), separators=(",", ":")) + "\n")
         if books.divergences:
@@ -117,7 +123,9 @@ def leave_unjudged(record: RunRecord, folder: Path, why: str) -> None:
     if not (folder / GENESIS_FILE).exists():
         write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
     if not (folder / BLOCKS_FILE).exists():
-        write_blocks(folder / BLOCKS_FILE, longest_chain(record.lives) or ServedBlocks.all_of(record.store))
+        chain = longest_chain(record.lives) or ServedBlocks.all_of(record.store)
+        write_blocks(folder / BLOCKS_FILE, chain)
+        write_record(record, chain, folder / RECORD_FILE)
 
 
 def _write_chain(path: Path, books: Books) -> None:
@@ -157,7 +165,7 @@ def result_of(judged: Judged, date: datetime) -> dict[str, Any]:
         "participation": [part._asdict() for part in judged.participation],
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "faults": [_fault_page(fault) for fault in record.faults],
-        "machine": machine(),
+        "machine": record.machine,
         "lag": {
             "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
             for host, lag_ms in lag_by_host(record).items()

@@ -15,7 +15,6 @@ from cluster.checks.metrics.participation import Participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable
-from cluster.record.host_info import machine
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
@@ -378,8 +377,7 @@ def _burned(ledger: Ledger) -> str:
     return f"cycle {ledger.burned_cycle:,}, cell {ledger.burned_cell:,}, lane timer {lane:,}"
 
 
-def _machine_text() -> str:
-    found = machine()
+def _machine_text(found: Mapping[str, str | int | float]) -> str:
     processors = f"{found['processors']} processors ({found['processor']})"
     return f"{found['system']}, {processors}, {found['memory_gib']} GiB, Python {found['python']}"
 
@@ -395,7 +393,7 @@ def facts(books: Books, date: datetime) -> list[tuple[str, str]]:
         ("Version", version()),
         ("Date", f"{date:%Y-%m-%d %H:%M:%S} UTC"),
         ("Scenario hash", scenario_hash(record.given or record.scenario)),
-        ("Machine", _machine_text()),
+        ("Machine", _machine_text(record.machine)),
         ("Duration", f"{record.duration_ms / 1_000:.1f} s" + (" (virtual)" if record.backend == "sim" else "")),
         ("Validators", f"{record.scenario.validators.count} on {record.scenario.validators.host_count} hosts"),
         ("Chain", record.genesis.chain_id),

@@ -24,14 +24,16 @@ import msgspec
 from cluster.audit.books import KeptLedger
 from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import read_served
+from cluster.audit.served.proofs import with_answers
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.audit.safety_watch import SafetyWatch
-from cluster.live.handover.left_record import LeftAudit, LeftValidator
+from cluster.live.handover.left_watch import LeftAudit
 from cluster.live.handover.told import Row, Told
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
+from cluster.record.saved import again, save_validator
 from cluster.record.status import MAX_EVIDENCE
 from loadgen.client import ClientError, Gone, ValidatorClient
 
@@ -201,7 +203,9 @@ class LiveAudit:
 
     def state(self) -> LeftAudit:
         """The state that another driver's audit needs to go on."""
-        return LeftAudit({index: LeftValidator.of(found) for index, found in self.known.items()}, self.safety.state())
+        chain = ServedBlocks.all_of(self.store)
+        known = {index: save_validator(found, chain) for index, found in self.known.items()}
+        return LeftAudit(known, self.safety.state())
 
     def take_over(self, state: LeftAudit, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Restore the state of another driver's audit. Blocks that the store no longer has are left out.
@@ -209,7 +213,15 @@ class LiveAudit:
         ``told`` is the file of votes and certificates that hosts report, and ``rows`` are those that it already has.
         """
         self.safety.take_over(state.safety, told, rows)
-        self.known = {index: found.again(self._record.store) for index, found in state.known.items()}
+        self.known = {index: again(found, self.store) for index, found in state.known.items()}
+
+    def enter_unasked(self) -> None:
+        """Enter what was seen into the record, if no validator was asked at the run's end."""
+        if not self._record.validators:
+            self._record.validators = list(self.known.values())
+        if self._record.monitor is None:
+            self.safety.look(self.store)
+            self._record.monitor = with_answers(self.safety.record(), ())
 
     def start(self) -> None:
         """Start the thread that queries the validators in rounds."""

@@ -16,7 +16,7 @@ from typing import Final
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
-from cluster.live.handover.left_record import LeftSafety
+from cluster.live.handover.left_watch import LeftSafety
 from cluster.live.handover.told import Row, Told
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, NotesLost, Observation, VoteSent, view_of
 from cluster.record.chain_store import BlockStore

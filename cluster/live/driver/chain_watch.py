@@ -13,7 +13,7 @@ from typing import Final
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.finality_log import Sightings
-from cluster.live.handover.left_record import LeftWatch, SeenBlock
+from cluster.live.handover.left_watch import LeftWatch, SeenBlock
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import (

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.audit.served.proofs import with_answers
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -38,12 +37,9 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.calls import Together
-from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
-from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
-from cluster.live.handover.left_record import LeftRecord
+from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock, restore
 from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
 from cluster.live.handover.left_stage import LeftStage
-from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -51,11 +47,11 @@ from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import api_for
 from cluster.live.kubernetes.names import INSTANCE_VARIABLE
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings, note_crash
+from cluster.record.saved import BESIDES, save
 from cluster.run.events import (
     End,
     JoinBegun,
@@ -134,7 +130,7 @@ def attached_testnet(
     goes on, and the takeover can be tried again. Raises :class:`OSError` if the folder cannot be written.
     """
     lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
-    request = RunRequest(left.scenario, left.seed, left.commit, folder, left.stop_on_fail, lease_s)
+    request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s)
     run = _LiveRun(request, observer, interrupts, Served(*left.testnet.served))
     observer.on_begin(run.record)
     try:
@@ -237,11 +233,7 @@ class _LiveRun:
         An exception that was not expected is raised once the record has what can be collected.
         """
         first, later = self._follow_from(start, has_begun), self._conclude()
-        if not self.record.validators:
-            self.record.validators = list(self._audit.known.values())
-        if self.record.monitor is None:  # no validator was asked at the end: what was seen until then counts
-            self._audit.safety.look(self.record.store)
-            self.record.monitor = with_answers(self._audit.safety.record(), ())
+        self._audit.enter_unasked()
         if crash := first or later:
             raise crash
         self._write_checkpoint(COLLECTED)
@@ -306,21 +298,15 @@ class _LiveRun:
         """Rebuild the state that another driver left, and open its files. Raises :class:`OSError`."""
         handover, record = self._handover, self.record
         assert handover is not None
-        self._clock.take_over(left.clock.began_epoch_ms, left.clock.reading)
-        record.began_epoch_ms = self._clock.began_epoch_ms
-        record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
-        sightings, record.finalizations, record.proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
-        told, rows = Told.reopen(self._folder / TOLD_FILE)
+        self._clock.take_over(left.record.began_epoch_ms, left.clock.reading)
+        sightings, told, rows = restore(left, record, self._folder)
         handover.take_over(sightings, told, left.phase)
         self._watch = ChainWatch(record, self._clock.began_epoch_ms)
         self._watch.sightings = sightings
-        left.record.enter(record)
         self._watch.take_over(left.watch)
         self.loop.continue_from(left.end, left.scenario, left.height, self._clock.now_ms() - left.clock.at_ms)
         self._leftovers.take_over(left.stage.means.leftovers)
-        if hosts is None:
-            record.faults = left.stage.engine.records
-        else:
+        if hosts is not None:
             self._stage = self._make_stage(hosts, left.stage)
         self._audit = self._new_audit()
         self._audit.take_over(left.audit, told, rows)
@@ -363,12 +349,11 @@ class _LiveRun:
             phase=phase,
             clock=self._clock.state(),
             scenario=self.loop.scenario,
-            seed=self.record.seed,
             height=self._watch.height,
             stop_on_fail=self.loop.stops_on_fail,
             testnet=self._testnet.state,
             end=self.loop.progress,
-            record=LeftRecord.of(self.record),
+            record=save(self.record, besides=BESIDES),
             watch=self._watch.state,
             stage=stage.state,
             hosts=hosts.state,

@@ -16,33 +16,22 @@ separate files, to which rows are appended.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
-from blake3 import blake3
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import printable
 from cluster.live.handover.left_run import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE, CHECKPOINT_FILES
-from cluster.scenario.sections.faults import BaseFault, Fault
+from cluster.record.saved import Damaged, decode, encode, sealed, unsealed
 
-T = TypeVar("T")
-
-FORMAT: Final = b"stampede checkpoint "
-MAGIC: Final = FORMAT + b"2\n"
+FORMAT: Final = 2
+ADVICE: Final = "attach with the code that began the run"
 FORBIDDEN_MODE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-_ANY_FAULT: Final[TypeAdapter[Any]] = TypeAdapter(Fault)
-
-
-class Damaged(Exception):
-    """A checkpoint is incomplete or was changed. The message is one line."""
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -52,35 +41,18 @@ class _About(msgspec.Struct, frozen=True):
     commit: str
 
 
-def encode(left: object) -> bytes:
-    """Encode a run, or a part of it, as JSON."""
-    try:
-        return msgspec.json.encode(left, enc_hook=_plain)
-    except UnicodeEncodeError:  # half a surrogate pair, from a file name or a validator's answer
-        plain = msgspec.to_builtins(left, str_keys=True, enc_hook=_plain)
-        return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
-
-
-def decode_part(body: bytes, kind: type[T]) -> T:
-    """The inverse of :func:`encode`. Raises :class:`msgspec.DecodeError` if ``body`` is not of this kind."""
-    return msgspec.json.decode(body, type=kind, dec_hook=_from_json)
-
-
-def decode(body: bytes) -> LeftRun:
+def read_body(body: bytes) -> LeftRun:
     """The run of a checkpoint. Raises :class:`BadInput`, with one line, if it is not of this version."""
     try:
-        about = msgspec.json.decode(body, type=_About)
-        if about.version != VERSION:
-            raise BadInput(
-                f"is of version {about.version}, written by commit {printable(about.commit)};"
-                f" expected version {VERSION}: attach with the code that began the run"
-            )
-        return decode_part(body, LeftRun)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        about = decode(body, _About)
+        if about.version == VERSION:
+            return decode(body, LeftRun)
+    except BadInput as error:
         raise BadInput(
-            f"does not fit version {VERSION}: {printable(str(error))}; expected a run as this code writes it:"
-            " attach with the code that began the run"
+            f"does not fit version {VERSION}: {error}; expected a run as this code writes it: {ADVICE}"
         ) from None
+    commit = printable(about.commit)
+    raise BadInput(f"is of version {about.version}, written by commit {commit}; expected version {VERSION}: {ADVICE}")
 
 
 def write(folder: Path, left: LeftRun) -> int:
@@ -88,12 +60,11 @@ def write(folder: Path, left: LeftRun) -> int:
 
     Raises :class:`OSError`.
     """
-    body = encode(left)
+    content = sealed("checkpoint", FORMAT, encode(left))
     target, temporary = folder / CHECKPOINT_FILE, folder / f".{CHECKPOINT_FILE}.{os.getpid()}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(MAGIC + blake3(body).hexdigest().encode() + b"\n")
-            file.write(body)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
@@ -103,7 +74,7 @@ def write(folder: Path, left: LeftRun) -> int:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(folder)
-    return len(body)
+    return len(content)
 
 
 def read(folder: Path) -> LeftRun:
@@ -114,7 +85,7 @@ def read(folder: Path) -> LeftRun:
     problems = []
     for name in CHECKPOINT_FILES:
         try:
-            return decode(_read(folder / name))
+            return read_body(_read(folder / name))
         except FileNotFoundError:
             continue
         except (OSError, Damaged) as error:
@@ -136,41 +107,12 @@ def _read(path: Path) -> bytes:
     about = path.stat()
     if about.st_uid != os.geteuid() or about.st_mode & FORBIDDEN_MODE:
         raise Damaged("belongs to another user, or others may write it; expected a file of yours, with mode 600")
-    content = path.read_bytes()
-    name, _, rest = content.partition(b"\n")
-    if content.startswith(FORMAT) and name + b"\n" != MAGIC and name.removeprefix(FORMAT).isdigit():
-        number, expected = name.removeprefix(FORMAT).decode(), MAGIC.removeprefix(FORMAT).decode().strip()
-        raise BadInput(f"is of format {number}; expected format {expected}: attach with the code that began the run")
-    if not content.startswith(MAGIC):
-        raise Damaged("is no checkpoint of a run")
-    digest, _, body = rest.partition(b"\n")
-    if blake3(body).hexdigest().encode() != digest:
-        raise Damaged("is damaged: its checksum does not hold")
-    return body
-
-
-def _plain(value: Any) -> Any:
-    """Encode types that :mod:`msgspec` does not know: models of a scenario, or of a load."""
-    if not isinstance(value, BaseModel):
-        raise NotImplementedError(f"a checkpoint has no place for a {type(value).__name__}")
-    return value.model_dump(mode="json")
-
-
-def _from_json(kind: type, value: Any) -> Any:
-    text = msgspec.json.encode(value)
     try:
-        return _ANY_FAULT.validate_json(text) if kind is BaseFault else _model(kind).model_validate_json(text)
-    except ValidationError as error:
-        (first, *_) = error.errors()
-        where = ".".join(map(str, first["loc"]))
-        what = first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where}: {what}" if where else what) from None
-
-
-def _model(kind: type) -> type[BaseModel]:
-    if not issubclass(kind, BaseModel):
-        raise NotImplementedError(f"a checkpoint has no place for a {kind.__name__}")
-    return kind
+        return unsealed("checkpoint", FORMAT, path.read_bytes())
+    except Damaged:
+        raise
+    except BadInput as error:
+        raise BadInput(f"{error}: {ADVICE}") from None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,10 +12,13 @@ from typing import Final
 from cluster.live.handover import checkpoint, told
 from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.left_run import LeftClock, LeftRun, RunPhase
-from cluster.live.handover.told import TOLD_FILE, Told
+from cluster.live.handover.told import TOLD_FILE, Row, Told
 from cluster.live.processes.steady_clock import CLOCK
+from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import FileBlocks
-from cluster.record.folder import WATCHDOG_FILE
+from cluster.record.folder import STORE_FILE, WATCHDOG_FILE
+from cluster.record.run import RunRecord
+from cluster.record.saved import enter
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
@@ -54,7 +57,7 @@ class RunClock:
 
     def state(self) -> LeftClock:
         """The time now, for another driver."""
-        return LeftClock(self.now_ms(), self.began_epoch_ms, time.time(), CLOCK.reading, socket.gethostname())
+        return LeftClock(self.now_ms(), time.time(), CLOCK.reading, socket.gethostname())
 
     def stop(self, at_ms: float) -> None:
         """Stop the clock at the moment at which the run ended."""
@@ -131,6 +134,18 @@ class Handover:
         for file in (self.sightings, self.told):
             if file is not None:
                 file.close()
+
+
+def restore(left: LeftRun, record: RunRecord, folder: Path) -> tuple[Sightings, Told, list[tuple[int, Row]]]:
+    """Fill a record from the checkpoint and the files of a driver that died.
+
+    Returns the files for more observations, and the votes and certificates that they have. Raises :class:`OSError`.
+    """
+    record.store = FileBlocks.reopen(folder / STORE_FILE, folder / BLOCKS_FILE)
+    enter(left.record, record)
+    sightings, record.finalizations, record.proposals = Sightings.reopen(folder / SIGHTINGS_FILE)
+    record.faults = left.stage.engine.records
+    return (sightings, *Told.reopen(folder / TOLD_FILE))
 
 
 def finish(folder: Path) -> None:

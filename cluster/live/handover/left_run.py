@@ -15,14 +15,15 @@ import msgspec
 from cluster.common.limits import MAX_SEED, is_seed
 from cluster.live.handover.calls import references
 from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_record import LeftAudit, LeftRecord, LeftWatch
 from cluster.live.handover.left_stage import LeftStage
+from cluster.live.handover.left_watch import LeftAudit, LeftWatch
 from cluster.live.processes.processes import Process
+from cluster.record.saved import SavedRecord
 from cluster.run.loop import Progress
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 
-VERSION: Final[Literal[6]] = 6
+VERSION: Final[Literal[7]] = 7
 
 RunPhase = Literal["following", "ending", "collected"]
 """Phase of a run, as named in :mod:`cluster.live.handover.handover`."""
@@ -66,11 +67,10 @@ class LeftTestnet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The time of a run, and when and where its checkpoint was written."""
+    """When and where a run's checkpoint was written."""
 
     at_ms: float
     """Time of the checkpoint, since the run began."""
-    began_epoch_ms: float
     written_epoch_s: float
     """Time of the checkpoint, by the machine's clock."""
     reading: str
@@ -85,20 +85,20 @@ class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run that outlives its driver: all that another driver needs to continue it."""
 
-    version: Literal[6]
+    version: Literal[7]
     """Version of the fields: :data:`VERSION`."""
     commit: str
     phase: RunPhase
     clock: LeftClock
     scenario: Scenario
     """The scenario, with the faults that were added."""
-    seed: int
     height: int
     """The highest final height."""
     stop_on_fail: bool
     testnet: LeftTestnet
     end: Progress
-    record: LeftRecord
+    record: SavedRecord
+    """Without what is in separate files (:data:`~cluster.record.saved.BESIDES`)."""
     watch: LeftWatch
     stage: LeftStage
     hosts: LeftHosts
@@ -109,8 +109,8 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(problem)
 
     def _problems(self) -> Iterator[str]:
-        if not is_seed(self.seed):
-            yield f"seed: {self.seed} is not between 0 and {MAX_SEED}"
+        if not is_seed(self.record.seed):
+            yield f"record.seed: {self.record.seed} is not between 0 and {MAX_SEED}"
         numbers = [host.number for host in self.hosts.all]
         if numbers != [*range(len(numbers))]:
             yield f"hosts: their numbers are {numbers}; expected {[*range(len(numbers))]}"

@@ -44,6 +44,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "blocks.bin",
         "genesis.json",
         "junit.xml",
+        "record.bin",
         "report.html",
         "result.json",
         "scenario.yaml",

@@ -20,12 +20,12 @@ from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
-from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_record import LeftRecord
 from cluster.live.handover.left_run import VERSION, LeftLoad, LeftRun, LeftTestnet
+from cluster.record.saved import BESIDES, decode, encode, save
 from cluster.run.loop import RunLoop
+from loadgen.workloads.measures import LoadTimeline, Sends
 from tests.cluster.records import make_record
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def written_and_read(left: T) -> T:
     """A part's record, as another process reads it. It is the same."""
-    found = checkpoint.decode_part(checkpoint.encode(left), type(left))
+    found = decode(encode(left), type(left))
     assert found == left
     return found
 
@@ -73,6 +73,19 @@ def inside(value: Any, outside: Collection[object] = (), above: tuple[int, ...] 
     return type(value).__name__, {name: go(getattr(value, name)) for name in names if name not in outside}
 
 
+def sends() -> Sends:
+    found = Sends()
+    found.note("transfers", "00ff", 5, 9)
+    return found
+
+
+def timeline() -> LoadTimeline:
+    found = LoadTimeline()
+    found.requested(12.0)
+    found.answered(1_000.0, 3.0)
+    return found
+
+
 def left_run() -> LeftRun:
     """A run that has just begun."""
     record = make_record(backend="live")
@@ -84,12 +97,11 @@ def left_run() -> LeftRun:
         phase="following",
         clock=RunClock().state(),
         scenario=record.scenario,
-        seed=1,
         height=7,
         stop_on_fail=False,
         testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),
         end=RunLoop(record).progress,
-        record=LeftRecord.of(record),
+        record=save(record, besides=BESIDES),
         watch=ChainWatch(record, 0.0).state,
         stage=stage.state,
         hosts=LeftHosts([Host(each, Place("", ""), [each], {}).left for each in range(4)], [], [], set()),

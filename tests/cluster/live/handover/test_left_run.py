@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import SimpleNamespace, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from cluster.common.interrupts import Interrupts
 from cluster.disks.bit_rot import Rot
@@ -22,7 +18,6 @@ from cluster.live.driver.supervised_host import Host, HostReports, Phase, Proces
 from cluster.live.handover import checkpoint
 from cluster.live.handover.calls import TakePlace
 from cluster.live.handover.handover import ENDING, FOLLOWING
-from cluster.live.handover.left_record import ELSEWHERE, LeftBlocks, LeftRecord, LeftValidator
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
@@ -31,8 +26,7 @@ from cluster.live.injection import DelayCounts
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.processes import Process, Use
 from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.record.archive import BlockRecord
-from cluster.record.chain_store import MemoryBlocks, ServedBlocks
+from cluster.record.chain_store import ServedBlocks
 from cluster.record.message_trace import LiveTrace, MessageKind, Stamp, Windows
 from cluster.record.resources import MAX_LOOKS, ResourceLog
 from cluster.record.run import (
@@ -42,122 +36,19 @@ from cluster.record.run import (
     RunRecord,
     RunRequest,
     TracedMessage,
-    ValidatorRecord,
 )
+from cluster.record.saved import enter, save
 from cluster.run.events import JoinBegun, NewHeight, StopRequested, Up
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
-from loadgen.workloads.measures import LoadTimeline, Sends
 from tests.cluster.live.driver.test_take_over import FollowedRun, contradict
-from tests.cluster.live.handover.parts import inside, left_run, written_and_read
-from tests.cluster.records import make_chain, make_record, make_scenario
+from tests.cluster.live.handover.parts import inside, left_run, sends, timeline, written_and_read
+from tests.cluster.records import make_chain, make_record
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
 
 LATE = {"name": "late", "validators": {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 5}]}}
-
-# --- the record -------------------------------------------------------------------------------------------------------
-
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-AMOUNTS = st.integers(0, 2**128 - 1)
-JSON = st.recursive(
-    st.none() | st.booleans() | AMOUNTS | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=5,
-)
-PAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=3)
-
-
-def sends() -> Sends:
-    found = Sends()
-    found.note("transfers", "00ff", 5, 9)
-    return found
-
-
-def timeline() -> LoadTimeline:
-    found = LoadTimeline()
-    found.requested(12.0)
-    found.answered(1_000.0, 3.0)
-    return found
-
-
-OF_TYPES: dict[type, st.SearchStrategy[Any]] = {
-    float: FINITE,
-    Scenario: st.just(make_scenario()),
-    Sends: st.builds(sends),
-    LoadTimeline: st.builds(timeline),
-}
-
-
-def of_type(kind: Any) -> st.SearchStrategy[Any]:
-    """Values of the type of a record's field."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind in OF_TYPES:
-        return OF_TYPES[kind]
-    if origin in (Union, UnionType):
-        return st.one_of(*map(of_type, arguments))
-    if origin in (list, deque):
-        return st.lists(of_type(arguments[0]), max_size=3).map(origin)
-    if origin is tuple and arguments[1:] == (...,):
-        return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
-    if origin is dict:
-        return st.dictionaries(*map(of_type, arguments), max_size=3)
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        return st.builds(kind, **{name: of_type(each) for name, each in get_type_hints(kind).items()})
-    return st.from_type(kind)
-
-
-KEPT = [field.name for field in fields(RunRecord) if field.name not in ELSEWHERE | {"validators", "lost", "drill"}]
-BLOCKS = st.builds(BlockRecord, st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=9))
-
-
-def validators() -> st.SearchStrategy[ValidatorRecord]:
-    hints = {name: kind for name, kind in get_type_hints(ValidatorRecord).items() if name != "blocks"}
-    given = {name: of_type(kind) for name, kind in hints.items() if name not in ("status", "balances")}
-    given |= {"status": st.none() | PAGES, "balances": st.dictionaries(st.text(max_size=5), AMOUNTS, max_size=3)}
-    return st.builds(ValidatorRecord, blocks=st.just([]), **given)
-
-
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_a_record_is_the_same_with_another_driver(data: st.DataObject) -> None:
-    hints, record, other = get_type_hints(RunRecord), make_record(backend="live"), make_record(backend="live")
-    record.validators.clear()
-    for name in KEPT:
-        setattr(record, name, data.draw(of_type(hints[name]), name))
-    for each in data.draw(st.lists(validators(), max_size=2), "validators"):
-        each.blocks = ServedBlocks.all_of(record.store)
-        each.first_height = 1
-        record.validators.append(each)
-    written_and_read(LeftRecord.of(record)).enter(other)
-    for name in KEPT:
-        assert inside(getattr(other, name)) == inside(getattr(record, name)), name
-    assert inside(other.validators, ("store",)) == inside(record.validators, ("store",))
-
-
-def test_every_field_of_a_record_is_written_or_stated_to_be_elsewhere() -> None:
-    assert set(LeftRecord.__struct_fields__) | ELSEWHERE == {field.name for field in fields(RunRecord)}
-    assert not ELSEWHERE & set(LeftRecord.__struct_fields__)
-    assert LeftValidator.__struct_fields__ == tuple(field.name for field in fields(ValidatorRecord))
-
-
-@given(st.integers(1, 5), st.lists(BLOCKS, min_size=1, max_size=6), st.integers(0, 6), st.data())
-def test_the_blocks_of_a_validator_are_the_stores_and_its_own(
-    first: int, stored: list[BlockRecord], differs_at: int, data: st.DataObject
-) -> None:
-    store = MemoryBlocks(stored)
-    blocks = ServedBlocks(store, min(first, len(stored)))
-    for height in range(blocks.first_height, len(stored) + 1):
-        own = BlockRecord(b"own", b"", b"") if height == differs_at else store.at(height)
-        blocks.append(own)
-    left = written_and_read(LeftBlocks.of(blocks, blocks.first_height))
-    assert inside(left.again(store)) == inside(blocks)
-    shorter = MemoryBlocks(stored[: data.draw(st.integers(0, len(stored)))])
-    known = left.again(shorter)
-    assert list(known) == list(blocks)[: len(known)], "the store may have lost its last ones"
-    assert list(LeftBlocks.of(list(blocks), blocks.first_height).again(MemoryBlocks())) == list(blocks)
-
 
 # --- watches ----------------------------------------------------------------------------------------------------------
 
@@ -194,9 +85,8 @@ def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
     """The same of another driver."""
     other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
     found = ChainWatch(other, 50.0)
-    other.finalizations, other.proposals, other.faults = record.finalizations, record.proposals, record.faults
-    left = written_and_read(LeftRecord.of(record)), written_and_read(watch.state)
-    left[0].enter(other)
+    left = written_and_read(save(record)), written_and_read(watch.state)
+    enter(left[0], other)
     found.take_over(left[1])
     return other, found
 
@@ -356,7 +246,7 @@ def taken_over(folder: Path) -> _LiveRun:
     """What another driver has of a run, before it asks anybody."""
     left = checkpoint.read(folder)
     run = _LiveRun(
-        RunRequest(left.scenario, left.seed, left.commit, folder, lease_s=5.0),
+        RunRequest(left.scenario, left.record.seed, left.commit, folder, lease_s=5.0),
         UNOBSERVED,
         Interrupts(),
         ON_THE_LOOPBACK,
