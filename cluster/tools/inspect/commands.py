@@ -1,4 +1,4 @@
-"""The commands that read the folders of runs (``stampede runs``, ``verify-run``, ``bisect``), ``t8n`` and others.
+"""The commands that read the folders of runs (``stampede runs``, ``judge``, ``verify-run``, ``bisect``), and others.
 
 ``t8n`` and ``spec`` execute given blocks, ``executor`` those of a validator; ``peer`` is one outside of the harness.
 ``nodes`` lists the nodes of a Ray cluster. The commands for a validator's data folder are in
@@ -19,6 +19,7 @@ from cluster.common.wording import json_text, printable
 from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Command, Group, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
 from cluster.tools.console.output import console
+from cluster.tools.console.outputs import OutputOptions
 
 MAX_HASH_SEED: Final = 2**32 - 1
 """Maximum value of ``PYTHONHASHSEED``."""
@@ -60,6 +61,18 @@ class Runs(Command):
             with trying():
                 write_json_for_user(self.json, [entry.page() for entry in entries])
         return ExitCode.PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRun(ChangeOptions, CodeOptions, OutputOptions):
+    HELP = "judge a run again, with the checks of this code or with other criteria"
+
+    folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
+
+    def run(self) -> int:
+        from cluster.tools.inspect.judge import judge_again
+
+        return judge_again(self.folder, self.changes, self.outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +270,7 @@ class Peer(CodeOptions):
 
 COMMANDS: Final = {
     "runs": Runs,
+    "judge": JudgeRun,
     "verify-run": VerifyRun,
     "bisect": Bisect,
     "nodes": Nodes,

@@ -30,11 +30,11 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
-    _refuse_ended(folder)
+    refuse_ended(folder)
     from cluster.live.handover import checkpoint
 
     with Interrupts() as interrupts, driving(folder) as lived_until_s:
-        failed = _refuse_ended(folder)
+        failed = refuse_ended(folder)
         left = checkpoint.read(folder)
         _refuse_other_code(folder, left.commit)
         for check, words in failed.items():  # a full disk may have kept them out of the checkpoint
@@ -52,7 +52,7 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
         return run_in(planned, folder, interrupts).verdict.exit_code
 
 
-def _refuse_ended(folder: Path) -> dict[str, list[str]]:
+def refuse_ended(folder: Path) -> dict[str, list[str]]:
     """Raise :class:`BadInput` if a run has ended with a verdict of its driver.
 
     If a cleanup watchdog has written the result, return the violations in it, keyed by check. The driver had reported

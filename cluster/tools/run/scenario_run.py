@@ -85,6 +85,8 @@ class PlannedRun:
     judge: Judge | None = None
     """Function that adds the checks of a drill to the verdict; ``None`` if the run is no drill."""
     outputs: Outputs = TERMINAL_ONLY
+    is_again: bool = False
+    """Whether the run was judged before: its record stays as it is, and ``runs/latest`` does not point at it."""
 
 
 def run_scenario(
@@ -190,10 +192,11 @@ def run_in(planned: PlannedRun, folder: Path, interrupts: Interrupts) -> Judged:
             known.is_driven = True
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
-            judged = finish(record, folder, interrupts, source, planned.judge)
+            judged = finish(record, folder, interrupts, source, planned.judge, planned.is_again)
             handover.finish(folder)
         try:
-            point_latest(folder)
+            if not planned.is_again:
+                point_latest(folder)
             refresh_index(folder)
         except OSError as error:
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
@@ -292,6 +295,7 @@ def finish(
     interrupts: Interrupts,
     scenario_path: Path | None = None,
     judge: Judge | None = None,
+    is_again: bool = False,
 ) -> Judged:
     """Judge a run and write its folder. After a signal, the run counts as interrupted.
 
@@ -309,11 +313,11 @@ def finish(
         record.interrupted = record.interrupted or interrupts.seen
         judged = judge_run(record, books, judge)
         try:
-            finish_run(record, folder, scenario_path, judged)
+            finish_run(record, folder, scenario_path, judged, is_again=is_again)
         except BadInput as error:
             judged = replace(judged, verdict=_unwritten(judged.verdict, str(error)))
             with suppress(BadInput):
-                finish_run(record, folder, scenario_path, judged)
+                finish_run(record, folder, scenario_path, judged, is_again=is_again)
             return judged
         if record.interrupted or not interrupts.seen:
             return judged

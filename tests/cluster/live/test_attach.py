@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -179,6 +180,13 @@ def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None
     assert "processes of the run were ended" in driver.rest()
     assert not processes.using(folder)
     assert result_of(folder)["nobody_came"]
+
+    other = folder.with_name("other")
+    shutil.copytree(folder, other)
+    judged = stampede("judge", str(other))
+    assert judged.returncode == 3, judged.stdout + judged.stderr
+    assert "the driver died at height" in checks_of(result_of(other))["no_problems"]["detail"]
+    assert len(read_run(other).blocks) >= 5
 
     attached = stampede("attach", str(folder))
     assert attached.returncode == 3, attached.stdout + attached.stderr

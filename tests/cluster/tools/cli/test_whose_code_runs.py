@@ -88,6 +88,7 @@ COMMANDS: Final[dict[str, str | None]] = {
     "verify": "verify {run}",
     # they execute
     "attach": "attach {left}",
+    "judge": "judge {run}",
     "bisect": "bisect {run}",
     "calibrate": "calibrate {live} --runs 1 --out {folder}/new",
     "dos": "dos {found} --attack same-block --out {folder}/new",
@@ -249,7 +250,8 @@ def test_commands_that_execute_refuse_code_inside(
 
 
 def test_allowed_code_is_told_once_and_runs(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("run {found} --backend sim --out {folder}/allowed", "verify-run {run}", str(COMMANDS["t8n"])):
+    running = "run {found} --backend sim --out {folder}/allowed"
+    for command in (running, "verify-run {run}", "judge {run}", str(COMMANDS["t8n"])):
         places.forget()
         places.perform(command, "--allow-code")
         told = [line for line in capsys.readouterr().err.splitlines() if "policy.py" in line]

@@ -1,0 +1,93 @@
+"""``stampede judge``: judges the run in a folder again, from its record, with the checks of this code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Final
+
+from cluster.checks.run import Judge
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.interrupts import Interrupts
+from cluster.live.processes.cleanup_watchdog import can_be_taken_over
+from cluster.live.processes.driver_lock import driving
+from cluster.record.folder import RECORD_FILE, RESULT_FILE, claimed
+from cluster.record.run import RunRecord
+from cluster.record.saved import read_record
+from cluster.scenario import change_scenario
+from cluster.scenario.code.gate import code_of, code_of_genesis, pass_gate
+from cluster.scenario.overrides import Change, options_of
+from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
+from cluster.tools.drills.command_line import drill_with
+from cluster.tools.run.attaching import refuse_ended
+from cluster.tools.run.scenario_run import PlannedRun, run_in
+
+CRITERIA: Final = "success"
+"""The section of a scenario that a judge reads alone. All others say what ran."""
+
+
+def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
+    """Judge the run in a folder, show the verdict, and write result and report again. Returns the verdict's exit code.
+
+    ``changes`` apply to the criteria of this time: the folder's record stays as it is. A live run whose driver died is
+    judged from its last checkpoint once its testnet has ended. Raises :class:`BadInput` if the folder has no such run.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
+    for change in changes:
+        if re.split(r"[.\[]", change.path)[0] != CRITERIA:
+            raise BadInput(f"{change.path}: cannot change once the run is over; expected a field of {CRITERIA}")
+    with claimed(folder), ExitStack() as lock:
+        is_again = (folder / RECORD_FILE).exists()
+        record = _recorded(folder) if is_again else _left_behind(folder, lock)
+        what = f"{folder} with {options_of(changes)}"
+        record.scenario = change_scenario(record.scenario, changes, what)
+        if record.given is not None:
+            record.given = change_scenario(record.given, changes, what)
+        planned = PlannedRun(
+            record.scenario,
+            record.backend,
+            lambda *_: nullcontext(record),
+            judge=_judge_of_drill(record),
+            outputs=outputs,
+            is_again=is_again,
+        )
+        # a signal ends the judge, not the run: no handler is set
+        return run_in(planned, folder, Interrupts()).verdict.exit_code
+
+
+def _judge_of_drill(record: RunRecord) -> Judge | None:
+    """The judge of the drill that a run was; ``None`` if it was none."""
+    if record.drill is None:
+        return None
+    page = record.drill.page
+    return drill_with(page["name"], [f"{name}={value}" for name, value in page["options"].items()]).judge
+
+
+def _recorded(folder: Path) -> RunRecord:
+    record = read_record(folder)
+    pass_gate([*code_of(record.scenario), *code_of_genesis(record.genesis)], str(folder))
+    return record
+
+
+def _left_behind(folder: Path, lock: ExitStack) -> RunRecord:
+    """The record of a live run whose driver died; its lock is held until ``lock`` closes. Raises :class:`BadInput`."""
+    from cluster.live.audit.left_behind import record_left
+    from cluster.live.handover import checkpoint
+
+    if not can_be_taken_over(folder):
+        raise BadInput(
+            f"{folder}: has no record of a run: expected {RECORD_FILE}, which each finished run has,"
+            " or the checkpoint of a run that was started with --attachable"
+        )
+    lock.enter_context(driving(folder))
+    if not (folder / RESULT_FILE).exists():
+        raise BadInput(f"{folder}: its testnet may still be up: stampede attach {folder} brings it to its verdict")
+    failed = refuse_ended(folder)
+    left = checkpoint.read(folder)
+    for check, words in failed.items():
+        left.record.seen_violations.setdefault(check, words)
+    pass_gate(code_of(left.record.scenario), str(folder))
+    return record_left(left, folder)
