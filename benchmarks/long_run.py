@@ -122,7 +122,7 @@ class LongRun:
             record.finalizations.append(Finalization(at_ms, validator, height))
             self._windows.entered(proposed_ms + validator / 8, validator, view_of(height))
         self._windows.look(proposed_ms, height)
-        if proposed_ms - BEFORE_MS <= self._windows.open_until_ms:
+        if proposed_ms - BEFORE_MS <= self._windows.state.open_until_ms:
             self._see_messages(height, proposed_ms)
         if height % HEIGHTS_PER_LOOK == 0:
             self._look(height, proposed_ms)

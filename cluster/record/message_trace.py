@@ -11,7 +11,6 @@ kind and view (:func:`peek`), and only if it is kept.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
-from cluster.record.run import RunRecord, TracedMessage, TraceRecord, TraceWindow, ViewEntered
+from cluster.record.run import RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 
@@ -36,6 +35,8 @@ BEFORE_MS: Final = 600.0
 AFTER_MS: Final = 1_900.0
 RING_MESSAGES: Final = 2_048
 """The number of newest messages that a driver, or a live validator, buffers while no window is open."""
+NEVER_MS: Final = -1e12
+"""Before all times of a run, in milliseconds."""
 HEAD_BYTES: Final = 32
 """The number of first bytes of a message that are kept, enough for :func:`peek`."""
 
@@ -117,61 +118,36 @@ def _uint(head: bytes, at: int) -> int:
 # --- which of them are kept -----------------------------------------------------------------------------------------
 
 
-class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a :class:`Windows` that another process needs to continue it, besides the windows in the record."""
+class WindowsState(msgspec.Struct, forbid_unknown_fields=True):
+    """The state of a :class:`Windows`, besides the windows in the record."""
 
     awaited: list[int]
+    """The numbers of the faults that have not ended yet."""
     known: int
+    """How many faults there are."""
     begun: set[int]
     height: int
     height_ms: float
     stall_seen: bool
     has_begun: bool
-    open_until_ms: float | None
-    """The time until which messages are kept, in milliseconds; ``None`` before the first window."""
+    open_until_ms: float
+    """The time until which messages are kept, in milliseconds; :data:`NEVER_MS` before the first window."""
 
 
 class Windows:
     """Opens the windows of a run as events happen, and keeps the messages within them."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, state: WindowsState | None = None) -> None:
+        """``state`` is that of another process, whose windows ``record`` has."""
         self._run, self._record = record, record.trace
-        self._record.watched = choose_watched(record.scenario)
+        if state is None:
+            known = len(record.faults)
+            state = WindowsState([*range(known)], known, set(), 0, 0.0, False, False, NEVER_MS)
+            self._record.watched = choose_watched(record.scenario)
+        self.state = state
         self.watched = frozenset(self._record.watched)
         consensus = record.scenario.consensus
         self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
-        self._awaited = [*range(len(record.faults))]
-        """The numbers of the faults that have not ended yet."""
-        self._known = len(record.faults)
-        self._begun: set[int] = set()
-        self._height = 0
-        self._height_ms = 0.0
-        self._stall_seen = False
-        self._has_begun = False
-        self.open_until_ms = -math.inf
-        """The time until which messages are kept, in milliseconds."""
-
-    @property
-    def state(self) -> WindowsState:
-        """What another process needs to continue these windows, besides the windows in the record."""
-        return WindowsState(
-            self._awaited,
-            self._known,
-            self._begun,
-            self._height,
-            self._height_ms,
-            self._stall_seen,
-            self._has_begun,
-            None if self.open_until_ms == -math.inf else self.open_until_ms,
-        )
-
-    def take_over(self, state: WindowsState, trace: TraceRecord) -> None:
-        """Continue the windows of another process from its state. ``trace`` holds the windows themselves."""
-        self._record, self.watched = trace, frozenset(trace.watched)
-        self._awaited, self._known, self._begun = state.awaited, state.known, state.begun
-        self._height, self._height_ms, self._stall_seen = state.height, state.height_ms, state.stall_seen
-        self._has_begun = state.has_begun
-        self.open_until_ms = -math.inf if state.open_until_ms is None else state.open_until_ms
 
     def entered(self, at_ms: float, validator: int, view: int) -> None:
         """Note that a validator entered another view, if it is watched."""
@@ -188,8 +164,8 @@ class Windows:
 
     def begin(self, at_ms: float = 0.0) -> None:
         """Open the first window, when the first validator enters its first view. Later calls have no effect."""
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.state.has_begun:
+            self.state.has_begun = True
             self._open("the beginning", at_ms)
 
     def at(self, at_ms: float) -> TraceWindow | None:
@@ -224,24 +200,24 @@ class Windows:
     def _news(self) -> Iterator[tuple[float, str]]:
         """The times and descriptions of the beginnings and ends of faults since the last look."""
         faults = self._run.faults
-        if len(faults) < self._known:  # other settings apply, which have fewer
-            self._awaited = [number for number in self._awaited if number < len(faults)]
-        self._awaited += range(self._known, len(faults))
-        self._known = len(faults)
-        for number in self._awaited:
+        if len(faults) < self.state.known:  # other settings apply, which have fewer
+            self.state.awaited = [number for number in self.state.awaited if number < len(faults)]
+        self.state.awaited += range(self.state.known, len(faults))
+        self.state.known = len(faults)
+        for number in self.state.awaited:
             fault = faults[number]
-            if fault.begun_ms is not None and number not in self._begun:
-                self._begun.add(number)
+            if fault.begun_ms is not None and number not in self.state.begun:
+                self.state.begun.add(number)
                 yield fault.begun_ms, f"{fault.title} begins"
             if fault.ended_ms is not None:
                 yield fault.ended_ms, f"{fault.title} is over"
-        self._awaited = [number for number in self._awaited if faults[number].ended_ms is None]
+        self.state.awaited = [number for number in self.state.awaited if faults[number].ended_ms is None]
 
     def _stalls(self, now_ms: float, height: int) -> Iterator[tuple[float, str]]:
-        if height > self._height:
-            self._height, self._height_ms, self._stall_seen = height, now_ms, False
-        elif self._height and not self._stall_seen and now_ms - self._height_ms > self._stall_ms:
-            self._stall_seen = True
+        if height > self.state.height:
+            self.state.height, self.state.height_ms, self.state.stall_seen = height, now_ms, False
+        elif self.state.height and not self.state.stall_seen and now_ms - self.state.height_ms > self._stall_ms:
+            self.state.stall_seen = True
             yield now_ms, f"no final block after height {height}"
 
     def _open(self, reason: str, at_ms: float) -> TraceWindow | None:
@@ -258,7 +234,7 @@ class Windows:
             windows.append(TraceWindow(reason, begun_ms, end_ms))
         else:
             return None
-        self.open_until_ms = max(self.open_until_ms, end_ms)
+        self.state.open_until_ms = max(self.state.open_until_ms, end_ms)
         return windows[-1]
 
 
@@ -341,7 +317,7 @@ class SimulatedTrace:
         """Enter a message that a validator sent: keep it if a window is open, or else buffer it."""
         self.sent_by[sender] += len(recipients) - (sender in recipients)
         sent = _Sent(at_us, sender, recipients, payload[:HEAD_BYTES], len(payload), arrivals)
-        if at_us <= self.windows.open_until_ms * MICROSECONDS_PER_MILLISECOND:
+        if at_us <= self.windows.state.open_until_ms * MICROSECONDS_PER_MILLISECOND:
             self._keep(sent)
         else:
             self._ring.append(sent)
@@ -396,7 +372,7 @@ _Ends = tuple[int, int, int, int]
 
 
 class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a :class:`LiveTrace` that another process needs to continue it: unmatched ends, and windows."""
+    """The state of a :class:`LiveTrace`: unmatched ends, and windows."""
 
     windows: WindowsState
     sent: list[tuple[_Ends, list[_Half]]]
@@ -412,28 +388,23 @@ CLOCK_SLACK_MS: Final = 5.0
 class LiveTrace:
     """Traces the messages of a live run, by matching the stamps of senders and receivers at the end."""
 
-    def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
-        self.windows = Windows(record)
+    def __init__(self, record: RunRecord, began_epoch_ms: float, state: TraceState | None = None) -> None:
+        """``state`` is that of another process, whose windows ``record`` has."""
+        self.windows = Windows(record, None if state is None else state.windows)
         self._timings = record.timings
         self._began_ms = began_epoch_ms
-        self._sent: defaultdict[_Ends, list[_Half]] = defaultdict(list)
-        self._received: defaultdict[_Ends, list[_Half]] = defaultdict(list)
-        self._count = 0
+        self._sent: defaultdict[_Ends, list[_Half]] = defaultdict(list, () if state is None else state.sent)
+        self._received: defaultdict[_Ends, list[_Half]] = defaultdict(list, () if state is None else state.received)
+        self._count = sum(len(halves) for each in (self._sent, self._received) for halves in each.values())
 
     @property
     def state(self) -> TraceState:
         """What another process needs to continue this trace, besides the windows in the record."""
         return TraceState(self.windows.state, list(self._sent.items()), list(self._received.items()))
 
-    def take_over(self, state: TraceState, trace: TraceRecord) -> None:
-        """Continue the trace of another process from its state. ``trace`` holds its windows."""
-        self.windows.take_over(state.windows, trace)
-        self._sent, self._received = defaultdict(list, state.sent), defaultdict(list, state.received)
-        self._count = sum(len(halves) for _, halves in [*state.sent, *state.received])
-
     def wants(self, now_ms: float) -> bool:
         """Whether the driver should fetch validators' stamps now: a window is or was just open, or all are recorded."""
-        return self._timings is not None or now_ms <= self.windows.open_until_ms + BEFORE_MS
+        return self._timings is not None or now_ms <= self.windows.state.open_until_ms + BEFORE_MS
 
     def take(self, validator: int, stamps: Iterable[Stamp]) -> None:
         """Enter the stamps of a validator."""

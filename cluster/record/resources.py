@@ -18,8 +18,8 @@ MAX_LOOKS: Final = 400
 FIRST_INTERVAL_MS: Final = 500.0
 
 
-class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a :class:`ResourceLog` that another process needs to continue it, besides the record's samples."""
+class ResourceState(msgspec.Struct, forbid_unknown_fields=True):
+    """The state of a :class:`ResourceLog`, besides the record's samples."""
 
     interval_ms: float
     last_ms: dict[int, float]
@@ -29,32 +29,22 @@ class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ResourceLog:
     """Adds samples of resources to a run's record, and thins them out if there are too many."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, state: ResourceState | None = None) -> None:
+        """``state`` is that of another process, whose samples ``record`` has."""
         self._record = record
-        self._interval_ms = FIRST_INTERVAL_MS
-        self._last_ms: dict[int, float] = {}
-        self._looks: Counter[int] = Counter()
-
-    @property
-    def state(self) -> ResourceState:
-        """What another process needs to continue the log, besides the samples in the record."""
-        return ResourceState(self._interval_ms, self._last_ms)
-
-    def take_over(self, state: ResourceState) -> None:
-        """Continue the log of another process from its state. Its samples are in the record already."""
-        self._interval_ms, self._last_ms = state.interval_ms, state.last_ms
-        self._looks = Counter(look.validator for look in self._record.resources)
+        self.state = ResourceState(FIRST_INTERVAL_MS, {}) if state is None else state
+        self._looks = Counter(look.validator for look in record.resources)
 
     def is_due(self, at_ms: float, validator: int) -> bool:
         """Whether a sample of a validator would be kept."""
-        last_ms = self._last_ms.get(validator)
-        return last_ms is None or at_ms - last_ms >= self._interval_ms
+        last_ms = self.state.last_ms.get(validator)
+        return last_ms is None or at_ms - last_ms >= self.state.interval_ms
 
     def note(self, look: Resources) -> None:
         """Keep a sample, unless it comes too soon after the last one."""
         if not self.is_due(look.at_ms, look.validator):
             return
-        self._last_ms[look.validator] = look.at_ms
+        self.state.last_ms[look.validator] = look.at_ms
         self._looks[look.validator] += 1
         self._record.resources.append(look)
         if self._looks[look.validator] > MAX_LOOKS:
@@ -62,14 +52,14 @@ class ResourceLog:
 
     def _thin(self) -> None:
         kept: list[Resources] = []
-        self._interval_ms *= 2
+        self.state.interval_ms *= 2
         places: dict[int, int] = {}
         for look in self._record.resources:
             place = places.pop(look.validator, None)
             if place is None:
                 places[look.validator] = len(kept)
                 kept.append(look)
-                self._last_ms[look.validator] = look.at_ms
+                self.state.last_ms[look.validator] = look.at_ms
             else:
                 kept[place] = _with_peaks_of(kept[place], look)
         self._record.resources[:] = kept

@@ -13,7 +13,7 @@ from typing import Final
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.finality_log import Sightings
-from cluster.live.handover.left_watch import LeftWatch, SeenBlock
+from cluster.live.handover.left_watch import LeftWatch, SeenBlock, SeenChain
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import (
@@ -58,29 +58,31 @@ class Newest:
 class ChainWatch:
     """Fills a record's finalizations, proposals and samples."""
 
-    def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
+    def __init__(self, record: RunRecord, began_epoch_ms: float, left: LeftWatch | None = None) -> None:
+        """``left`` is the :attr:`state` of another driver's watch, whose observations ``record`` has."""
         self._record = record
         self.sightings: Sightings | None = None
         """Writes finalizations and proposals to a file, if they must outlive this process."""
         self._began_epoch_ms = began_epoch_ms
-        self.trace = LiveTrace(record, began_epoch_ms)
-        self.newest = Newest()
+        self.trace = LiveTrace(record, began_epoch_ms, None if left is None else left.trace)
+        self.newest = Newest(() if left is None else left.blocks)
         self.lag, self.busyness = LagMeter(), Busyness()
         """The driver's own lag, and the machine's other work."""
-        self._resources = ResourceLog(record)
+        self._resources = ResourceLog(record, None if left is None else left.resources)
         self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
-        self._heights: set[int] = set()
+        self._chain = SeenChain(set(), None, 0, 0) if left is None else left.chain
         self._served: dict[int, int] = {}
         """The highest height noted of each external validator. The record has them, too."""
-        self._newest: BlockFinal | None = None
-        self._fires = 0
-        self._transactions = 0
+        external = record.scenario.validators.external
+        for seen in record.finalizations if external else ():
+            if seen.validator in external:
+                self._served[seen.validator] = max(seen.height, self._served.get(seen.validator, 0))
 
     @property
     def height(self) -> int:
         """The highest final height seen anywhere."""
-        return 0 if self._newest is None else self._newest.height
+        return 0 if self._chain.newest is None else self._chain.newest.height
 
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         for seen in observations:
@@ -125,28 +127,7 @@ class ChainWatch:
     @property
     def state(self) -> LeftWatch:
         """The state for another driver that takes the run over. It shares the watch's collections: do not change it."""
-        return LeftWatch(
-            self.trace.state,
-            self._resources.state,
-            self._heights,
-            self._newest,
-            self._fires,
-            self._transactions,
-            list(self.newest.blocks),
-        )
-
-    def take_over(self, left: LeftWatch) -> None:
-        """Restore the state of another driver's watch. Call it once the run's record is restored."""
-        self.trace.take_over(left.trace, self._record.trace)
-        self._resources.take_over(left.resources)
-        self._lags = LagLog(self._record)
-        self._heights, self._newest = left.heights, left.newest
-        self._fires, self._transactions = left.fires, left.transactions
-        self.newest = Newest(left.blocks)
-        external = self._record.scenario.validators.external
-        for seen in self._record.finalizations:
-            if seen.validator in external:
-                self._served[seen.validator] = max(seen.height, self._served.get(seen.validator, 0))
+        return LeftWatch(self.trace.state, self._resources.state, self._chain, list(self.newest.blocks))
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
         """Record the resources that a validator uses, if its host reported them."""
@@ -182,12 +163,12 @@ class ChainWatch:
         self, at_ms: float, heights: Sequence[int | None], views: Sequence[int | None], states: Sequence[str]
     ) -> Sample:
         """A sample of the network that is not recorded."""
-        newest = self._newest
+        newest = self._chain.newest
         return Sample(
             at_ms=at_ms,
             heights=tuple(heights),
-            fires=self._fires,
-            transactions=self._transactions,
+            fires=self._chain.fires,
+            transactions=self._chain.transactions,
             pending_timers=0 if newest is None else newest.pending_timers,
             backlog=0 if newest is None else newest.backlog,
             basefee_cycle=0 if newest is None else newest.basefee_cycle,
@@ -203,15 +184,15 @@ class ChainWatch:
 
     def _count(self, at_ms: float, block: BlockFinal) -> None:
         counted_to = self.height - HEIGHTS_REMEMBERED
-        if block.height in self._heights or block.height <= counted_to:
+        if block.height in self._chain.heights or block.height <= counted_to:
             return
-        self._heights.add(block.height)
-        if len(self._heights) > 2 * HEIGHTS_REMEMBERED:
-            self._heights = {height for height in self._heights if height > counted_to}
+        self._chain.heights.add(block.height)
+        if len(self._chain.heights) > 2 * HEIGHTS_REMEMBERED:
+            self._chain.heights = {height for height in self._chain.heights if height > counted_to}
         self.newest.blocks.append(
             SeenBlock(at_ms, block.height, block.view, block.transactions, block.fires, block.lane_cycles)
         )
-        self._fires += block.fires
-        self._transactions += block.transactions
-        if self._newest is None or block.height > self._newest.height:
-            self._newest = block
+        self._chain.fires += block.fires
+        self._chain.transactions += block.transactions
+        if self._chain.newest is None or block.height > self._chain.newest.height:
+            self._chain.newest = block

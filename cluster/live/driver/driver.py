@@ -301,9 +301,8 @@ class _LiveRun:
         self._clock.take_over(left.record.began_epoch_ms, left.clock.reading)
         sightings, told, rows = restore(left, record, self._folder)
         handover.take_over(sightings, told, left.phase)
-        self._watch = ChainWatch(record, self._clock.began_epoch_ms)
+        self._watch = ChainWatch(record, self._clock.began_epoch_ms, left.watch)
         self._watch.sightings = sightings
-        self._watch.take_over(left.watch)
         self.loop.continue_from(left.end, left.scenario, left.height, self._clock.now_ms() - left.clock.at_ms)
         self._leftovers.take_over(left.stage.means.leftovers)
         if hosts is not None:

@@ -26,15 +26,22 @@ class SeenBlock(NamedTuple):
     lane_cycles: int
 
 
+class SeenChain(msgspec.Struct, forbid_unknown_fields=True):
+    """What was seen of the chain, each block counted once."""
+
+    heights: set[int]
+    """The newest heights of which a block was reported."""
+    newest: BlockFinal | None
+    fires: int
+    transactions: int
+
+
 class LeftWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Observations of the chain (:class:`~cluster.live.driver.chain_watch.ChainWatch`)."""
 
     trace: TraceState
     resources: ResourceState
-    heights: set[int]
-    newest: BlockFinal | None
-    fires: int
-    transactions: int
+    chain: SeenChain
     blocks: list[SeenBlock]
     """The newest final blocks, in the order in which they were seen."""
 

@@ -120,7 +120,7 @@ def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
         (["phase"], "asleep", "Invalid enum value 'asleep' - at `$.phase`"),
         (["scenario", "validators"], "many", "validators: "),
         (["record", "problems"], [1], "Expected `str`, got `int` - at `$.record.problems[0]`"),
-        (["watch", "heights"], ["one"], "Expected `int`, got `str` - at `$.watch.heights[0]`"),
+        (["watch", "chain", "heights"], ["one"], "Expected `int`, got `str` - at `$.watch.chain.heights[0]`"),
         (["stage", "agenda", "due"], [{"at_ms": 1, "number": 1, "what": {"type": "Remove"}}], "Invalid value 'Remove'"),
         (["stage", "engine", "current"], [9], "planned fault 9 is not one of 0 - at `$.stage.engine`"),
         (["stage", "injection", "links"], {"0": {"kind": "flood"}}, "kind: unknown fault 'flood'; known: kill, wipe, "),

@@ -84,11 +84,9 @@ def watched() -> tuple[RunRecord, ChainWatch]:
 def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
     """The same of another driver."""
     other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
-    found = ChainWatch(other, 50.0)
     left = written_and_read(save(record)), written_and_read(watch.state)
     enter(left[0], other)
-    found.take_over(left[1])
-    return other, found
+    return other, ChainWatch(other, 50.0, left[1])
 
 
 OF_THE_PROCESS = (
@@ -125,33 +123,38 @@ def test_few_heights_are_remembered_by_the_next_driver_too() -> None:
     record = make_record(backend="live")
     watch = ChainWatch(record, 0.0)
     watch.take(0, map(final, range(1, 3 * HEIGHTS_REMEMBERED)))
-    found = ChainWatch(make_record(backend="live"), 0.0)
-    found.take_over(written_and_read(watch.state))
-    assert found._heights == watch._heights and len(found._heights) <= 2 * HEIGHTS_REMEMBERED
-    assert written_and_read(ChainWatch(make_record(backend="live"), 0.0).state).trace.windows.open_until_ms is None
+    found = ChainWatch(make_record(backend="live"), 0.0, written_and_read(watch.state))
+    assert found._chain == watch._chain and len(found._chain.heights) <= 2 * HEIGHTS_REMEMBERED
 
 
 @pytest.mark.parametrize(
     ("part", "attribute"),
     [
-        (ChainWatch, "_heights"),
-        (ChainWatch, "_transactions"),
-        (ChainWatch, "_newest"),
+        (ChainWatch, "_chain"),
         (ChainWatch, "newest"),
         (LiveTrace, "_received"),
         (LiveTrace, "_count"),
-        (Windows, "_begun"),
-        (Windows, "open_until_ms"),
-        (ResourceLog, "_last_ms"),
+        (Windows, "state"),
+        (ResourceLog, "state"),
         (ResourceLog, "_looks"),
     ],
 )
 def test_a_watch_that_forgets_something_is_found_out(
     monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str
 ) -> None:
-    forget(monkeypatch, part, attribute)
-    one = watched()
+    one, begin = watched(), part.__init__
+
+    def begins(self: Any, *arguments: Any) -> None:
+        begin(self, *arguments)
+        new, clock = object.__new__(part), [each for each in arguments if isinstance(each, float)]
+        begin(new, make_record(scenario=Scenario.model_validate(LATE), backend="live"), *clock)
+        setattr(self, attribute, getattr(new, attribute))
+
+    monkeypatch.setattr(part, "__init__", begins)
     assert inside(again(*one), OF_THE_PROCESS) != inside(one, OF_THE_PROCESS)
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str) -> None:
@@ -164,9 +167,6 @@ def forget(monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str) -> 
         setattr(self, attribute, before)
 
     monkeypatch.setattr(part, "take_over", takes_over)
-
-
-# --- hosts ------------------------------------------------------------------------------------------------------------
 
 
 def busy_host() -> Host:
