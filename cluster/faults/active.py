@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Stage
 from cluster.record.run import FaultRecord
 from cluster.scenario.sections.faults import AnyFault, DiskFullFault, FailedSyncFault
-
-
-def nothing_seen() -> Seen:
-    """The default observation: no effect was seen."""
-    return Seen(False, "")
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +20,6 @@ class ActiveFault:
     targets: list[int] = field(default_factory=list)
     along: list[int] = field(default_factory=list)
     """Other validators on the same hosts, which go down with the targets."""
-    observe: Callable[[], Seen] = nothing_seen
-    """Returns whether the fault took effect, with the evidence. The engine calls it when the fault is over."""
     delays_before: int = 0
     """For an impairment: the number of effects counted before it began."""
     is_in_force: bool = False
@@ -49,7 +40,7 @@ class ActiveFault:
         It need not if the fault is over, if it still waits for a disk operation, or if a target is lost for good.
         """
         lies_in_wait = isinstance(self.plan, DiskFullFault | FailedSyncFault) and not self.record.took_effect
-        return not (self.is_noted or lies_in_wait or any(stage.is_lost(index) for index in self.targets))
+        return not (self.is_noted or lies_in_wait or any(stage.seat(index).is_lost for index in self.targets))
 
 
 class Deaths:
@@ -62,11 +53,11 @@ class Deaths:
 
     def expect(self, indices: list[int]) -> list[int]:
         """Expect these validators to go down, except those that do not run now. Returns the expected ones."""
-        running = [index for index in indices if self._stage.is_running(index)]
-        self.before.update({index: self._stage.deaths(index) for index in running})
+        running = [index for index in indices if self._stage.seat(index).is_running]
+        self.before.update({index: self._stage.seat(index).deaths for index in running})
         return running
 
     def have_happened(self) -> bool:
         """Whether every expected validator has gone down; ``False`` if none was expected to."""
-        gone = [self._stage.deaths(index) > before for index, before in self.before.items()]
+        gone = [self._stage.seat(index).deaths > before for index, before in self.before.items()]
         return bool(gone) and all(gone)

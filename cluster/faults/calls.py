@@ -1,8 +1,4 @@
-"""A fault engine's future calls as plain data, so that another process can make them.
-
-The engine gives its stage a :class:`Call`. Its data names the fault only by number; the engine finds the fault when the
-call is made (:meth:`~cluster.faults.engine.FaultEngine.perform`).
-"""
+"""A fault engine's future calls as plain data: a call names the fault only by number."""
 
 from __future__ import annotations
 
@@ -12,8 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from cluster.faults.stage import Then
-
+Then = Callable[[], None]
 T = TypeVar("T")
 
 
@@ -56,10 +51,6 @@ class StartValidator(msgspec.Struct, frozen=True, tag=True, forbid_unknown_field
     index: int
 
 
-class EndThoseBack(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The call that ends all faults whose validators are up again."""
-
-
 class UpgradeNext(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The call that continues an upgrade with its next host."""
 
@@ -73,7 +64,7 @@ class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
     group: list[int]
 
 
-FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | EndThoseBack | UpgradeNext | UpgradeStart
+FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | UpgradeNext | UpgradeStart
 
 
 @dataclass(frozen=True, slots=True)

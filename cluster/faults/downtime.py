@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from cluster.common.wording import listed
 from cluster.disks import NO_SPACE, PLANNED_FAILURE
 from cluster.faults.active import ActiveFault, Deaths
-from cluster.faults.link_faults import Seen
+from cluster.faults.events import Crash, FlipBit, KeepBlocks, LayTrap, LoseDisk
 from cluster.faults.stage import Stage
-from cluster.faults.state import DowntimeState
 from cluster.faults.targets import Targets
 from cluster.scenario.sections.faults import (
     BitRotFault,
@@ -26,7 +25,6 @@ class Downtime:
     """The downtime caused by one fault."""
 
     def __init__(self, fault: ActiveFault, plan: DownFault, stage: Stage, targets: Targets) -> None:
-        fault.observe = self._observe
         self.fault = fault
         self.plan = plan
         self.is_trap = isinstance(plan, DiskFullFault | FailedSyncFault)
@@ -47,32 +45,12 @@ class Downtime:
         self._rotten: dict[int, str] = {}
         """The place of the flipped bit, keyed by validator."""
 
-    @property
-    def state(self) -> DowntimeState:
-        """The state of this downtime as plain data, from which another process can continue."""
-        return DowntimeState(
-            self.fault.key,
-            self.is_back,
-            self._deaths.before,
-            self._failures,
-            self._loss,
-            self._lost,
-            self._snapshots,
-            self._rotten,
-        )
-
-    def take_over(self, state: DowntimeState) -> None:
-        """Replace the state of this downtime by that of another process, to continue from it."""
-        self.is_back, self._loss, self._lost = state.is_back, state.loss, state.lost
-        self._deaths.before, self._failures = state.deaths_before, state.failures
-        self._snapshots, self._rotten = state.snapshots, state.rotten
-
     def begin(self) -> None:
         """Take the validators down, or make their disks fail later."""
         stage, plan, fault = self._stage, self.plan, self.fault
         if isinstance(plan, DiskFullFault | FailedSyncFault):
             for index in fault.targets:
-                stage.lay_trap(index, plan)
+                stage.order(LayTrap(index, plan))
             return
         were_running = self._deaths.expect(fault.hit)
         held_down = [index for index in fault.targets if self._targets.is_held_down(index)]
@@ -81,19 +59,20 @@ class Downtime:
         concerned = [index for index in fault.hit if index in were_running or index in held_down]
         for index in concerned:  # all are asked before the first is gone: they may share a machine
             if index in fault.targets and loses_disk(plan):
-                stage.keep_blocks(index)
+                stage.order(KeepBlocks(index))
         for index in concerned:
             if index in were_running:
-                stage.crash(index, plan)
+                stage.order(Crash(index, plan))
             if index not in fault.targets:
                 continue
             if loses_disk(plan) and not isinstance(plan, BitRotFault):
-                stage.lose_disk(index)  # in use or not
+                stage.order(LoseDisk(index))  # in use or not
             elif isinstance(plan, BitRotFault) and index in were_running:
-                place = stage.flip_a_bit(index)
-                if place is not None:
-                    self._rotten[index] = place
-        self._note_whether_gone()
+                stage.order(FlipBit(fault.key, index))
+
+    def note_rot(self, index: int, place: str) -> None:
+        """Note that a bit of a validator's disk flipped, at this place."""
+        self._rotten[index] = place
 
     def begin_unplanned(self, reason: str) -> None:
         """Begin an unplanned fault: the validators' machine is already lost, for this ``reason``."""
@@ -104,12 +83,10 @@ class Downtime:
         self.fault.record.took_effect = True
 
     def look(self) -> None:
-        """Note whether the fault has taken effect by now: on real machines validators go down a while later."""
-        if not self.fault.is_over and not self.is_trap and not self._loss:
-            self._note_whether_gone()
-
-    def _note_whether_gone(self) -> None:
-        """Note whether the fault has taken effect: all validators that ran are down and, for bit rot, a bit flipped."""
+        """Note whether the fault has taken effect by now: all validators that ran are down and, for bit rot, a bit
+        flipped."""
+        if self.fault.is_over or self.is_trap or self._loss:
+            return
         has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
 
@@ -149,25 +126,28 @@ class Downtime:
 
     def has_come_back(self) -> bool:
         """Whether all validators that the fault took down are up again."""
-        stage, fault = self._stage, self.fault
+        seat, fault = self._stage.seat, self.fault
         if not self.is_back or fault.is_over:
             return False
-        waits = any(stage.has_trap(index) and index not in self._failures for index in fault.targets)
-        return not waits and all(stage.is_up(index) for index in fault.hit)
+        waits = any(seat(index).has_trap and index not in self._failures for index in fault.targets)
+        return not waits and all(seat(index).is_up for index in fault.hit)
 
     def _note_snapshots(self) -> None:
-        found = {index: self._stage.recovery(index) for index in self.fault.hit}
+        found = {index: self._stage.seat(index).recovery for index in self.fault.hit}
         self._snapshots = {index: each.snapshot_height for index, each in found.items() if each is not None}
 
     def _has_lost_disk(self, index: int) -> bool:
         """Whether a validator lost its disk: it came back from a later snapshot than its disk began with."""
-        found = self._stage.recovery(index)
+        found = self._stage.seat(index).recovery
         return found is not None and found.snapshot_height > self._snapshots.get(index, 0)
 
-    def _observe(self) -> Seen:
-        """Whether the fault took effect, and the evidence: how the validators went down and came back."""
+    def describe(self, restart: str) -> str:
+        """The evidence of the fault: how the validators went down and came back.
+
+        ``restart`` is what the driver saw of that, in words.
+        """
         stage, record, targets = self._stage, self.fault.record, self.fault.targets
-        recoveries = [(index, found) for index in targets if (found := stage.recovery(index)) is not None]
+        recoveries = [(index, found) for index in targets if (found := stage.seat(index).recovery) is not None]
         words = [f"not planned: {self._loss}"] if self._loss else []
         words.append(f"down from height {record.height_when_begun} to {stage.height}")
         for index in targets:
@@ -178,7 +158,7 @@ class Downtime:
                     record.problem = f"{name} started from a disk on which a bit of {rotten} had flipped"
             if reason is not None:
                 words.append(f"{name} stopped: {reason}")
-        words += stage.describe_restart(targets)
+        words += filter(None, (restart,))
         if isinstance(self.plan, LoseNodeFault):
             are_lost = loses_disk(self.plan)
             lost = [index for index in targets if are_lost or self._has_lost_disk(index)]
@@ -192,7 +172,7 @@ class Downtime:
             words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in by_snapshot])}")
         if from_disk or not by_snapshot:
             words.append(f"recovered {_heights([each.recovered_height for each in from_disk])}")
-        return Seen(record.took_effect, ", ".join(words))
+        return ", ".join(words)
 
 
 def _heights(heights: Sequence[int]) -> str:

@@ -1,12 +1,12 @@
 """The faults of a run: when each begins and ends, and its record. The same for every driver.
 
-The engine decides, and the driver's :class:`~cluster.faults.stage.Stage` acts. Drivers call the ``on_…`` methods.
-Several faults may be in force at once: links and impairments follow from all of them, and a validator is started when
-no fault holds it down (:mod:`cluster.faults.targets`).
+The engine is pure: it is told what was seen, and returns orders (:mod:`cluster.faults.events`). Several faults may be
+in force at once: links and impairments follow from all of them, and a validator is started when no fault holds it down
+(:mod:`cluster.faults.targets`).
 
-On real machines an order takes a while. If an order counts only once it is carried out, the stage calls back: a fault
-of links begins when it is in force everywhere, and ends when it is first undone. So every observation in between is
-made under the fault.
+On real machines an order takes a while. If an order counts only once it is carried out, it has a call that the driver
+tells then: a fault of links begins when it is in force everywhere, and ends when it is first undone. So every
+observation in between is made under the fault.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, assert_never, cast
+from typing import Final, assert_never
 
 from cluster.faults.active import ActiveFault
 from cluster.faults.calls import (
     Begin,
-    Call,
     End,
-    EndThoseBack,
     FaultCall,
     InForce,
     NoteEnd,
@@ -31,10 +29,29 @@ from cluster.faults.calls import (
     UpgradeStart,
 )
 from cluster.faults.downtime import Downtime
+from cluster.faults.events import (
+    BitFlipped,
+    Confirm,
+    Count,
+    Counted,
+    Due,
+    Failed,
+    FaultOrder,
+    FaultSeen,
+    Impair,
+    LoseDisk,
+    MachineLost,
+    Network,
+    Observe,
+    Observed,
+    SetLinks,
+    Start,
+    Voted,
+    Wake,
+)
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import Seen, impaired_by_links
-from cluster.faults.stage import Stage, Then
-from cluster.faults.state import ActiveState, EngineState, ListeningState, PlannedState
+from cluster.faults.link_faults import impaired_by_links
+from cluster.faults.stage import Stage
 from cluster.faults.targets import Targets
 from cluster.faults.upgrade import RollingUpgrade
 from cluster.record.run import FaultRecord
@@ -81,10 +98,13 @@ class _Planned:
 class FaultEngine:
     """Schedules, begins and ends the faults of a run, and keeps their records."""
 
-    def __init__(self, scenario: Scenario, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self._seed = str(seed)
+        self._stage = Stage(scenario.validators.count)
         self._validators = scenario.validators
-        self.targets = Targets(scenario.validators, stage)
+        self._began_ms: float | None = None
+        """When the testnet was up: the planned times of faults count from it. ``None`` while it is not."""
+        self.targets = Targets(scenario.validators, self._stage)
         self._planned = list(_plans(scenario))
         self._ever_planned: list[_Planned] = []
         """All planned faults, including withdrawn ones."""
@@ -108,22 +128,65 @@ class FaultEngine:
 
     @property
     def is_listening(self) -> bool:
-        """Whether a fault waits for votes (:meth:`on_vote`)."""
+        """Whether a fault waits for votes (:class:`Voted`)."""
         return bool(self._listening)
 
-    def schedule(self) -> None:
-        """Schedule the faults that begin at a given time, as opposed to a height."""
+    @property
+    def have_begun(self) -> bool:
+        """Whether any fault has begun so far."""
+        return bool(self._active)
+
+    @property
+    def is_upgrading(self) -> bool:
+        """Whether an upgrade is under way, for which the heights of validators count."""
+        return any(not upgrade.is_over for upgrade in self._upgrades)
+
+    def planned_ms(self, at_ms: float) -> float:
+        """A time of the run, on the clock of planned faults: milliseconds since the testnet was up."""
+        return at_ms - (self._began_ms or 0.0)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def begin(self, at_ms: float) -> list[FaultOrder]:
+        """The testnet is up: schedule the faults that begin at a given time, as opposed to a height."""
+        self._began_ms = self._stage.now_ms = at_ms
         for planned in self._planned:
             self._schedule_at_its_time(planned)
+        return self._stage.take_orders()
 
-    def become(self, scenario: Scenario) -> None:
-        """Replace the faults by this scenario's. Raises :class:`ValueError` if that changes a fault that began."""
+    def reach(self, height: int) -> list[FaultOrder]:
+        """The highest final height: begin the faults that wait for it, and end those that last until it."""
+        if self._began_ms is None or height <= self._stage.height:
+            return []
+        self._stage.height = height
+        for planned in list(self._waiting):
+            at_height = planned.plan.at_height
+            if at_height is not None and height >= at_height:
+                self._waiting.remove(planned)
+                if planned.plan.after_votes is not None:
+                    self._listening.append((planned, {}))
+                    what = f"{planned.plan.kind} of {planned.record.whom}"
+                    self._stage.notice(f"{what} waits for votes: {planned.plan.after_votes}")
+                else:
+                    self._begin_soon(planned)
+        for active in self._active:
+            until = getattr(active.plan, "until_height", None)
+            if until is not None and height >= until and not active.is_over:
+                self._stage.later(0, f"fault {active.number} ends", End(active.key))
+        return self._stage.take_orders()
+
+    def check(self, scenario: Scenario, at_ms: float) -> None:
+        """Raises :class:`ValueError` if this scenario's faults change, at a time of the run, a fault that began."""
         before = [planned.plan for planned in self._planned]
-        check_faults_of_the_past(before, scenario.planned_faults, self._stage.height, self._stage.now_ms)
-        self.adopt(scenario)
+        check_faults_of_the_past(before, scenario.planned_faults, self._stage.height, at_ms)
 
-    def adopt(self, scenario: Scenario) -> None:
-        """Replace the faults by this scenario's, for a caller that has checked the change as :meth:`become` does."""
+    def adopt(self, scenario: Scenario, seed: int | None = None) -> list[FaultOrder]:
+        """Replace the faults by this scenario's, which change none that began (:meth:`check`).
+
+        With a ``seed`` what faults leave open is decided by that from now on.
+        """
+        if seed is not None:
+            self._seed = f"{seed}/fork"
         left, self._planned, new = self._planned, [], []
         for fresh in _plans(scenario):
             planned = next((each for each in left if each.plan == fresh.plan), None)
@@ -138,14 +201,45 @@ class FaultEngine:
             planned.is_withdrawn = True
         self.records[:] = [*(planned.record for planned in self._planned), *self._unplanned]
         self._waiting = [planned for planned in self._planned if planned in self._waiting or planned in new]
-        for planned in new:
-            self._schedule_at_its_time(planned)
+        if self._began_ms is not None:
+            for planned in new:
+                self._schedule_at_its_time(planned)
+        return self._stage.take_orders()
 
-    # --- calls to come ------------------------------------------------------------------------------------------------
+    def handle(self, seen: FaultSeen) -> list[FaultOrder]:
+        """Take note of what was seen, and return what follows from it."""
+        stage = self._stage
+        match seen:
+            case Network(at_ms):
+                stage.now_ms, stage.network = at_ms, seen
+                self._look()
+            case Due(at_ms, call):
+                stage.now_ms = at_ms
+                self._perform(call)
+            case Voted():
+                self._count_vote(seen)
+            case Failed(at_ms, validator, reason):
+                stage.now_ms = at_ms
+                self._fail(validator, reason)
+            case MachineLost(at_ms):
+                stage.now_ms = at_ms
+                self._lose(seen)
+            case Counted(key, count):
+                self._active[key].delays_before = count
+            case BitFlipped(key, validator, place):
+                self._downtime_of(key).note_rot(validator, place)
+            case Observed():
+                self._note_effect(seen)
+            case _:
+                assert_never(seen)
+        return stage.take_orders()
 
-    def perform(self, what: FaultCall) -> None:
-        """Make a scheduled call."""
-        match what:
+    def explains(self, validator: int, reason: str) -> bool:
+        """Whether a fault is the cause of a validator's stop (:class:`Failed`)."""
+        return any(downtime.explains(validator, reason) for downtime in self._downtimes)
+
+    def _perform(self, call: FaultCall) -> None:
+        match call:
             case Begin(planned):
                 self._begin(self._ever_planned[planned])
             case End(key):
@@ -153,120 +247,89 @@ class FaultEngine:
             case InForce(key):
                 self._is_in_force(self._active[key])
             case NoteEnd(key):
-                self._note_end(self._active[key])
+                self._observe(self._active[key])
             case Restart(key, indices):
-                next(each for each in self._downtimes if each.fault.key == key).is_back = True
+                self._downtime_of(key).is_back = True
                 self._let_up(indices)
             case StartValidator(index):
-                self._stage.start(index)
-            case EndThoseBack():
-                self._end_those_that_are_back()
+                self._stage.order(Start(index))
             case UpgradeNext(key):
-                next(each for each in self._upgrades if each.key == key).upgrade_next()
+                self._upgrade_of(key).upgrade_next()
             case UpgradeStart(key, group):
-                next(each for each in self._upgrades if each.key == key).start(group)
+                self._upgrade_of(key).start(group)
             case _:
-                assert_never(what)
+                assert_never(call)
 
-    # --- events of the run --------------------------------------------------------------------------------------------
+    def _downtime_of(self, key: int) -> Downtime:
+        return next(each for each in self._downtimes if each.fault.key == key)
 
-    def on_new_height(self, height: int) -> None:
-        """Called when a height is first final: begin the faults that wait for it, and end those that last until it."""
-        for planned in list(self._waiting):
-            at_height = planned.plan.at_height
-            if at_height is not None and height >= at_height:
-                self._waiting.remove(planned)
-                if planned.plan.after_votes is not None:
-                    self._listening.append((planned, {}))
-                else:
-                    self._begin_soon(planned)
-        for active in self._active:
-            until = getattr(active.plan, "until_height", None)
-            if until is not None and height >= until and not active.is_over:
-                self._stage.later(0, f"fault {active.number} ends", Call(self.perform, End(active.key)))
+    def _upgrade_of(self, key: int) -> RollingUpgrade:
+        return next(each for each in self._upgrades if each.key == key)
 
-    def on_vote(self, sender: int, view: int, kind: VoteKind) -> None:
-        """Called when a validator sent a vote: begin the faults that waited for such votes, once they are a quorum."""
-        for planned, senders in list(self._listening):
-            if kind not in VOTES[planned.plan.after_votes or ""]:
-                continue
-            committee = self._validators.committee(view)
-            if sender in committee:
-                senders.setdefault(view, set()).add(sender)
-            if len(senders.get(view, ())) >= quorum(len(committee)):
-                self._listening.remove((planned, senders))
-                self._begin_soon(planned)
+    # --- what happens to validators -----------------------------------------------------------------------------------
 
-    def on_up(self) -> None:
-        """Called when a validator is up, or may be: soon end the faults whose validators are all up again."""
-        if self._active:
-            self._stage.later(0, "joined", Call(self.perform, EndThoseBack()))
-
-    def on_progress(self) -> None:
-        """Called when a validator made a block final, or diverged: continue upgrades whose next host is due."""
+    def _look(self) -> None:
+        """See which validators went down, which are up again, and whether upgrades can continue."""
+        for downtime in self._downtimes:
+            downtime.look()
+            if downtime.has_come_back():
+                self._end(downtime.fault)
         for upgrade in self._upgrades:
             upgrade.on_progress()
 
-    def on_failed(self, index: int, reason: str) -> bool:
-        """Called when a validator stopped by itself, and is down. Returns whether a fault is the cause.
+    def _count_vote(self, vote: Voted) -> None:
+        """Begin the faults that waited for such votes, once they are a quorum."""
+        for planned, senders in list(self._listening):
+            if vote.kind not in VOTES[planned.plan.after_votes or ""]:
+                continue
+            committee = self._validators.committee(vote.view)
+            if vote.sender in committee:
+                senders.setdefault(vote.view, set()).add(vote.sender)
+            if len(senders.get(vote.view, ())) >= quorum(len(committee)):
+                self._listening.remove((planned, senders))
+                self._begin_soon(planned)
 
-        If so, the validator's restart is scheduled.
-        """
+    def _fail(self, index: int, reason: str) -> None:
+        """A validator stopped because of a fault, and is down: schedule its restart."""
         stage = self._stage
         downtime = next((each for each in self._downtimes if each.explains(index, reason)), None)
         if downtime is None:
-            return False
+            return  # it is over meanwhile
         gone = downtime.note_failure(index, reason)
-        stage.notice(f"height {stage.height}: {self.targets.names[index]} stopped: {reason}")
+        stage.notice(f"{self.targets.names[index]} stopped: {reason}")
         if isinstance(downtime.plan, BitRotFault):
-            stage.lose_disk(index)
-            stage.later(0, f"another disk for {index}", Call(self.perform, StartValidator(index)))
+            stage.order(LoseDisk(index))
+            stage.later(0, f"another disk for {index}", StartValidator(index))
         else:
-            stage.later(
-                downtime.plan.down_ms, f"restart {index}", Call(self.perform, Restart(downtime.fault.key, gone))
-            )
-        return True
+            stage.later(downtime.plan.down_ms, f"restart {index}", Restart(downtime.fault.key, gone))
 
-    def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
-        """Called when the machine of some validators is lost, and they with it, before the driver takes them down.
-
-        If no fault is the cause, the loss becomes an unplanned fault itself: ``what`` is lost for a ``reason``. The
-        validators may start elsewhere right afterwards.
-        """
-        explained = [downtime.note_loss(indices) for downtime in self._downtimes]
+    def _lose(self, lost: MachineLost) -> None:
+        """If no fault is the cause, the loss becomes an unplanned fault itself."""
+        explained = [downtime.note_loss(lost.validators) for downtime in self._downtimes]
         if any(explained):
             return
-        names = tuple(self.targets.names[index] for index in indices)
+        names = tuple(self.targets.names[index] for index in lost.validators)
         now_ms = round(self._stage.now_ms)
         plan = LoseNodeFault(kind="lose_node", target=list(names), at_ms=now_ms, disks="kept", down_ms=0)
-        record = FaultRecord(plan.kind, what, None, at_ms=now_ms, is_planned=False, targets=names, impaired=names)
+        record = FaultRecord(plan.kind, lost.what, None, at_ms=now_ms, is_planned=False, targets=names, impaired=names)
         self._unplanned.append(record)
         self.records.append(record)
-        active = ActiveFault(len(self._active), len(self.records), plan, record, list(indices))
+        active = ActiveFault(len(self._active), len(self.records), plan, record, list(lost.validators))
         self._active.append(active)
         downtime = self._downtime(active, plan)
-        downtime.begin_unplanned(reason)
+        downtime.begin_unplanned(lost.reason)
         self._is_in_force(active)
-        self._stage.later(0, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit)))
-
-    def look(self) -> None:
-        """Check which validators have gone down by faults meanwhile, and whether upgrades can continue.
-
-        It is for a stage on which validators take a while to go down.
-        """
-        for downtime in self._downtimes:
-            downtime.look()
-        self.on_progress()
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
 
     def _schedule_at_its_time(self, planned: _Planned) -> None:
         if planned.plan.at_ms is not None:
             self._waiting.remove(planned)
-            self._stage.at(planned.plan.at_ms, f"fault {planned.number}", Call(self.perform, Begin(planned.place)))
+            at_ms = (self._began_ms or 0.0) + planned.plan.at_ms
+            self._stage.order(Wake(at_ms, f"fault {planned.number}", Begin(planned.place)))
 
     def _begin_soon(self, planned: _Planned) -> None:
-        self._stage.later(0, f"fault {planned.number}", Call(self.perform, Begin(planned.place)))
+        self._stage.later(0, f"fault {planned.number}", Begin(planned.place))
 
     def _begin(self, planned: _Planned) -> None:
         if planned.is_withdrawn:
@@ -281,30 +344,26 @@ class FaultEngine:
                 record.is_hard = not plan.overlap()
                 if not plan.overlap():
                     record.sides = tuple(tuple(sorted(side)) for side in plan.sides(names))
-            active.observe = partial(self._observe, active, plan)
-            self._apply_links(Call(self.perform, InForce(active.key)))
+            self._apply_links(InForce(active.key))
         elif isinstance(plan, UpgradeFault):
             upgrade = self._upgrade(active, plan)
-            upgrade.choose()
+            upgrade.choose(self._lot(active))
             self._is_in_force(active)
             upgrade.begin()
         else:
-            active.targets, active.along = self.targets.pick(plan)
+            active.targets, active.along = self.targets.pick(plan, self._lot(active))
             record.targets = tuple(names[index] for index in active.targets)
             record.impaired = tuple(names[index] for index in active.hit)
             record.is_hard = isinstance(plan, PauseFault | KillFault | LoseNodeFault | DiskLossFault)
             if isinstance(plan, ImpairingFault):
-                active.delays_before = self._delays(active, plan)
-                active.observe = partial(self._observe, active, plan)
-                self._apply_impairments(active, Call(self.perform, InForce(active.key)))
+                self._stage.order(Count(active.key, plan.kind, active.targets))
+                self._apply_impairments(active, InForce(active.key))
             else:
                 self._begin_downtime(active, plan)
 
     def _upgrade(self, active: ActiveFault, plan: UpgradeFault) -> RollingUpgrade:
         end = partial(self._end, active)
-        upgrade = RollingUpgrade(
-            active, plan, self._stage, self.targets, self._let_up, end, lambda what: Call(self.perform, what)
-        )
+        upgrade = RollingUpgrade(active, plan, self._stage, self.targets, self._let_up, end)
         self._upgrades.append(upgrade)
         return upgrade
 
@@ -313,38 +372,29 @@ class FaultEngine:
         self._downtimes.append(downtime)
         return downtime
 
-    def _delays(self, active: ActiveFault, plan: ImpairingFault) -> int:
-        return sum(self._stage.delays(index, plan.kind) for index in active.targets)
-
-    def _observe(self, active: ActiveFault, plan: LinkFault | ImpairingFault) -> Seen:
-        """Whether a fault of links or an impairment took effect, with the evidence."""
-        if isinstance(plan, LinkFault):
-            return self._stage.seen_on_links(active.key, plan)
-        delays = self._delays(active, plan) - active.delays_before
-        return self._stage.seen_delays(plan.kind, delays, active.record.targets)
+    def _lot(self, active: ActiveFault) -> str:
+        """What decides a fault's targets if the scenario leaves them open: the run's seed, and which fault it is."""
+        return f"{self._seed}/faults/{active.key}"
 
     def _begin_downtime(self, active: ActiveFault, plan: DownFault) -> None:
-        downtime = self._downtime(active, plan)
-        downtime.begin()
-        if not downtime.is_trap:
-            self._stage.later(
-                plan.down_ms, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit))
-            )
-        self._is_in_force(active)
+        self._downtime(active, plan).begin()
+        self._stage.order(Confirm(InForce(active.key)))
 
     def _note_beginning(self, active: ActiveFault) -> None:
         active.record.begun_ms, active.record.height_when_begun = self._stage.now_ms, self._stage.height
 
     def _is_in_force(self, active: ActiveFault) -> None:
-        """Note that a fault is in force from now on, and schedule its end if it has a duration."""
+        """Note that a fault is in force from now on, and schedule its end, or the return of those that it took down."""
         stage, for_ms = self._stage, getattr(active.plan, "for_ms", None)
         active.is_in_force = True
         self._note_beginning(active)
-        stage.notice(f"height {stage.height}: {active.plan.kind} of {active.record.whom} begins")
+        stage.notice(f"{active.plan.kind} of {active.record.whom} begins")
         if active.is_to_end:
             self._end(active)
         elif for_ms is not None:
-            stage.later(for_ms, f"fault {active.number} ends", Call(self.perform, End(active.key)))
+            stage.later(for_ms, f"fault {active.number} ends", End(active.key))
+        elif isinstance(active.plan, DownFault) and not self._downtime_of(active.key).is_trap:
+            stage.later(active.plan.down_ms, f"restart {active.number}", Restart(active.key, active.hit))
 
     def _end(self, active: ActiveFault) -> None:
         if active.is_over:
@@ -355,30 +405,44 @@ class FaultEngine:
         active.is_over = True
         active.record.ended_ms = self._stage.now_ms
         if isinstance(active.plan, LinkFault):
-            self._apply_links(Call(self.perform, NoteEnd(active.key)))
+            self._apply_links(NoteEnd(active.key))
         elif isinstance(active.plan, ImpairingFault):
-            self._apply_impairments(active, Call(self.perform, NoteEnd(active.key)))
+            self._apply_impairments(active, NoteEnd(active.key))
         else:
-            self._note_end(active)
+            self._observe(active)
 
-    def _note_end(self, active: ActiveFault) -> None:
-        record, stage = active.record, self._stage
-        record.took_effect, record.evidence = active.observe()
+    def _observe(self, active: ActiveFault) -> None:
+        self._stage.order(Observe(active.key, active.plan, active.targets, active.delays_before))
+
+    def _note_effect(self, seen: Observed) -> None:
+        """Complete the record of a fault that is over."""
+        active = self._active[seen.key]
+        record, plan, evidence = active.record, active.plan, seen.evidence
+        if isinstance(plan, LinkFault | ImpairingFault):
+            record.took_effect = seen.took_effect
+        elif isinstance(plan, UpgradeFault):
+            count = len(active.targets)
+            record.took_effect = self._upgrade_of(active.key).have_restarted() and seen.running == count
+            runs = f"{seen.running} of {count} validators run version {plan.version} now"
+            evidence = ", ".join(filter(None, (runs, seen.evidence)))
+        else:
+            evidence = self._downtime_of(active.key).describe(seen.evidence)
+        record.evidence = evidence
         active.is_noted = True
-        record.height_when_ended = stage.height
-        stage.notice(f"height {stage.height}: {active.plan.kind} of {record.whom} is over: {record.evidence}")
+        record.height_when_ended = self._stage.height
+        self._stage.notice(f"{plan.kind} of {record.whom} is over: {evidence}")
 
     # --- all that are in force ----------------------------------------------------------------------------------------
 
-    def _apply_links(self, then: Then) -> None:
+    def _apply_links(self, then: FaultCall) -> None:
         lasting = [active for active in self._active if not active.is_over]
         faults = {active.key: active.plan for active in lasting if isinstance(active.plan, LinkFault)}
-        self._stage.set_links(faults, then)
+        self._stage.order(SetLinks(faults, then))
 
-    def _apply_impairments(self, of: ActiveFault, then: Then) -> None:
+    def _apply_impairments(self, of: ActiveFault, then: FaultCall) -> None:
         lasting = [active for active in self._active if not active.is_over]
         plans = {index: [active.plan for active in lasting if index in active.targets] for index in of.targets}
-        self._stage.impair({index: Impairment.of(each) for index, each in plans.items()}, then)
+        self._stage.order(Impair({index: Impairment.of(each) for index, each in plans.items()}, then))
 
     # --- up again -----------------------------------------------------------------------------------------------------
 
@@ -386,86 +450,11 @@ class FaultEngine:
         """A fault no longer holds these validators down: start those that no other fault holds down."""
         for index in indices:
             self.targets.let_up(index)
-            if not self.targets.is_held_down(index) and not self._stage.is_running(index):
-                self._stage.start(index)
+            if not self.targets.is_held_down(index) and not self._stage.seat(index).is_running:
+                self._stage.order(Start(index))
                 for active in self._active:  # from now on no fault that took it down has all of its targets down
                     if index in active.hit and not active.is_over and active.record.first_back_ms is None:
                         active.record.first_back_ms = self._stage.now_ms
-        self._end_those_that_are_back()
-
-    def _end_those_that_are_back(self) -> None:
-        for downtime in self._downtimes:
-            if downtime.has_come_back():
-                self._end(downtime.fault)
-
-    # --- from process to process --------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> EngineState:
-        """The state that another process needs to continue. It shares the engine's collections: do not change it."""
-        every = self._ever_planned
-        records = [*(planned.record for planned in every), *self._unplanned]
-        of_record = {id(record): number for number, record in enumerate(records)}
-        return EngineState(
-            planned=[PlannedState(each.number, each.plan, each.record, each.is_withdrawn) for each in every],
-            current=[planned.place for planned in self._planned],
-            waiting=[planned.place for planned in self._waiting],
-            listening=[ListeningState(planned.place, senders) for planned, senders in self._listening],
-            unplanned=self._unplanned,
-            active=[
-                ActiveState(
-                    number=each.number,
-                    plan=each.plan,
-                    record=of_record[id(each.record)],
-                    targets=each.targets,
-                    along=each.along,
-                    delays_before=each.delays_before,
-                    is_in_force=each.is_in_force,
-                    is_to_end=each.is_to_end,
-                    is_over=each.is_over,
-                    is_noted=each.is_noted,
-                )
-                for each in self._active
-            ],
-            downtimes=[downtime.state for downtime in self._downtimes],
-            upgrades=[upgrade.state for upgrade in self._upgrades],
-            held_down=self.targets.held_down,
-        )
-
-    def take_over(self, state: EngineState) -> None:
-        """Replace the engine's faults by those of another process, and continue with them.
-
-        Scheduled calls are not part of the state: the stage takes them over.
-        """
-        self._ever_planned = every = [
-            _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
-            for place, each in enumerate(state.planned)
-        ]
-        self._planned = [every[place] for place in state.current]
-        self._waiting = [every[place] for place in state.waiting]
-        self._listening = [(every[each.planned], each.senders) for each in state.listening]
-        self._unplanned = state.unplanned
-        self.records[:] = state.records
-        records = [*(planned.record for planned in every), *state.unplanned]
-        self._active = active = [
-            self._taken_over(key, each, records[each.record]) for key, each in enumerate(state.active)
-        ]
-        self._downtimes, self._upgrades = [], []
-        for down in state.downtimes:
-            self._downtime(active[down.key], cast(DownFault, active[down.key].plan)).take_over(down)
-        for upgrade in state.upgrades:
-            self._upgrade(active[upgrade.key], cast(UpgradeFault, active[upgrade.key].plan)).take_over(upgrade)
-        self.targets.take_over(state.held_down)
-
-    def _taken_over(self, key: int, state: ActiveState, record: FaultRecord) -> ActiveFault:
-        plan = cast(AnyFault, state.plan)
-        active = ActiveFault(key, state.number, plan, record, state.targets, state.along)
-        active.delays_before = state.delays_before
-        active.is_in_force, active.is_to_end = state.is_in_force, state.is_to_end
-        active.is_over, active.is_noted = state.is_over, state.is_noted
-        if isinstance(plan, LinkFault | ImpairingFault):
-            active.observe = partial(self._observe, active, plan)
-        return active
 
 
 def _plans(scenario: Scenario) -> Iterator[_Planned]:

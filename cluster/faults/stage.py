@@ -1,138 +1,53 @@
-"""The interface between faults and the driver that performs them."""
+"""The network as the engine of faults last saw it, and the orders that it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
 
-from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import Seen
-from cluster.scenario.sections.faults import AnyFault, DiskFullFault, DownFault, FailedSyncFault, LinkFault, Release
-
-Then = Callable[[], None]
+from cluster.faults.calls import FaultCall
+from cluster.faults.events import FaultOrder, Network, Seat, Tell, Wake
+from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LoseNodeFault, PauseFault, acts_on_pods
 
 
-class Recovery(NamedTuple):
-    """How a running validator started: the height that it recovered, and that of the snapshot its disk began with."""
+class Stage:
+    """What faults read of a run, and their orders, which wait for the driver (:meth:`take_orders`)."""
 
-    recovered_height: int
-    snapshot_height: int
-
-
-class Stage(Protocol):
-    """The driver's interface for faults. Validators are given by index."""
-
-    random: Random
-    """Random source for the choices that faults leave open."""
-
-    # --- time ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def now_ms(self) -> float:
+    def __init__(self, validators: int) -> None:
+        """``validators`` is their number; nothing is known of them yet."""
+        self.network = Network(0.0, tuple(Seat((index,), (index,)) for index in range(validators)), None)
+        self.now_ms = 0.0
         """Milliseconds since the run began."""
-
-    @property
-    def height(self) -> int:
+        self.height = 0
         """The highest final height."""
+        self._orders: list[FaultOrder] = []
 
-    def at(self, time_ms: int, label: str, call: Then) -> None:
-        """Have ``call`` called at a time of the run; at once if that has passed."""
+    def seat(self, index: int) -> Seat:
+        """The validator as it was last seen."""
+        return self.network.seats[index]
 
-    def later(self, delay_ms: int, label: str, call: Then) -> None:
-        """Have ``call`` called after a delay; return at once."""
+    def order(self, *orders: FaultOrder) -> None:
+        self._orders += orders
+
+    def later(self, delay_ms: int, label: str, call: FaultCall) -> None:
+        """Have a call told after a delay."""
+        self.order(Wake(self.now_ms + delay_ms, label, call))
 
     def notice(self, text: str) -> None:
-        """Show a text to the user."""
+        self.order(Tell(f"height {self.height}: {text}"))
 
-    # --- links --------------------------------------------------------------------------------------------------------
-
-    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """Put exactly these faults of links in force, by key, in this order; call ``then`` once they are in force."""
-
-    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        """Whether a link fault had an observable effect on messages, with the evidence."""
-
-    # --- validators ---------------------------------------------------------------------------------------------------
-
-    def is_up(self, index: int) -> bool:
-        """Whether the validator has recovered, or joined, and takes part."""
-
-    def is_running(self, index: int) -> bool:
-        """Whether the validator is up, or about to be."""
-
-    def is_about_to_start(self, index: int) -> bool:
-        """Whether the validator is down, does not count as running, and starts soon without being told."""
-
-    def is_lost(self, index: int) -> bool:
-        """Whether the validator can never be started again."""
-
-    def leader(self) -> int | None:
-        """The leader of the newest view that any validator is in."""
+    def take_orders(self) -> list[FaultOrder]:
+        """The orders since the last call."""
+        orders, self._orders = self._orders, []
+        return orders
 
     def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
         """All validators that a fault hits together with this one, including it: those on its host or Ray node.
 
         ``None`` if such a fault hits only this one.
         """
-
-    def deaths(self, index: int) -> int:
-        """How often the validator was seen to go down."""
-
-    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        """Prepare a release for validators while they still run the old one; call ``then`` when that is done."""
-
-    def replace(self, indices: Sequence[int], release: Release) -> None:
-        """Stop the running validators of a host gracefully; their next start is with the release."""
-
-    def runs(self, index: int, release: Release) -> bool:
-        """Whether a validator reports this release as the one that it runs, or ran last."""
-
-    def height_of(self, index: int) -> int:
-        """The validator's final height; 0 if it does not run."""
-
-    def has_diverged(self, index: int) -> bool:
-        """Whether the validator computed another state than the others, and has stopped."""
-
-    def keep_blocks(self, index: int) -> None:
-        """Save the blocks that the validator serves, or served while it was up, before its disk is lost."""
-
-    def crash(self, index: int, plan: DownFault) -> None:
-        """Take the validator down at once; others on its host may go down with it."""
-
-    def start(self, index: int) -> None:
-        """Start the validator from its disk, unless it runs."""
-
-    def recovery(self, index: int) -> Recovery | None:
-        """How the validator started; ``None`` if it does not run."""
-
-    def describe_restart(self, indices: Sequence[int]) -> list[str]:
-        """Further evidence that validators were down."""
-
-    # --- their impairments --------------------------------------------------------------------------------------------
-
-    def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
-        """Replace the impairments of these validators, keyed by index; call ``then`` once that is done."""
-
-    def delays(self, index: int, kind: str) -> int:
-        """How many effects of a kind of impairment were seen so far on the validator."""
-
-    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        """Whether an impairment took effect on these validators, with the evidence, given the number of its effects."""
-
-    # --- their disks --------------------------------------------------------------------------------------------------
-
-    def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        """Make the validator's disk fail at the next operation that the fault concerns."""
-
-    def has_trap(self, index: int) -> bool:
-        """Whether a failure set by :meth:`lay_trap` is still pending."""
-
-    def lose_disk(self, index: int) -> None:
-        """Give a stopped validator an empty disk, with which it has to join by a snapshot."""
-
-    def flip_a_bit(self, index: int) -> str | None:
-        """Flip a bit of a stopped validator's disk, in data that was durable for some time.
-
-        Returns the bit's place; ``None`` if there is no such data.
-        """
+        network, seat = self.network, self.seat(index)
+        if isinstance(plan, LoseNodeFault) or (network.has_pods and acts_on_pods(plan)):
+            return seat.on_node
+        if isinstance(plan, KillFault) or (network.acts_on_processes and isinstance(plan, DownFault | PauseFault)):
+            return seat.on_host
+        return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
+from blake3 import blake3
 
 from cluster.faults.stage import Stage
 from cluster.scenario.sections.faults import (
@@ -29,13 +31,14 @@ class Targets:
         self._held_down: Counter[int] = Counter()
         """The number of faults that hold each validator down."""
 
-    def pick(self, plan: NodeFault) -> tuple[list[int], list[int]]:
+    def pick(self, plan: NodeFault, lot: str) -> tuple[list[int], list[int]]:
         """The validators that a fault targets, and others that go down with them because they share their hosts.
 
-        Every validator of a killed host, or of a lost node, is a target itself.
+        ``lot``, a text, decides what the fault leaves open. Every validator of a killed host, or of a lost node, is a
+        target itself.
         """
         most = self._validators.withstood if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self.names)
-        chosen = self._choose(plan.target, most)
+        chosen = self._choose(plan.target, most, lot)
         targets, victims = [], list[int]()
         for index in chosen:
             sharing = self._stage.sharing_fate(index, plan)
@@ -49,7 +52,7 @@ class Targets:
             return victims, []
         return targets, [index for index in victims if index not in targets]
 
-    def pick_by_host(self, plan: UpgradeFault) -> tuple[list[int], list[list[int]]]:
+    def pick_by_host(self, plan: UpgradeFault, lot: str) -> tuple[list[int], list[list[int]]]:
         """The validators that an upgrade targets; and, host by host, all that are upgraded with them.
 
         One that is about to start gets the new code, too: it would run the old one.
@@ -57,12 +60,12 @@ class Targets:
         is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
         most = self._validators.withstood if is_bounded else len(self.names)
         ours = self._validators.ours
-        chosen = self._choose(plan.target or [self.names[index] for index in ours], most)
+        chosen = self._choose(plan.target or [self.names[index] for index in ours], most, lot)
         groups: list[list[int]] = []
         for index in chosen:
             mates = self._validators.on_same_host(index)
             running = self._that_run(mates)
-            group = [each for each in mates if each in running or self._stage.is_about_to_start(each)]
+            group = [each for each in mates if each in running or self._stage.seat(each).is_about_to_start]
             if group and group not in groups:
                 groups.append(group)
         return chosen, groups
@@ -80,15 +83,6 @@ class Targets:
         """Whether a fault keeps a validator from starting."""
         return self._held_down[index] > 0
 
-    @property
-    def held_down(self) -> dict[int, int]:
-        """The number of faults that hold each validator down; for another process."""
-        return dict(self._held_down)
-
-    def take_over(self, held_down: Mapping[int, int]) -> None:
-        """Replace the counts by those of another process (:attr:`held_down`), to continue from them."""
-        self._held_down = Counter(held_down)
-
     def hold_down(self, indices: Sequence[int]) -> None:
         """Let a fault keep these validators from starting."""
         self._held_down.update(indices)
@@ -97,18 +91,17 @@ class Targets:
         """Let one fault no longer keep a validator from starting."""
         self._held_down[index] -= 1
 
-    def _choose(self, target: Sequence[str], most: int) -> list[int]:
-        stage, word = self._stage, target[0]
-        ours = self._validators.ours
-        running = [index for index in ours if stage.is_running(index)]
+    def _choose(self, target: Sequence[str], most: int, lot: str) -> list[int]:
+        word, ours = target[0], self._validators.ours
+        running = [index for index in ours if self._stage.seat(index).is_running]
         if word == LEADER:
-            leader = stage.leader()
+            leader = self._stage.network.leader
             return [leader] if leader in ours else []
         if word in KEYWORDS:
             wanted = most if word == AS_MANY_AS_WITHSTOOD else 1
-            return stage.random.sample(running, min(wanted, len(running)))
+            return sorted(running, key=lambda index: blake3(f"{lot}/{index}".encode()).digest())[:wanted]
         return [self.names.index(name) for name in target]
 
     def _that_run(self, indices: Sequence[int]) -> list[int]:
         """Those of the given validators that run, or that only a fault keeps from running."""
-        return [each for each in indices if self._stage.is_running(each) or self.is_held_down(each)]
+        return [each for each in indices if self._stage.seat(each).is_running or self.is_held_down(each)]

@@ -35,6 +35,8 @@ RECORD_FILE: Final = "record.bin"
 """The record of a run, from which it can be judged again (:mod:`cluster.record.saved`)."""
 STORE_FILE: Final = "blocks.part"
 """The file to which a live run appends its blocks. At the end it becomes the archive of blocks."""
+JOURNAL_FILE: Final = "journal.bin"
+"""The file with what the loop of a live run was told (:mod:`cluster.run.journal`)."""
 CHECKPOINT_FILE: Final = "driver.checkpoint"
 """The file with a live run's state, from which another driver may take it over
 (:mod:`cluster.live.handover.checkpoint`)."""
@@ -121,7 +123,7 @@ RUN: Final = Kind(
     (RESULT_FILE,),
     (
         *(RESULT_FILE, JUNIT_FILE, SERIES_FILE, REPORT_FILE, TRACEBACK_FILE, SCENARIO_FILE, ENDPOINTS_FILE, STORE_FILE),
-        *(RECORD_FILE, "blocks.bin", "traces.bin", "genesis.json"),
+        *(RECORD_FILE, JOURNAL_FILE, "blocks.bin", "traces.bin", "genesis.json"),
         *("load-plan.json", "load-endpoints.json", "load-stats.json"),
         *("data/*/*", "data/host-*", "logs/*.log", "logs/ray/*", UPLOADED_FILE),
     ),

@@ -97,8 +97,8 @@ ELSEWHERE: Final = frozenset(
     }
 )
 """Fields of a record that are not written."""
-BESIDES: Final[Mapping[str, Any]] = {"finalizations": b"", "proposals": {}, "faults": []}
-"""In place of the fields that a live run has in separate files and in its stage until its end."""
+BESIDES: Final[Mapping[str, Any]] = {"finalizations": b"", "proposals": {}}
+"""In place of the fields that a live run has in separate files until its end."""
 
 if TYPE_CHECKING:  # they have the same fields, and no type checker knows a structure that is made here
     SavedRecord = RunRecord

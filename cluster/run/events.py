@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cluster.faults.events import FaultOrder, FaultSeen
 from cluster.scenario import Scenario
 
 # --- what was seen ----------------------------------------------------------------------------------------------------
@@ -67,6 +68,8 @@ class ForkTaken(NamedTuple):
     """The settings of the next fork apply."""
 
     scenario: Scenario
+    seed: int | None = None
+    """The fork's seed, if it has one."""
 
 
 class Standing(NamedTuple):
@@ -85,12 +88,18 @@ class Standings(NamedTuple):
     """How far the validators are that are not given up. Without any the run is over."""
 
     validators: tuple[Standing, ...]
-    faults_are_over: bool
-    """Whether no fault that began is still awaited."""
 
 
 class Left(NamedTuple):
     """The run is not watched any more, whatever ended it."""
+
+
+class Absent(NamedTuple):
+    """Another driver goes on with the run. There was none meanwhile."""
+
+    from_ms: float
+    until_ms: float
+    from_height: int
 
 
 Seen = (
@@ -105,15 +114,11 @@ Seen = (
     | ForkTaken
     | Standings
     | Left
+    | Absent
+    | FaultSeen
 )
 
 # --- what is to be done -----------------------------------------------------------------------------------------------
-
-
-class Tell(NamedTuple):
-    """Tell the user a line."""
-
-    text: str
 
 
 class StopLoad(NamedTuple):
@@ -135,4 +140,4 @@ class End(NamedTuple):
     """Whether it takes too long."""
 
 
-Order = Tell | StopLoad | TakeFork | End
+Order = StopLoad | TakeFork | End | FaultOrder

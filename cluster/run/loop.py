@@ -1,19 +1,22 @@
 """The loop of a run, pure: it is told what was seen, and returns orders.
 
-It decides when the load stops, when another part of the scenario applies and when the run is over, and notes that in
-the run's record. It has no clock and no thread: the drivers tell it the time. A driver performs the orders in their
-order.
+It decides when the load stops, when faults begin and end, when another part of the scenario applies and when the run is
+over, and notes that in the run's record. It has no clock and no thread: the drivers tell it the time. A driver performs
+the orders in their order.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.engine import FaultEngine
+from cluster.faults.events import FaultSeen, Tell
 from cluster.record.run import JoinRecord, RunRecord
+from cluster.run.absence import absence_of
 from cluster.run.events import (
+    Absent,
     End,
     ForkTaken,
     JoinBegun,
@@ -27,22 +30,10 @@ from cluster.run.events import (
     StopLoad,
     StopRequested,
     TakeFork,
-    Tell,
     Time,
     Up,
     Violation,
 )
-from cluster.scenario import Scenario
-
-
-class Progress(NamedTuple):
-    """What a loop knows of the run's end, for the loop of another driver."""
-
-    end_height: int | None
-    """``None`` if it is not known yet."""
-    deadline_ms: float | None
-    """``None`` if never, as the next."""
-    over_ms: float | None
 
 
 class RunLoop:
@@ -57,7 +48,10 @@ class RunLoop:
         self.height = 0
         """The highest final height seen anywhere."""
         self.stops_on_fail = stops_on_fail
-        self._given = scenario
+        self.faults = FaultEngine(scenario, record.seed)
+        record.faults = self.faults.records
+        self.given = scenario
+        """The scenario with which the run began."""
         self._forks_ordered = self._forks_taken = 0
         self._is_open = is_open
         self.duration_s = None if is_open else scenario.stop.duration_s
@@ -99,49 +93,42 @@ class RunLoop:
         """The validators that join later and do not take part yet, by index."""
         return [index for index in self._late if self._join_of(index).ended_ms is None]
 
-    @property
-    def progress(self) -> Progress:
-        deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self.deadline_ms, self.over_ms))
-        return Progress(self.end_height, deadline_ms, over_ms)
-
-    def continue_from(self, left: Progress, scenario: Scenario, height: int, away_ms: float) -> None:
-        """Continue the run of another loop, whose record this one's has become.
-
-        The time without a driver, ``away_ms``, does not count towards the time limit.
-        """
-        self.scenario, self.height, self.end_height = scenario, height, left.end_height
-        self.deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
-        self.over_ms = math.inf if left.over_ms is None else left.over_ms
-        if left.over_ms is None:
-            self.duration_s = None  # it goes on until it is stopped
-
     def handle(self, seen: Seen) -> list[Order]:
         """Take note of what was seen, and return what follows from it."""
         if isinstance(seen, NewHeight):
             self.height = max(seen.height, self.height)
-        if self._has_ended and not isinstance(seen, Left):
+        if self._has_ended and not isinstance(seen, Left | FaultSeen):
             return []
-        return list(self._handle(seen))
+        orders = list(self._handle(seen))
+        if self._has_ended:  # a machine may still be lost while all comes to rest
+            return [order for order in orders if isinstance(order, Tell | End)]
+        return orders
 
     def _handle(self, seen: Seen) -> Iterator[Order]:
         match seen:
             case NewHeight():
                 yield from self._look_for_a_fork()
                 yield from self._stop_load()
+                yield from self.faults.reach(self.height)
             case JoinBegun() | JoinEnded():
                 yield from self._note_join(seen)
             case ScenarioChanged(scenario):
                 self.scenario = self.record.scenario = scenario
-            case ForkTaken(scenario):
-                yield from self._become(scenario)
+                yield from self.faults.adopt(scenario)
+            case ForkTaken():
+                yield from self._become(seen)
             case Violation(text):
                 if self.stops_on_fail:
                     self.record.interrupted = True
                     self.record.problems.append(f"stopped at height {self.height} by --stop-on-fail: {text}")
                     yield Tell(self.record.problems[-1])
                     yield self._end()
-            case _:
+            case Absent():
+                yield from self._note_absence(seen)
+            case Up() | Time() | StopRequested() | Standings() | Left():
                 yield from self._look_for_the_end(seen)
+            case _:
+                yield from self.faults.handle(seen)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -154,6 +141,7 @@ class RunLoop:
             case Up(at_ms):
                 if self.duration_s is not None:
                     self.over_ms = at_ms + self.duration_s * MILLISECONDS_PER_SECOND
+                yield from self.faults.begin(at_ms)
             case Time(at_ms):
                 if self.end_height is None and at_ms >= self.over_ms:
                     yield from self._end_here(at_ms, f"{self.duration_s:,} s are over")
@@ -188,7 +176,7 @@ class RunLoop:
         """
         if not standings.validators:
             return True
-        if not (self.is_drained and standings.faults_are_over):
+        if not (self.is_drained and self.faults.are_over):
             return False
         if not all(each.is_up and each.is_settled for each in standings.validators):
             return False
@@ -201,13 +189,23 @@ class RunLoop:
 
     def _leave(self) -> None:
         """Note what the run did not get to."""
+        self._has_ended = True
         if self.end_height is None:
             self.end_height = self.record.stop_requested_at_height = self.height
             if self.record.backend == "live":  # a simulated run is repeated from its scenario
                 self.record.scenario = self.scenario.ended_at(self.height)
-        for fork in self._given.forks[self._forks_taken :]:
+        for fork in self.given.forks[self._forks_taken :]:
             self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
-        self._forks_taken = len(self._given.forks)
+        self._forks_taken = len(self.given.forks)
+
+    def _note_absence(self, seen: Absent) -> Iterator[Order]:
+        """The time without a driver does not count towards the time limit."""
+        self.deadline_ms += seen.until_ms - seen.from_ms
+        heights, fault_ms = (seen.from_height, self.height), self.faults.planned_ms(seen.until_ms)
+        absence = absence_of(self.record.faults, seen.from_ms, seen.until_ms, heights, fault_ms)
+        self.record.absences.append(absence)
+        for line in (str(absence), *absence.late):
+            yield Tell(line)
 
     # --- joins and forks ----------------------------------------------------------------------------------------------
 
@@ -224,12 +222,14 @@ class RunLoop:
         return self.record.joins[self._late.index(validator)]
 
     def _look_for_a_fork(self) -> Iterator[Order]:
-        coming = self._given.forks[self._forks_ordered :]
+        coming = self.given.forks[self._forks_ordered :]
         if coming and self.height >= coming[0].at_height and self._forks_ordered == self._forks_taken:
             self._forks_ordered += 1
             yield TakeFork(self._forks_taken)
 
-    def _become(self, scenario: Scenario) -> Iterator[Order]:
+    def _become(self, fork: ForkTaken) -> Iterator[Order]:
+        scenario = fork.scenario
+        yield from self.faults.adopt(scenario, fork.seed)
         self._forks_taken += 1
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = scenario

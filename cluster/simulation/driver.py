@@ -7,7 +7,7 @@ events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -17,7 +17,7 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
-from cluster.faults.engine import FaultEngine
+from cluster.faults.events import Failed, Voted
 from cluster.faults.link_faults import LinkFaults
 from cluster.faults.link_model import Links
 from cluster.misbehaviour.byzantine.base import vote_of
@@ -41,16 +41,17 @@ from cluster.run.events import (
     JoinEnded,
     Left,
     NewHeight,
+    Order,
     Seen,
     Standing,
     Standings,
     StopLoad,
     TakeFork,
-    Tell,
     Time,
     Up,
     Violation,
 )
+from cluster.run.feed import Feed
 from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -155,6 +156,7 @@ class Simulation:
         self._may_be_over = False
         """Whether an event since the last check may have ended the run."""
         self.clock.deliver = self._deliver
+        self.feed = Feed(self.loop, lambda: [self.stage.look()], self._perform)
         self._recorder = Recorder(self.record, self.machines, self.clock, on_sample)
         self.stage = SimulatedStage(
             clock=self.clock,
@@ -163,14 +165,12 @@ class Simulation:
             validators=scenario.validators,
             machines=self.machines,
             join=self._join,
-            best_height=lambda: self.loop.height,
+            tell=self.feed.see_fault,
             notice=self._notice,
             keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
             starts=Starts(self.clock, self.machines, start_of(self._measured), self._is_back),
         )
         self.stage.durable_sizes.expect(scenario.planned_faults)
-        self.faults = FaultEngine(scenario, self.stage)
-        self.record.faults = self.faults.records
         for machine in self.machines:
             machine.starts, machine.entered = self.watches.starts, self._note_view
             machine.handled = self._handled
@@ -190,7 +190,7 @@ class Simulation:
             with suppress(Exception):  # what it left may be beyond that
                 self._recorder.collect(self.links, self.watches)
             raise
-        self._see(Left())
+        self.feed.see(Left())
         self._recorder.collect(self.links, self.watches)
         return self.record
 
@@ -210,25 +210,25 @@ class Simulation:
                 if self._checkpoint is not None:
                     self._checkpoint()
                 if self.loop.stops_on_fail and (violation := self.watches.first_violation(self.machines)):
-                    self._see(Violation(violation))
+                    self.feed.see(Violation(violation))
         except KeyboardInterrupt:
             self.record.interrupted = True
 
-    def _see(self, seen: Seen) -> None:
-        """Tell the run's loop what was seen, and perform its orders."""
-        for order in self.loop.handle(seen):
-            match order:
-                case Tell(text):
-                    self._notice(text)
-                case StopLoad(height) if self._load.is_running:
-                    self._load.stop()
-                    self._notice(self.record.drain_notice(height))
-                case StopLoad():
-                    pass
-                case TakeFork(number):
-                    self._fork_due = number
-                case End():
-                    self._has_ended = True
+    def _perform(self, order: Order) -> Iterable[Seen]:
+        """Perform an order of the run's loop, and return its answers."""
+        match order:
+            case StopLoad(height) if self._load.is_running:
+                self._load.stop()
+                self._notice(self.record.drain_notice(height))
+            case StopLoad():
+                pass
+            case TakeFork(number):
+                self._fork_due = number
+            case End():
+                self._has_ended = True
+            case _:
+                return self.stage.perform(order)
+        return ()
 
     def begin(self) -> None:
         """Start the machines that exist from the genesis on, and schedule the load, the samples and the faults."""
@@ -240,19 +240,18 @@ class Simulation:
             twin.start()
         self._load.begin()
         self._recorder.schedule_sample()
-        self.faults.schedule()
-        self._see(Up(self.clock.now_ms))
+        self.feed.see(Up(self.clock.now_ms))
         if self.loop.duration_s is not None:
             self.clock.after(self.loop.duration_s * MICROSECONDS_PER_SECOND, "the load stops", b"", self._end_duration)
 
     def advance(self) -> bool:
         """Perform the next event; ``False`` if the run is over."""
         if self.clock.now_ms >= self.loop.deadline_ms:
-            self._see(Time(self.clock.now_ms))
+            self.feed.see(Time(self.clock.now_ms))
         if self._may_be_over:
             self._may_be_over = False
             if self.loop.is_drained:
-                self._see(self._standings())
+                self.feed.see(self._standings())
         if self._has_ended:
             return False
         has_stepped = self.clock.step()
@@ -268,13 +267,13 @@ class Simulation:
         fork = self._given.forks[number]
         after = self._given.after_fork(number)
         try:
-            self.faults.become(after)
+            self.loop.faults.check(after, self.clock.now_ms)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
         self.stage.durable_sizes.expect(after.planned_faults)
         self._fork_due = None
         self.scenario = after
-        self._see(ForkTaken(after))
+        self.feed.see(ForkTaken(after, fork.seed))
         if after.links != self.record.former[-1].links:
             self.links.become(after.network)
         for machine in (*self.machines, *self._twins.values()):
@@ -286,7 +285,7 @@ class Simulation:
             self._reseed(fork.seed)
 
     def _reseed(self, seed: int) -> None:
-        """Reseed all random sources: of the network, the faults, the users, and the byzantine validators."""
+        """Reseed all random sources: of the network, the users, and the byzantine validators."""
         self.random.seed(f"{seed}/fork")
         if self._measured is not None:
             self._measured.random.seed(f"{seed}/fork/profile")
@@ -345,14 +344,17 @@ class Simulation:
         return machine
 
     def _is_back(self) -> None:
-        """A validator that took time to start again is up."""
+        """A validator is up that took time to start again, or to join."""
         self._may_be_over = True
-        self.faults.on_up()
+        if self.loop.faults.have_begun:
+            self.clock.after(0, "joined", b"", self.feed.look)
 
     def _failed(self, index: int, error: ValidatorError) -> None:
         """Crash a machine whose disk failed or has wrong contents, and report the error unless a fault expects it."""
         self.machines[index].crash(self.random)
-        if not self.faults.on_failed(index, str(error)):
+        if self.loop.faults.explains(index, str(error)):
+            self.feed.see_fault(Failed(self.clock.now_ms, index, str(error)))
+        else:
             self.record.problems.append(f"{self.machines[index].name} stopped: {error}")
 
     def _make_twins(self) -> dict[int, Machine]:
@@ -393,9 +395,10 @@ class Simulation:
         recipients = range(len(self.machines)) if recipient is None else (recipient,)
         content, machine = self._reader.read(payload), self.machines[sender]
         self.watches.sends(machine, recipient, content, self.scenario.consensus)
-        if (self.faults.is_listening or self.on_step is not None) and (vote := vote_of(content)) is not None:
-            if self.faults.is_listening:
-                self.faults.on_vote(sender, vote.view, vote.kind)
+        is_listening = self.loop.faults.is_listening
+        if (is_listening or self.on_step is not None) and (vote := vote_of(content)) is not None:
+            if is_listening:
+                self.feed.see(Voted(sender, vote.view, vote.kind))
             if vote.kind in VOTE_STEPS:
                 self._step(VOTE_STEPS[vote.kind], sender, vote.view)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -432,21 +435,20 @@ class Simulation:
                 watches.keeps(machine)
                 self._may_be_over = True
                 self.stage.durable_sizes.on_final(machine)
-                self.faults.on_progress()
+                self._look_at_upgrades()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 self._step(StepKind.FINAL, index, height)
                 if height > self.loop.height:
                     self._on_new_height(height)
             case Joined(height=height):
-                self._may_be_over = True
                 if machine.byzantine is None and machine.joining is not None:
                     watches.votes.joined(index, machine.joining.abstain_through)
-                self._see(JoinEnded(self.clock.now_ms, index, height, machine.tally.chunks))
-                self.faults.on_up()
+                self.feed.see(JoinEnded(self.clock.now_ms, index, height, machine.tally.chunks))
+                self._is_back()
             case Diverged():
                 watches.monitor.diverged(machine.name, machine.tally.starts)
                 self._may_be_over = True
-                self.faults.on_progress()
+                self._look_at_upgrades()
             case Run(job=Build() | Execute() as job):
                 self._note_proposal(index, job)
                 if isinstance(job, Build):
@@ -493,19 +495,18 @@ class Simulation:
 
     def _on_new_height(self, height: int) -> None:
         self.record.checkpoints[height] = self.clock.digest()[:CHECKPOINT_DIGITS]
-        self._see(NewHeight(height))
-        self.faults.on_new_height(height)
+        self.feed.see(NewHeight(height))
         self._recorder.look()
         for index in [index for index, at_height in self._late.items() if height >= at_height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
 
     def _end_duration(self) -> None:
-        self._see(Time(self.clock.now_ms))
+        self.feed.see(Time(self.clock.now_ms))
         self._may_be_over = True
 
     def _begin_join(self, machine: Machine) -> None:
-        self._see(JoinBegun(self.clock.now_ms, machine.index))
+        self.feed.see(JoinBegun(self.clock.now_ms, machine.index))
         machine.start()
 
     def _standings(self) -> Standings:
@@ -515,7 +516,7 @@ class Simulation:
         snapshot alone gives nothing to judge.
         """
         machines = [machine for machine in self.machines if machine.byzantine is None]
-        return Standings(tuple(map(self._standing, machines)), self.faults.are_over)
+        return Standings(tuple(map(self._standing, machines)))
 
     def _standing(self, machine: Machine) -> Standing:
         if machine.validator is None:
@@ -526,9 +527,15 @@ class Simulation:
         is_settled = not (has_joined_only or (machine.work.is_committing and self._lags(machine)))
         return Standing(node.height, True, is_settled, is_excused=has_diverged)
 
+    def _look_at_upgrades(self) -> None:
+        """A validator made a block final, or diverged: an upgrade may go on."""
+        if self.loop.faults.is_upgrading:
+            self.feed.look()
+
     def _lags(self, machine: Machine) -> bool:
         """Whether a machine's validator is too far behind to count as caught up."""
-        return self.stage.height_of(machine.index) < self.loop.height - CATCH_UP_SLACK_HEIGHTS
+        height = 0 if machine.validator is None else machine.validator.node.height
+        return height < self.loop.height - CATCH_UP_SLACK_HEIGHTS
 
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:

@@ -1,32 +1,58 @@
-"""Faults of simulated machines and links: the simulator's :class:`~cluster.faults.stage.Stage`.
+"""Performs the orders of a run's faults on simulated machines and links.
 
-Everything happens at once, in virtual time, and every choice is drawn from the run's random source.
+Everything happens at once, in virtual time. What a crash leaves of a disk, and which bit rots, is drawn from the
+run's random source.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Final, assert_never
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.disks.memory import FaultPlan, MemoryDisk
+from cluster.faults.events import (
+    BitFlipped,
+    Confirm,
+    Count,
+    Counted,
+    Crash,
+    Due,
+    FaultOrder,
+    FaultSeen,
+    FlipBit,
+    Impair,
+    KeepBlocks,
+    LayTrap,
+    LoseDisk,
+    MachineOrder,
+    Network,
+    Observe,
+    Observed,
+    Prepare,
+    Recovery,
+    Replace,
+    Seat,
+    SetLinks,
+    Start,
+    Tell,
+    Wake,
+)
 from cluster.faults.impairment import PAUSE, Impairment, describe_delays
-from cluster.faults.link_faults import LinkFaults, Seen, seen_on_links
-from cluster.faults.stage import Recovery, Then
+from cluster.faults.link_faults import LinkFaults, seen_on_links
 from cluster.scenario.sections.faults import (
     AnyFault,
     BitRotFault,
     DiskFullFault,
-    DownFault,
     FailedSyncFault,
+    ImpairingFault,
     KillFault,
     LinkFault,
-    LoseNodeFault,
-    Release,
+    UpgradeFault,
 )
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
@@ -116,37 +142,105 @@ class SimulatedStage:
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
     """``join(index, disk)`` begins the join by a snapshot of a machine without state."""
-    best_height: Callable[[], int]
+    tell: Callable[[FaultSeen], None]
+    """Tells the run's loop what was seen."""
     notice: Callable[[str], None]
     keep_blocks: Callable[[int], None]
     starts: Starts
     durable_sizes: DurableSizes = field(default_factory=DurableSizes)
+    _seats: list[Seat] = field(init=False)
+    """For each validator, who shares its host and its Ray node."""
 
-    # --- time ---------------------------------------------------------------------------------------------------------
+    def __post_init__(self) -> None:
+        section = self.validators
+        mates = [(section.on_same_host(index), section.on_same_ray_node(index)) for index in range(section.count)]
+        self._seats = [Seat(tuple(on_host), tuple(on_node)) for on_host, on_node in mates]
 
-    @property
-    def now_ms(self) -> float:
-        return self.clock.now_ms
+    def perform(self, order: FaultOrder) -> Iterator[FaultSeen]:
+        """Perform an order, and return its answer, if it has one."""
+        match order:
+            case Tell(text):
+                self.notice(text)
+            case Wake(at_ms, label, call):
+                delay_us = max(0, round(at_ms * MICROSECONDS_PER_MILLISECOND) - self.clock.now_us)
+                self.clock.after(delay_us, label, b"", lambda: self.tell(Due(self.clock.now_ms, call)))
+            case SetLinks(faults, then):
+                self.link_faults.become(faults)
+                yield Due(self.clock.now_ms, then)
+            case Impair(impairments, then):
+                self._impair(impairments)
+                yield Due(self.clock.now_ms, then)
+            case Prepare(then=then) | Confirm(then):
+                yield Due(self.clock.now_ms, then)
+            case Count(key, kind, indices):
+                yield Counted(key, self._delays(kind, indices))
+            case Observe():
+                yield self._observe(order)
+            case _:
+                yield from self._act_on_machine(order)
 
-    @property
-    def height(self) -> int:
-        return self.best_height()
+    def _act_on_machine(self, order: MachineOrder) -> Iterator[FaultSeen]:
+        match order:
+            case Replace():
+                self._replace(order)
+            case KeepBlocks(index):
+                self.keep_blocks(index)
+            case Crash(index, plan):
+                self.starts.give_up(index)
+                self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
+            case Start(index):
+                self.starts.start(index)
+            case LayTrap(index, plan):
+                self._lay_trap(index, plan)
+            case LoseDisk(index):
+                self._lose_disk(index)
+            case FlipBit(key, index):
+                place = self._flip_a_bit(index)
+                if place is not None:
+                    yield BitFlipped(key, index, place)
+            case _:
+                assert_never(order)
 
-    def at(self, time_ms: int, label: str, call: Then) -> None:
-        self.clock.after(time_ms * MICROSECONDS_PER_MILLISECOND - self.clock.now_us, label, b"", call)
+    # --- what is seen -------------------------------------------------------------------------------------------------
 
-    def later(self, delay_ms: int, label: str, call: Then) -> None:
-        self.clock.after(delay_ms * MICROSECONDS_PER_MILLISECOND, label, b"", call)
+    def look(self) -> Network:
+        """The machines as they are now."""
+        voters = [machine.validator.node for machine in self.machines if machine.validator is not None]
+        newest = max(voters, key=lambda node: node.view, default=None)
+        leader = None if newest is None else newest.leader
+        return Network(self.clock.now_ms, tuple(map(self._seat, self.machines)), leader)
 
-    # --- links --------------------------------------------------------------------------------------------------------
+    def _seat(self, machine: Machine) -> Seat:
+        validator = machine.validator
+        seat = self._seats[machine.index]._replace(
+            is_up=machine.is_up,
+            is_running=machine.is_running or self.starts.are_under_way(machine.index),
+            has_trap=machine.disk.plan is not None,
+            deaths=machine.incarnation,
+        )
+        if validator is None:
+            return seat
+        node, executor = validator.node, validator.executor
+        recovery = Recovery(executor.recovered_height, executor.archive.joined_height)
+        return seat._replace(has_diverged=node.diverged is not None, height=node.height, recovery=recovery)
 
-    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """Replace the faults of links. The simulator queries :mod:`cluster.faults.link_faults` for each message."""
-        self.link_faults.become(faults)
-        then()
+    def _delays(self, kind: str, indices: Sequence[int]) -> int:
+        return sum(self.machines[index].delays[kind] for index in indices)
 
-    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        return seen_on_links(plan, self.link_faults.counts()[key])
+    def _observe(self, order: Observe) -> Observed:
+        """Whether a fault took effect, and the evidence."""
+        key, plan, indices, count_before = order
+        if isinstance(plan, LinkFault):
+            return Observed(key, *seen_on_links(plan, self.link_faults.counts()[key]))
+        if isinstance(plan, UpgradeFault):
+            version = plan.release.version
+            return Observed(key, running=sum(self.machines[index].tally.version == version for index in indices))
+        if not isinstance(plan, ImpairingFault):
+            return Observed(key)
+        delays = self._delays(plan.kind, indices) - count_before
+        names = [self.machines[index].name for index in indices]
+        held = f"{delays:,} events held back of {', '.join(names) or 'no validator'}"
+        return Observed(key, delays > 0, held if plan.kind == PAUSE else describe_delays(plan.kind, delays, names))
 
     def leader_delay_us(self, sender: int) -> int:
         """The delay in microseconds that a fault adds to a message of ``sender`` if it leads now; 0 otherwise."""
@@ -155,73 +249,17 @@ class SimulatedStage:
         validator = self.machines[sender].validator
         return self.link_faults.leader_delay_us() if validator and validator.node.leader == sender else 0
 
-    # --- machines -----------------------------------------------------------------------------------------------------
+    # --- what is done -------------------------------------------------------------------------------------------------
 
-    def is_up(self, index: int) -> bool:
-        return self.machines[index].is_up
-
-    def is_running(self, index: int) -> bool:
-        return self.machines[index].is_running or self.starts.are_under_way(index)
-
-    def is_about_to_start(self, index: int) -> bool:
-        return False
-
-    def is_lost(self, index: int) -> bool:
-        return False
-
-    def leader(self) -> int | None:
-        voters = [machine.validator.node for machine in self.machines if machine.validator is not None]
-        newest = max(voters, key=lambda node: node.view, default=None)
-        return None if newest is None else newest.leader
-
-    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
-        if isinstance(plan, LoseNodeFault):
-            return self.validators.on_same_ray_node(index)
-        return self.validators.on_same_host(index) if isinstance(plan, KillFault) else None
-
-    def deaths(self, index: int) -> int:
-        return self.machines[index].incarnation
-
-    def crash(self, index: int, plan: DownFault) -> None:
-        self.starts.give_up(index)
-        self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
-
-    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        then()
-
-    def replace(self, indices: Sequence[int], release: Release) -> None:
-        for index in indices:
+    def _replace(self, order: Replace) -> None:
+        for index in order.validators:
             machine = self.machines[index]
             self.starts.give_up(index)
             if machine.is_running:
                 machine.shut_down()
-            machine.release, machine.tally.version = release, release.version
+            machine.release, machine.tally.version = order.release, order.release.version
 
-    def runs(self, index: int, release: Release) -> bool:
-        return self.machines[index].tally.version == release.version
-
-    def height_of(self, index: int) -> int:
-        validator = self.machines[index].validator
-        return 0 if validator is None else validator.node.height
-
-    def has_diverged(self, index: int) -> bool:
-        validator = self.machines[index].validator
-        return validator is not None and validator.node.diverged is not None
-
-    def start(self, index: int) -> None:
-        self.starts.start(index)
-
-    def recovery(self, index: int) -> Recovery | None:
-        validator = self.machines[index].validator
-        if validator is None:
-            return None
-        executor = validator.executor
-        return Recovery(executor.recovered_height, executor.archive.joined_height)
-
-    def describe_restart(self, indices: Sequence[int]) -> list[str]:
-        return []
-
-    def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
+    def _impair(self, impairments: Mapping[int, Impairment]) -> None:
         for index, impairment in impairments.items():
             machine = self.machines[index]
             machine.work.sync_ms = max(machine.pace.sync_ms, impairment.sync_ms or 0)
@@ -231,34 +269,22 @@ class SimulatedStage:
                 machine.pause()
             elif machine.is_paused:
                 machine.go_on()
-        then()
 
-    def delays(self, index: int, kind: str) -> int:
-        return self.machines[index].delays[kind]
-
-    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        held = f"{delays:,} events held back of {', '.join(names) or 'no validator'}"
-        return Seen(delays > 0, held if kind == PAUSE else describe_delays(kind, delays, names))
-
-    # --- disks --------------------------------------------------------------------------------------------------------
-
-    def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
+    def _lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
         disk = self.machines[index].disk
         verbs = FILLING if isinstance(plan, DiskFullFault) else SYNCING
         files = plan.of or "" if isinstance(plan, FailedSyncFault) else ""
         disk.plan = FaultPlan(disk.operations + 1, verbs=verbs, files=files)
 
-    def has_trap(self, index: int) -> bool:
-        return self.machines[index].disk.plan is not None
-
-    def lose_disk(self, index: int) -> None:
+    def _lose_disk(self, index: int) -> None:
         machine = self.machines[index]
         trap = machine.disk.plan
         machine.disk = MemoryDisk(trap and replace(trap, operation=1))
         self.durable_sizes.forget(index)
         machine.join = lambda disk: self.join(index, disk)
 
-    def flip_a_bit(self, index: int) -> str | None:
+    def _flip_a_bit(self, index: int) -> str | None:
+        """Returns the bit's place; ``None`` if there is no data that was durable for some time."""
         disk, old = self.machines[index].disk, self.durable_sizes.old(index)
         ends = {name: min(size, disk.durable_size(name)) for name, size in old.items()}
         if JOURNAL_FILE in ends:  # it was replaced meanwhile, perhaps, and what came since may be torn

@@ -35,7 +35,8 @@ LAYERS = {
         ("misbehaviour",),
         ("scenario",),
         ("record", "disks"),
-        ("faults", "audit", "run"),
+        ("faults", "audit"),
+        ("run",),
         ("checks",),
         ("simulation", "live"),
         ("report",),
@@ -98,9 +99,15 @@ def is_pure(path: str) -> bool:
     return is_python(path) and is_in(path, "consensus", "spec", "validator")
 
 
+LINK_MODEL = "cluster/faults/link_model.py"
+"""The links of the simulator and of live hosts, which draw what they lose."""
+
+
 def touches_nothing(path: str) -> bool:
-    """Whether a module is a function of what it is given: pure code, and the loop of a run, whose times are floats."""
-    return is_pure(path) or (is_python(path) and is_in(path, "cluster/run"))
+    """Whether a module is a function of what it is given: pure code; the loop of a run and its faults, whose times are
+    floats."""
+    is_of_a_run = is_in(path, "cluster/run") or (is_in(path, "cluster/faults") and path != LINK_MODEL)
+    return is_pure(path) or (is_python(path) and is_of_a_run)
 
 
 def is_test(path: str) -> bool:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.events import Tell, Voted
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.reexecution_process import ReexecutionProcess
@@ -35,11 +36,9 @@ from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.steps import steps_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
-from cluster.live.handover.absence import absence_of
 from cluster.live.handover.calls import Together
-from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock, restore
+from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, JournalFile, RunClock, restore
 from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
-from cluster.live.handover.left_stage import LeftStage
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -48,16 +47,18 @@ from cluster.live.kubernetes.means import api_for
 from cluster.live.kubernetes.names import INSTANCE_VARIABLE
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.chain_store import BlockStore, FileBlocks
-from cluster.record.folder import STORE_FILE
+from cluster.record.folder import JOURNAL_FILE, STORE_FILE
 from cluster.record.host_info import Busyness
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, Timings, note_crash
 from cluster.record.saved import BESIDES, save
 from cluster.run.events import (
+    Absent,
     End,
     JoinBegun,
     JoinEnded,
     Left,
     NewHeight,
+    Order,
     ScenarioChanged,
     Seen,
     Standing,
@@ -65,11 +66,11 @@ from cluster.run.events import (
     StopLoad,
     StopRequested,
     TakeFork,
-    Tell,
     Time,
     Up,
     Violation,
 )
+from cluster.run.feed import Feed
 from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -131,7 +132,7 @@ def attached_testnet(
     """
     lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
     request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s)
-    run = _LiveRun(request, observer, interrupts, Served(*left.testnet.served))
+    run = _LiveRun(request, observer, interrupts, Served(*left.testnet.served), is_open=left.is_open)
     observer.on_begin(run.record)
     try:
         run.take_over(left)
@@ -173,6 +174,7 @@ class _LiveRun:
         interrupts: Interrupts,
         served: Served,
         run_until_stopped: threading.Event | None = None,
+        is_open: bool = False,
     ) -> None:
         scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
         self._observer, self.on_notice = observer, Notices(observer.on_notice)
@@ -185,7 +187,12 @@ class _LiveRun:
         self.record.timings = Timings() if request.takes_timings else None
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
-        self.loop = RunLoop(self.record, run_until_stopped is not None, request.stop_on_fail)
+        self._began_open = is_open or run_until_stopped is not None
+        self.loop = RunLoop(self.record, self._began_open, request.stop_on_fail)
+        self._journal: JournalFile | None = None
+        """The loop's journal; ``None`` before the run's folder exists."""
+        self._feed = Feed(self.loop, self._look, self._perform, self._note)
+        self._is_to_end = False
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
@@ -204,6 +211,7 @@ class _LiveRun:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(self._folder / STORE_FILE)
+        self._journal = JournalFile(self._folder / JOURNAL_FILE)
         self._audit = self._new_audit()
         if self._handover is not None:
             self._handover.begin()
@@ -261,6 +269,8 @@ class _LiveRun:
                 last_to_first.callback(self._testnet.close)
                 last_to_first.callback(self._leftovers.close)
                 last_to_first.callback(discard_empty, self.record.store)
+            if self._journal is not None:
+                last_to_first.callback(self._journal.close)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
             if self._audit.reexecution is not None:
@@ -276,11 +286,12 @@ class _LiveRun:
     def _write_checkpoint(self, phase: RunPhase) -> None:
         """Write all that another driver needs, if one may take over."""
         handover, hosts, store = self._handover, self._testnet.hosts, self.record.store
-        if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage:
+        journal = self._journal
+        if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage or journal is None:
             return
         handover.phase = phase
         with self._audit.lock:  # otherwise blocks arrive while they are written
-            handover.write(self._left_run(phase, hosts, self._stage), store)
+            handover.write(self._left_run(phase, hosts, self._stage, journal.size), store, journal)
 
     def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
         """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
@@ -299,14 +310,18 @@ class _LiveRun:
         handover, record = self._handover, self.record
         assert handover is not None
         self._clock.take_over(left.record.began_epoch_ms, left.clock.reading)
+        self._journal, told_before = JournalFile.reopen(self._folder / JOURNAL_FILE, left.journal_bytes)
+        for seen in told_before:
+            self.loop.handle(seen)  # what followed was done
         sightings, told, rows = restore(left, record, self._folder)
+        record.faults = self.loop.faults.records
         handover.take_over(sightings, told, left.phase)
         self._watch = ChainWatch(record, self._clock.began_epoch_ms, left.watch)
         self._watch.sightings = sightings
-        self.loop.continue_from(left.end, left.scenario, left.height, self._clock.now_ms() - left.clock.at_ms)
         self._leftovers.take_over(left.stage.means.leftovers)
         if hosts is not None:
-            self._stage = self._make_stage(hosts, left.stage)
+            self._stage = self._make_stage(hosts)
+            self._stage.take_over(left.stage)
         self._audit = self._new_audit()
         self._audit.take_over(left.audit, told, rows)
 
@@ -328,30 +343,27 @@ class _LiveRun:
             raise TestnetError(f"it died at height {left.height}, and its testnet is gone: {gone}")
         if hosts is None or self._stage is None:
             return None
-        self._stage.inject(self._stage.call_to_come(Together(left.hosts.calls)), UNKNOWN_ORDERS)
         testnet.take_load_over(left.testnet.load, load_time_s(self.loop.scenario, self.loop.is_open))
+        self._stage.inject(self._stage.call_to_come(Together(left.hosts.calls)), UNKNOWN_ORDERS)
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
-        heights, now_ms = (left.height, self._watch.height), self._clock.now_ms()
-        absence = absence_of(self.record.faults, left.clock.at_ms, now_ms, heights, self._stage.agenda.fault_ms)
-        self.record.absences.append(absence)
-        for line in (str(absence), *absence.late):
-            self.on_notice(line)
+        self._see(Absent(left.clock.at_ms, self._clock.now_ms(), left.height))
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, self._stage)
 
-    def _left_run(self, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
+    def _left_run(self, phase: RunPhase, hosts: Hosts, stage: LiveStage, journal_bytes: int) -> LeftRun:
         """The state that another driver needs to go on. It shares the run's collections: do not change it."""
         return LeftRun(
             version=VERSION,
             commit=self.record.commit,
             phase=phase,
             clock=self._clock.state(),
-            scenario=self.loop.scenario,
+            scenario=self.loop.given,
+            is_open=self._began_open,
+            journal_bytes=journal_bytes,
             height=self._watch.height,
             stop_on_fail=self.loop.stops_on_fail,
             testnet=self._testnet.state,
-            end=self.loop.progress,
             record=save(self.record, besides=BESIDES),
             watch=self._watch.state,
             stage=stage.state,
@@ -372,24 +384,19 @@ class _LiveRun:
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
 
-    def _make_stage(self, hosts: Hosts, left: LeftStage | None = None) -> LiveStage:
-        """Make the stage on which the run's faults act: a new one, or one restored from the state that another driver
-        ``left``. The record gets the stage's faults.
-        """
-        height = partial(getattr, self._watch, "height")
-        stage = LiveStage(
+    def _make_stage(self, hosts: Hosts) -> LiveStage:
+        """Make the stage on which the run's faults act."""
+        return LiveStage(
             self.loop.scenario,
             self.record.seed,
             hosts,
+            self.loop.faults,
             self._clock.now_ms,
-            height,
+            self._feed.see_fault,
             self.on_notice,
             self._keep_blocks,
             self._leftovers,
-            left,
         )
-        self.record.faults = stage.engine.records
-        return stage
 
     def _make_hosts(self, session: RaySession) -> Hosts:
         problem = self.record.problems.append
@@ -417,45 +424,60 @@ class _LiveRun:
             self._testnet.check()
             hosts.look(self._watch.height)
             self._watch.take_lags(hosts)
-            self._obey(hosts, stage)
+            self._obey(hosts)
             self._look_at_joins(hosts)
             self._sample(hosts)
-            stage.perform()
+            self._feed.look()
+            stage.look_after()
             self._testnet.watch_load()
+            if self._journal is not None:
+                self._journal.keep()
             if self._handover is not None:
                 mark = (stage.agenda.mark, self.loop.end_height, hosts.actors_so_far, self._testnet.load_stage)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _see_whether_it_ends(self, hosts: Hosts) -> bool:
         """Tell the run's loop how far the run is. Returns whether the run is over, must stop, or takes too long."""
-        are_over = self._stage is None or self._stage.engine.are_over
         return (
-            self._see(Standings(tuple(self._standings(hosts)), are_over))
+            self._see(Standings(tuple(self._standings(hosts))))
             or any(self._see(Violation(told)) for told in self._new_violations(hosts))
             or self._see(Time(self._clock.now_ms()))
         )
 
     def _see(self, seen: Seen) -> bool:
-        """Tell the run's loop what was seen, and perform its orders. Returns whether the run ends.
+        """Tell the run's loop what was seen, at the newest height. Returns whether the run is to end."""
+        for each in (NewHeight(self._watch.height), seen):
+            self._feed.see(each)
+        return self._is_to_end
 
-        What the loop decides is decided at the newest height.
-        """
-        has_ended = False
-        for order in (*self.loop.handle(NewHeight(self._watch.height)), *self.loop.handle(seen)):
-            match order:
-                case Tell(text):
-                    self.on_notice(text)
-                case StopLoad(height):
-                    self._testnet.stop_load(height)
-                case End(is_time_up):
-                    has_ended = True
-                    if is_time_up and self._testnet.hosts is not None:
-                        after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
-                        found = standings(self.loop.scenario, self._testnet.hosts)
-                        self.record.time_up = f"the time was up after {after_s:.0f} s: {found}"
-                case TakeFork():
-                    raise AssertionError("the live testnet takes no forks")
-        return has_ended
+    def _note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if self._journal is not None:
+            self._journal.note(seen, orders)
+
+    def _look(self) -> Iterator[Seen]:
+        """The network as it is now."""
+        assert self._stage is not None, "faults begin once the testnet is up"
+        yield NewHeight(self._watch.height)
+        yield self._stage.look(self._watch.height)
+
+    def _perform(self, order: Order) -> Iterable[Seen]:
+        """Perform an order of the run's loop, and return its answers."""
+        match order:
+            case StopLoad(height):
+                self._testnet.stop_load(height)
+            case End(is_time_up):
+                self._is_to_end = True
+                if is_time_up and self._testnet.hosts is not None:
+                    after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
+                    found = standings(self.loop.scenario, self._testnet.hosts)
+                    self.record.time_up = f"the time was up after {after_s:.0f} s: {found}"
+            case TakeFork():
+                raise AssertionError("the live testnet takes no forks")
+            case Tell(text):
+                self.on_notice(text)
+            case _ if self._stage is not None:  # else the testnet is gone
+                return self._stage.perform(order)
+        return ()
 
     def _standings(self, hosts: Hosts) -> Iterator[Standing]:
         """How far the validators are whose hosts are not given up. No height of a byzantine one is awaited."""
@@ -506,7 +528,7 @@ class _LiveRun:
         else:
             self._watch.lag.end(planned_s)
 
-    def _obey(self, hosts: Hosts, stage: LiveStage) -> None:
+    def _obey(self, hosts: Hosts) -> None:
         """Perform the requests of clients since the last look, and update the state that the testnet's endpoint has."""
         control = self._testnet.control
         assert control is not None
@@ -519,7 +541,7 @@ class _LiveRun:
                 case AddFault() | SetLoad() as order if order.answer.set_running_or_notify_cancel():
                     try:
                         if isinstance(order, AddFault):
-                            order.answer.set_result(self._add_fault(stage, order.fields))
+                            order.answer.set_result(self._add_fault(order.fields))
                         elif order.is_on and self.loop.is_draining:
                             raise BadInput(f"the run is about to end: height {self.loop.end_height} is reached")
                         else:
@@ -587,9 +609,9 @@ class _LiveRun:
             name = self.loop.scenario.validators.names[index]
             self.on_notice(f"height {self._watch.height}: {name} does not serve what its disk had")
 
-    def _add_fault(self, stage: LiveStage, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Add a fault to the scenario, from now on or later. Returns its fields. Raises :class:`BadInput`."""
-        height, at_ms = self._watch.height, math.ceil(stage.agenda.fault_ms)
+        height, at_ms = self._watch.height, math.ceil(self.loop.faults.planned_ms(self._clock.now_ms()))
         end = self.loop.end_height
         if end is not None and height >= end:
             raise BadInput(f"the run is about to end: height {end} is reached")
@@ -602,13 +624,10 @@ class _LiveRun:
             raise BadInput(f"at_ms: {fault.at_ms} is over: it is {at_ms} ms since the testnet was up")
         scenario = self.loop.scenario
         self._see(ScenarioChanged(scenario.model_copy(update={"faults": [*scenario.faults, fault]})))
-        stage.engine.adopt(self.loop.scenario)
         self.on_notice(f"height {height}: fault added: {fault.kind} of {fault.whom}")
         return fault.model_dump(mode="json", exclude_none=True)
 
     def _host_is_up(self, host: Host) -> None:
-        if self._stage is not None:
-            self._stage.engine.on_up()
         self._testnet.write_endpoints()
 
     def _host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
@@ -625,7 +644,7 @@ class _LiveRun:
 
     def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
         if self._stage is not None:
-            self._stage.note_lost_node(hosts, node, reason)
+            self._stage.note_lost_node(hosts, node, reason, self._watch.height)
 
     def _take_view(self, view: ValidatorView) -> None:
         if self._observer.on_step is not None:
@@ -637,10 +656,10 @@ class _LiveRun:
         if self.record.timings is not None:
             self.record.timings.work += view.work
         self._watch.take_use(self._clock.now_ms(), view)
-        if self._stage is not None and self._stage.engine.is_listening:
+        if self.loop.faults.is_listening:
             for seen in view.observations:
                 if isinstance(seen, VoteSent):
-                    self._stage.engine.on_vote(view.index, seen.view, seen.kind)
+                    self._see(Voted(view.index, seen.view, seen.kind))
 
     # --- end ----------------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cluster.faults.calls import Call, nothing, what_of
+from cluster.faults.calls import Call, Then, nothing, what_of
 from cluster.faults.link_faults import LinkCounts
-from cluster.faults.stage import Then
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host, Phase, Totals

@@ -1,4 +1,4 @@
-"""Faults on a live testnet: the driver's :class:`~cluster.faults.stage.Stage`.
+"""Performs the orders of a run's faults on a live testnet.
 
 Hosts perform faults of links, slow disks, slow executors, skewed clocks and failing disks themselves, in software
 (:mod:`cluster.live.injection`). Other faults act on processes, so they hit all validators of a host together: processes
@@ -6,25 +6,54 @@ are killed by Ray or by SIGKILL, and stopped by SIGSTOP. Disks are wiped or dama
 validators on them.
 
 Nothing happens between two looks of the driver: calls that are due are made at the next one, by
-:meth:`LiveStage.perform`.
+:meth:`LiveStage.look_after`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, assert_never, cast
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults.calls import Call, nothing, what_of
+from cluster.faults.calls import Call, Then, nothing, what_of
 from cluster.faults.engine import FaultEngine
+from cluster.faults.events import (
+    BitFlipped,
+    Confirm,
+    Count,
+    Counted,
+    Crash,
+    Due,
+    Failed,
+    FaultOrder,
+    FaultSeen,
+    FlipBit,
+    Impair,
+    KeepBlocks,
+    LayTrap,
+    LoseDisk,
+    MachineLost,
+    MachineOrder,
+    Network,
+    Observe,
+    Observed,
+    Prepare,
+    Recovery,
+    Replace,
+    Seat,
+    SetLinks,
+    Start,
+    Tell,
+    Wake,
+)
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
 from cluster.faults.link_faults import Seen
-from cluster.faults.stage import Recovery, Then
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
 from cluster.live.handover.left_stage import LeftAgenda, LeftCall, LeftInjection, LeftLooks, LeftPauses, LeftStage
@@ -36,15 +65,16 @@ from cluster.live.kubernetes.means import Means
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (
-    AnyFault,
     DiskFullFault,
     DownFault,
     FailedSyncFault,
+    ImpairingFault,
     KillFault,
     LinkFault,
     LoseNodeFault,
-    PauseFault,
     Release,
+    UpgradeFault,
+    acts_on_pods,
 )
 
 UNKNOWN_ORDERS: Final = 1_000
@@ -58,22 +88,16 @@ class _Due(NamedTuple):
 
 
 class Agenda:
-    """Scheduled calls of the fault stage, by time since the run began. Fault times count from the agenda's creation."""
+    """Scheduled calls, by time since the run began."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
-        self._began_ms = now_ms()
         self._due: list[_Due] = []
         self._count = 0
 
     @property
     def now_ms(self) -> float:
         return self._now_ms()
-
-    @property
-    def fault_ms(self) -> float:
-        """The time now on the clock of faults: milliseconds since this agenda was created, when the testnet was up."""
-        return self._now_ms() - self._began_ms
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -92,29 +116,28 @@ class Agenda:
         Raises :class:`TypeError` if a call cannot be serialized.
         """
         due = [LeftCall(each.at_ms, each.number, what_of(each.call)) for each in self._due]
-        return LeftAgenda(self._began_ms, self._count, due)
+        return LeftAgenda(self._count, due)
 
     def take_over(self, left: LeftAgenda, call: Callable[[LiveCall | None], Then]) -> None:
         """Restore the state that another driver left; ``call`` turns plain data into a scheduled call."""
-        self._began_ms, self._count = left.began_ms, left.count
+        self._count = left.count
         self._due = [_Due(each.at_ms, each.number, call(each.what)) for each in left.due]
         heapq.heapify(self._due)
 
-    def at(self, time_ms: int, label: str, call: Then) -> None:
-        self._add(self._began_ms + time_ms, call)
+    def at(self, at_ms: float, call: Then) -> None:
+        """Have ``call`` made at a time of the run."""
+        self._count += 1
+        heapq.heappush(self._due, _Due(at_ms, self._count, call))
 
-    def later(self, delay_ms: int, label: str, call: Then) -> None:
-        self._add(self._now_ms() + delay_ms, call)
+    def later(self, delay_ms: int, call: Then) -> None:
+        """Have ``call`` made after a delay."""
+        self.at(self._now_ms() + delay_ms, call)
 
     def perform(self) -> None:
         """Make the calls that are due by now."""
         now_ms = self._now_ms()
         while self._due and self._due[0].at_ms <= now_ms:
             heapq.heappop(self._due).call()
-
-    def _add(self, at_ms: float, call: Then) -> None:
-        self._count += 1
-        heapq.heappush(self._due, _Due(at_ms, self._count, call))
 
 
 class Pauses:
@@ -172,112 +195,216 @@ class Pauses:
 
 
 class LiveStage:
-    """The stage of a live run: performs the faults of the fault engine on the hosts."""
+    """Performs the faults of a live run on its hosts."""
 
     def __init__(
         self,
         scenario: Scenario,
         seed: int,
         hosts: Hosts,
+        faults: FaultEngine,
         now_ms: Callable[[], float],
-        height: Callable[[], int],
+        tell: Callable[[FaultSeen], None],
         notice: Callable[[str], None],
         keep_blocks: Callable[[int, str], None],
-        leftovers: Leftovers | None = None,
-        left: LeftStage | None = None,
+        leftovers: Leftovers,
     ) -> None:
-        """``keep_blocks(index, url)`` asks a validator for its blocks, and returns once it has them. ``leftovers``
-        tracks what faults change in a Kubernetes cluster. With ``left`` the stage continues another driver's faults.
+        """``tell`` tells the run's loop, whose ``faults`` these are, what was seen. ``keep_blocks(index, url)`` asks a
+        validator for its blocks, and returns once it has them. ``leftovers`` tracks what faults change in a Kubernetes
+        cluster.
         """
-        self.random = Random(f"{seed}/faults")
         self.agenda = Agenda(now_ms)
-        self.at, self.later = self.agenda.at, self.agenda.later
-        self.notice = notice
         self.means = Means(
-            scenario,
-            leftovers or Leftovers(None, notice),
-            self._lose_node,
-            hosts.link_counts,
-            self.later,
-            notice,
-            self._make_call,
+            scenario, leftovers, self._lose_node, hosts.link_counts, self.agenda.later, notice, self._make_call
         )
-        self.seen_on_links = self.means.seen_on_links
+        self._seed = seed
         self._names = scenario.validators.names
         self._external = scenario.validators.external.keys()
         self._hosts = hosts
-        self._height = height
+        self._faults = faults
+        self._tell = tell
+        self._notice = notice
         self._keep_blocks = keep_blocks
         self._injection = Injection()
         self._pauses = Pauses(hosts)
-        self._height_performed = 0
-        self.engine = FaultEngine(scenario, self)
-        if left is None:
-            self.engine.schedule()
-        else:
-            self.take_over(left)
 
     # --- called by the driver -----------------------------------------------------------------------------------------
 
-    def perform(self) -> None:
-        """Look at the faults under way, and perform what is due."""
-        if self.height > self._height_performed:
-            self._height_performed = self.height
-            self.engine.on_new_height(self.height)
-        self._pauses.keep(self.now_ms)
-        self.engine.look()
+    def look_after(self) -> None:
+        """Keep paused what is paused, and make the calls that are due."""
+        self._pauses.keep(self.agenda.now_ms)
         self.agenda.perform()
+
+    def perform(self, order: FaultOrder) -> Iterator[FaultSeen]:
+        """Perform an order, and return its answer, if it has one at once."""
+        match order:
+            case Tell(text):
+                self._notice(text)
+            case Wake(at_ms, _, call):
+                self.agenda.at(at_ms, self.call_to_come(call))
+            case SetLinks(faults, call):
+                others, then = self.means.set_links(faults, self.call_to_come(call))
+                self.inject(then, links=others)
+            case Impair(impairments, call):
+                self._impair(impairments, self.call_to_come(call))
+            case Prepare(indices, release, call):
+                prepared = self.call_to_come(Prepared(call))
+                self._hosts.prepare(self._hosts.carrying(indices), located(release), prepared, self._notice)
+            case Confirm(call):
+                yield Due(self.agenda.now_ms, call)
+            case Count(key, kind, indices):
+                yield Counted(key, self._delays(kind, indices))
+            case Observe():
+                yield self._observe(order)
+            case _:
+                yield from self._act_on_machine(order)
+
+    def _act_on_machine(self, order: MachineOrder) -> Iterator[FaultSeen]:
+        match order:
+            case Replace(indices, release):
+                for host in self._hosts.carrying(indices):
+                    self._hosts.replace(host, located(release))
+            case KeepBlocks(index):
+                for address in self._hosts.addresses:
+                    if address.index == index:
+                        self._keep_blocks(index, address.url)
+            case Crash(index, plan):
+                self._crash(self._hosts.host_of(index), plan)
+            case Start(index):
+                self._hosts.host_of(index).is_held_down = False
+            case LayTrap(index, plan):
+                self.inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
+            case LoseDisk(index):
+                self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
+            case FlipBit(key, index):
+                host, random = self._hosts.host_of(index), Random(f"{self._seed}/bit rot/{key}/{index}")
+                rot = draw_rot(random, host.reports.old_file_sizes.get(index, {}))
+                if rot is not None:
+                    host.pending_disk_operations.append(("flip", (index, rot)))
+                    yield BitFlipped(key, index, str(rot))
+            case _:
+                assert_never(order)
 
     def on_lost(self, host: Host, words: LastWords | None) -> bool:
         """Handle a host that went down by itself. Returns whether a fault explains that."""
         if words is None:
             return False
         if words.reason.startswith(NO_WORD):
-            self.engine.on_loss(host.validators, f"host {host.number}", f"it was cut off: {words.reason}")
+            reason = f"it was cut off: {words.reason}"
+            self._tell(MachineLost(self.agenda.now_ms, host.validators, f"host {host.number}", reason))
             return True
-        was_held_down = host.is_held_down
-        host.is_held_down = True  # before the order below: its answers may bring the host's next process
+        is_explained = self._faults.explains(words.validator, words.reason)
+        host.is_held_down |= is_explained  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
             self.inject(nothing, traps=traps)
-        is_explained = self.engine.on_failed(words.validator, words.reason)
-        if not is_explained and not was_held_down:
-            host.is_held_down = False
+        if is_explained:
+            self._tell(Failed(self.agenda.now_ms, words.validator, words.reason))
         return is_explained
 
-    # --- time ---------------------------------------------------------------------------------------------------------
+    def note_lost_node(self, hosts: Sequence[Host], node: str, reason: str, height: int) -> None:
+        """Note that a Ray node is lost with its hosts, at a final height. Hosts that a fault holds down start elsewhere
+        only after it."""
+        indices = [index for host in hosts for index in host.carried_at(height)]
+        if indices:
+            self._tell(MachineLost(self.agenda.now_ms, indices, f"node {node}", reason))
+        for host in hosts:
+            host.is_held_down |= any(map(self._faults.targets.is_held_down, host.validators))
 
-    @property
-    def now_ms(self) -> float:
-        return self.agenda.now_ms
+    # --- what is seen -------------------------------------------------------------------------------------------------
 
-    @property
-    def height(self) -> int:
-        return self._height()
+    def look(self, height: int) -> Network:
+        """The validators as they are now, at a final height."""
+        on_node: dict[Place, list[int]] = {}
+        for host in self._hosts.all:
+            if host.is_on_a_node:
+                on_node.setdefault(host.place, []).extend(host.validators)
+        mates = {place: tuple(sorted(indices)) for place, indices in on_node.items()}
+        seats = {
+            index: self._seat(host, index, mates.get(host.place, ()), height)
+            for host in self._hosts.all
+            for index in host.validators
+        }
+        return Network(
+            self.agenda.now_ms,
+            tuple(seats[index] for index in sorted(seats)),
+            self._leader(),
+            acts_on_processes=True,
+            has_pods=self.means.api is not None,
+        )
 
-    # --- links and impairments ----------------------------------------------------------------------------------------
+    def _seat(self, host: Host, index: int, on_node: tuple[int, ...], height: int) -> Seat:
+        state = host.state(index)
+        is_on_its_way = host.phase is Phase.STARTING or (host.phase is Phase.DOWN and not host.is_held_down)
+        seat = Seat(
+            on_host=tuple(host.validators),
+            on_node=on_node,
+            is_about_to_start=is_on_its_way and index in host.carried_at(height),
+            is_lost=host.phase is Phase.DEAD,
+            has_trap=index in self._injection.traps,
+            deaths=host.processes.deaths,
+        )
+        if state is None:
+            return seat
+        return seat._replace(
+            is_up=host.is_running and state.ready,
+            is_running=host.is_running,
+            has_diverged=state.diverged,
+            height=state.height,
+            recovery=Recovery(state.recovered_height, state.snapshot_height),
+        )
 
-    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        others, then = self.means.set_links(faults, then)
-        self.inject(then, links=others)
+    def _leader(self) -> int | None:
+        """The leader of the newest view, as our validators say."""
+        ours = [host for host in self._hosts.all if not self._external & set(host.validators)]
+        states = [state for host in ours for state in host.reports.states.values() if state.ready]
+        newest = max(states, key=lambda state: state.view, default=None)
+        return None if newest is None else newest.leader
 
-    def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
-        paused = {index for index, each in impairments.items() if each.is_paused}
-        self._pauses.become(paused, impairments, self.now_ms)
-        left, then = self.means.stress.set(impairments, then)
-        self.inject(then, impairments={**self._injection.impairments, **left})
-
-    def delays(self, index: int, kind: str) -> int:
+    def _delays(self, kind: str, indices: Sequence[int]) -> int:
         if kind == PAUSE:
-            return self._pauses.count(index)
-        return self._hosts.host_of(index).reports.delays(index, kind)
+            return sum(map(self._pauses.count, indices))
+        return sum(self._hosts.host_of(index).reports.delays(index, kind) for index in indices)
 
-    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        indices = [self._names.index(name) for name in names]
+    def _observe(self, order: Observe) -> Observed:
+        """Whether a fault took effect, and the evidence."""
+        key, plan, indices, count_before = order
+        if isinstance(plan, LinkFault):
+            return Observed(key, *self.means.seen_on_links(key, plan))
+        if isinstance(plan, ImpairingFault):
+            return Observed(
+                key, *self._seen_delays(plan.kind, self._delays(plan.kind, indices) - count_before, indices)
+            )
+        running = sum(self._runs(index, plan.release) for index in indices) if isinstance(plan, UpgradeFault) else 0
+        hosts = self._hosts.carrying(indices)
+        restarts = [
+            f"process {last.pid} gone, {host.pid} in its place"
+            for host in hosts
+            if (last := host.processes.last) is not None
+        ]
+        words = self.means.describe(host.number for host in hosts)
+        return Observed(key, evidence=", ".join([*words, *restarts]), running=running)
+
+    def _seen_delays(self, kind: str, delays: int, indices: Sequence[int]) -> Seen:
+        names = [self._names[index] for index in indices]
         if kind == PAUSE:
             return Seen(delays > 0, f"{self._pauses.describe(delays, indices)}: {', '.join(names) or 'no validator'}")
         seen = Seen(delays > 0, describe_delays(kind, delays, names))
         return self.means.stress.seen(indices, seen) if kind == SLOW_EXECUTION else seen
+
+    def _runs(self, index: int, release: Release) -> bool:
+        """Whether a validator reports this release as the one that it runs, or ran last."""
+        processes = self._hosts.host_of(index).processes
+        is_there = release.code is None or Path(processes.code).samefile(release.code)
+        return processes.version == release.version and is_there
+
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    def _impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
+        paused = {index for index, each in impairments.items() if each.is_paused}
+        self._pauses.become(paused, impairments, self.agenda.now_ms)
+        left, then = self.means.stress.set(impairments, then)
+        self.inject(then, impairments={**self._injection.impairments, **left})
 
     def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
         """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
@@ -288,119 +415,23 @@ class LiveStage:
         self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
 
-    # --- down and up --------------------------------------------------------------------------------------------------
-
-    def is_up(self, index: int) -> bool:
-        host = self._hosts.host_of(index)
-        state = host.state(index)
-        return host.is_running and state is not None and state.ready
-
-    def is_running(self, index: int) -> bool:
-        host = self._hosts.host_of(index)
-        return host.is_running and host.state(index) is not None
-
-    def is_about_to_start(self, index: int) -> bool:
-        host = self._hosts.host_of(index)
-        is_on_its_way = host.phase is Phase.STARTING or (host.phase is Phase.DOWN and not host.is_held_down)
-        return is_on_its_way and index in host.carried_at(self.height)
-
-    def is_lost(self, index: int) -> bool:
-        return self._hosts.host_of(index).phase is Phase.DEAD
-
-    def leader(self) -> int | None:
-        ours = [host for host in self._hosts.all if not self._external & set(host.validators)]
-        states = [state for host in ours for state in host.reports.states.values() if state.ready]
-        newest = max(states, key=lambda state: state.view, default=None)
-        return None if newest is None else newest.leader
-
-    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
-        host = self._hosts.host_of(index)
-        if isinstance(plan, LoseNodeFault) or self.means.takes_pod(plan):
-            return sorted(index for mate in self._hosts.nodes.hosts_on(host.place) for index in mate.validators)
-        return host.validators if isinstance(plan, DownFault | PauseFault) else None
-
-    def deaths(self, index: int) -> int:
-        return self._hosts.host_of(index).processes.deaths
-
-    def keep_blocks(self, index: int) -> None:
-        for address in self._hosts.addresses:
-            if address.index == index:
-                self._keep_blocks(index, address.url)
-
-    def crash(self, index: int, plan: DownFault) -> None:
-        host, nodes = self._hosts.host_of(index), self._hosts.nodes
+    def _crash(self, host: Host, plan: DownFault) -> None:
         if isinstance(plan, LoseNodeFault):
             if host.is_on_a_node:  # else it went with another one
-                nodes.end(host.place, kills=plan.how == "process")
+                self._hosts.nodes.end(host.place, kills=plan.how == "process")
             return
-        if isinstance(plan, KillFault) and self.means.takes_pod(plan):
+        if isinstance(plan, KillFault) and acts_on_pods(plan) and self.means.api is not None:
             if host.is_placed:
                 self.means.take(host.number, plan)
             return
         self.means.note_signal(host.number, plan)
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
-    def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        what = what_of(then)
-        prepared = nothing if what is None else self.call_to_come(Prepared(what))
-        self._hosts.prepare(self._hosts.carrying(indices), located(release), prepared, self.notice)
-
-    def replace(self, indices: Sequence[int], release: Release) -> None:
-        for host in self._hosts.carrying(indices):
-            self._hosts.replace(host, located(release))
-
-    def runs(self, index: int, release: Release) -> bool:
-        processes = self._hosts.host_of(index).processes
-        is_there = release.code is None or Path(processes.code).samefile(release.code)
-        return processes.version == release.version and is_there
-
-    def height_of(self, index: int) -> int:
-        state = self._hosts.host_of(index).state(index)
-        return 0 if state is None else state.height
-
-    def has_diverged(self, index: int) -> bool:
-        state = self._hosts.host_of(index).state(index)
-        return state is not None and state.diverged
-
-    def start(self, index: int) -> None:
-        self._hosts.host_of(index).is_held_down = False
-
-    def recovery(self, index: int) -> Recovery | None:
-        state = self._hosts.host_of(index).state(index)
-        return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
-
-    def describe_restart(self, indices: Sequence[int]) -> list[str]:
-        hosts = self._hosts.carrying(indices)
-        return self.means.describe(host.number for host in hosts) + [
-            f"process {last.pid} gone, {host.pid} in its place"
-            for host in hosts
-            if (last := host.processes.last) is not None
-        ]
-
     def _lose_node(self, number: int, reason: str) -> None:
         """Take all hosts off the Ray node of a host, since the node is about to end."""
         host = self._hosts.all[number]
         if host.is_placed:
             self._hosts.nodes.lose(host.place, reason)
-
-    # --- disks --------------------------------------------------------------------------------------------------------
-
-    def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        self.inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
-
-    def has_trap(self, index: int) -> bool:
-        return index in self._injection.traps
-
-    def lose_disk(self, index: int) -> None:
-        self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
-
-    def flip_a_bit(self, index: int) -> str | None:
-        host = self._hosts.host_of(index)
-        rot = draw_rot(self.random, host.reports.old_file_sizes.get(index, {}))
-        if rot is None:
-            return None
-        host.pending_disk_operations.append(("flip", (index, rot)))
-        return str(rot)
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
@@ -410,26 +441,19 @@ class LiveStage:
 
         Raises :class:`TypeError` if a scheduled call cannot be serialized.
         """
-        version, internal, gauss = self.random.getstate()
         injection = self._injection
         return LeftStage(
-            random=(version, internal, gauss),
             agenda=self.agenda.state,
             means=self.means.state,
             injection=LeftInjection(injection.number, {**injection.links}, injection.impairments, {**injection.traps}),
             pauses=self._pauses.state,
-            height_performed=self._height_performed,
-            engine=self.engine.state,
         )
 
     def take_over(self, left: LeftStage) -> None:
-        """Restore the faults of another driver, in place of the stage's own."""
-        self.random.setstate(left.random)
-        self.engine.take_over(left.engine)
+        """Restore what another driver left of the means of faults. Their state is the loop's."""
         self.agenda.take_over(left.agenda, self.call_to_come)
         self.means.take_over(left.means)
         self._pauses.take_over(left.pauses)
-        self._height_performed = left.height_performed
         links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
         traps = {
             index: (number, cast(DiskFullFault | FailedSyncFault, plan))
@@ -445,7 +469,7 @@ class LiveStage:
         """Make a scheduled call."""
         match what:
             case Prepared(then):
-                self.later(0, "prepared", self.call_to_come(then))
+                self.agenda.later(0, self.call_to_come(then))
             case TakePlace():
                 self._hosts.take_place(what)
             case Together(calls):
@@ -454,16 +478,7 @@ class LiveStage:
             case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
                 self.means.perform(what)
             case _:
-                self.engine.perform(what)
-
-    def note_lost_node(self, hosts: Sequence[Host], node: str, reason: str) -> None:
-        """Note that a Ray node is lost with its hosts. Hosts that a fault holds down start elsewhere only after it."""
-        engine = self.engine
-        indices = [index for host in hosts for index in host.carried_at(self.height)]
-        if indices:
-            engine.on_loss(indices, f"node {node}", reason)
-        for host in hosts:
-            host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
+                self._tell(Due(self.agenda.now_ms, what))
 
 
 def located(release: Release) -> Release:

@@ -6,17 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.faults.calls import (
-    Begin,
-    End,
-    FaultCall,
-    InForce,
-    NoteEnd,
-    Restart,
-    StartValidator,
-    UpgradeNext,
-    UpgradeStart,
-)
+from cluster.faults.calls import FaultCall, Restart, StartValidator, UpgradeStart
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall
 
 
@@ -42,22 +32,12 @@ LiveCall = FaultCall | Prepared | TakePlace | Together | MeansCall
 
 
 def references(call: LiveCall | None) -> Iterator[tuple[str, int]]:
-    """The kind and the number of everything that a call looks up when it is made."""
+    """The kind and the number of each validator and host that a call looks up when it is made."""
     match call:
-        case Begin(planned):
-            yield "planned fault", planned
-        case End(key) | InForce(key) | NoteEnd(key):
-            yield "fault", key
-        case Restart(key, indices):
-            yield "downtime of fault", key
+        case Restart(_, indices) | UpgradeStart(_, indices):
             yield from (("validator", index) for index in indices)
         case StartValidator(index):
             yield "validator", index
-        case UpgradeNext(key):
-            yield "upgrade of fault", key
-        case UpgradeStart(key, group):
-            yield "upgrade of fault", key
-            yield from (("validator", index) for index in group)
         case TakePlace(host) | Evict(host=host) | AwaitKill(host=host):
             yield "host", host
         case Prepared(then) | AwaitLinks(then=then) | AwaitStress(then=then):

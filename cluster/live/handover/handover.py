@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint, told
+from cluster.live.handover.append_file import AppendFile
 from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.left_run import LeftClock, LeftRun, RunPhase
 from cluster.live.handover.told import TOLD_FILE, Row, Told
@@ -19,6 +21,8 @@ from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE, WATCHDOG_FILE
 from cluster.record.run import RunRecord
 from cluster.record.saved import enter
+from cluster.run.events import Seen
+from cluster.run.journal import DamagedJournal, Journal, read_journal
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
@@ -64,6 +68,47 @@ class RunClock:
         self._stopped_ms = at_ms
 
 
+class JournalFile:
+    """The journal of a run in a file."""
+
+    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
+        """Keep the first ``keep_bytes`` of a journal, and go on with it. Raises :class:`OSError`."""
+        self._file = AppendFile(path, keep_bytes)
+        self.note = Journal(self._file.add).note
+
+    @classmethod
+    def reopen(cls, path: Path, size: int) -> tuple[JournalFile, list[Seen]]:
+        """Go on with the first ``size`` bytes of another driver's journal, and return what they have.
+
+        Raises :class:`BadInput` if they are not there, and :class:`OSError`.
+        """
+        content = path.read_bytes()[:size]
+        try:
+            told, whole = read_journal(content)
+        except DamagedJournal as error:
+            raise BadInput(f"{path}: {error}; expected a journal as this code writes it") from None
+        if whole < size:
+            raise BadInput(f"{path}: has {whole:,} whole bytes; expected {size:,}, as the run's checkpoint says")
+        return cls(path, size), told
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def keep(self) -> None:
+        """Write what was noted, so that it outlives this process. A full disk does not end the run."""
+        with suppress(OSError):  # the rest waits for the next time
+            self._file.flush()
+
+    def sync(self) -> None:
+        """Write what was noted, so that it survives a power failure. Raises :class:`OSError`."""
+        self._file.sync()
+
+    def close(self) -> None:
+        self.keep()
+        self._file.close()
+
+
 class Handover:
     """Writes checkpoints every few seconds, and at once after a fault began or ended."""
 
@@ -107,14 +152,14 @@ class Handover:
                 if file is not None:
                     file.flush()
 
-    def write(self, left: LeftRun, store: FileBlocks) -> None:
+    def write(self, left: LeftRun, store: FileBlocks, journal: JournalFile) -> None:
         """Write a checkpoint, after the files that it refers to.
 
         A failure, such as a full disk, does not end the run: the previous checkpoint is still complete, and the next is
         tried when it is due. Only the first of several successive failures is reported.
         """
         try:
-            self._write(left, store)
+            self._write(left, store, journal)
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:
@@ -122,8 +167,9 @@ class Handover:
                 reason = error.strerror or error
                 self._notice(f"{self._folder}: the checkpoint cannot be written: {reason}; it will be tried again")
 
-    def _write(self, left: LeftRun, store: FileBlocks) -> None:
+    def _write(self, left: LeftRun, store: FileBlocks, journal: JournalFile) -> None:
         store.sync()
+        journal.sync()
         if self.sightings is not None:
             self.sightings.sync()
         if self.told is not None:
@@ -144,7 +190,6 @@ def restore(left: LeftRun, record: RunRecord, folder: Path) -> tuple[Sightings, 
     record.store = FileBlocks.reopen(folder / STORE_FILE, folder / BLOCKS_FILE)
     enter(left.record, record)
     sightings, record.finalizations, record.proposals = Sightings.reopen(folder / SIGHTINGS_FILE)
-    record.faults = left.stage.engine.records
     return (sightings, *Told.reopen(folder / TOLD_FILE))
 
 

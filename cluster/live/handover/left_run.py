@@ -19,7 +19,6 @@ from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.left_watch import LeftAudit, LeftWatch
 from cluster.live.processes.processes import Process
 from cluster.record.saved import SavedRecord
-from cluster.run.loop import Progress
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 
@@ -91,12 +90,15 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: RunPhase
     clock: LeftClock
     scenario: Scenario
-    """The scenario, with the faults that were added."""
+    """The scenario with which the run began."""
+    is_open: bool
+    """Whether it began without an end."""
+    journal_bytes: int
+    """Size of the run's journal, from which its loop comes to where it was."""
     height: int
     """The highest final height."""
     stop_on_fail: bool
     testnet: LeftTestnet
-    end: Progress
     record: SavedRecord
     """Without what is in separate files (:data:`~cluster.record.saved.BESIDES`)."""
     watch: LeftWatch
@@ -114,15 +116,7 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         numbers = [host.number for host in self.hosts.all]
         if numbers != [*range(len(numbers))]:
             yield f"hosts: their numbers are {numbers}; expected {[*range(len(numbers))]}"
-        joins, late = len(self.record.joins), len(self.scenario.validators.late)
-        if joins != late:
-            yield f"record.joins: there are {joins}; expected {late}, one for each validator that joins later"
-        engine = self.stage.engine
         known: dict[str, Container[int]] = {
-            "planned fault": range(len(engine.planned)),
-            "fault": range(len(engine.active)),
-            "downtime of fault": [each.key for each in engine.downtimes],
-            "upgrade of fault": [each.key for each in engine.upgrades],
             "validator": range(self.scenario.validators.count),
             "host": range(len(numbers)),
         }

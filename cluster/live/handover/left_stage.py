@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Annotated
-
 import msgspec
 
 from cluster.faults.impairment import Impairment
-from cluster.faults.state import EngineState
 from cluster.live.handover.calls import LiveCall
 from cluster.live.kubernetes.left import LeftMeans
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import BaseFault
-
-Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-"""One word of the state of a random source."""
 
 
 class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,8 +24,6 @@ class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The scheduled calls (:class:`~cluster.live.driver.live_stage.Agenda`)."""
 
-    began_ms: float
-    """Time from which fault times count, since the run began."""
     count: int
     due: list[LeftCall]
 
@@ -69,14 +60,7 @@ class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of the fault stage of a run (:class:`~cluster.live.driver.live_stage.LiveStage`)."""
 
-    random: tuple[int, tuple[Word, ...], float | None]
-    """The state of the random source (:meth:`random.Random.getstate`)."""
     agenda: LeftAgenda
     means: LeftMeans
     injection: LeftInjection
     pauses: LeftPauses
-    height_performed: int
-    engine: EngineState
-
-    def __post_init__(self) -> None:
-        Random().setstate(self.random)  # a ValueError refuses it

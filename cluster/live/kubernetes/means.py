@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from cluster.common.errors import BadInput
-from cluster.faults.calls import Call, FaultCall, what_of
+from cluster.faults.calls import Call, FaultCall, Then, what_of
 from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
-from cluster.faults.stage import Then
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall, Uncordon
@@ -132,7 +131,7 @@ class Means:
 
     def again(self, what: MeansCall) -> None:
         """Make a call after :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
-        self.later(TRY_EVERY_MS, "look at Kubernetes", self.call(what))
+        self.later(TRY_EVERY_MS, self.call(what))
 
     def go_on(self, what: FaultCall | None) -> None:
         """Make a call now, if there is any."""
@@ -156,12 +155,6 @@ class Means:
                 assert_never(what)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
-
-    def takes_pod(self, plan: AnyFault) -> bool:
-        """Whether a fault takes the pods of its targets down."""
-        return self.api is not None and (
-            needs_kubernetes(plan) or (isinstance(plan, KillFault) and prefers_chaos_mesh(plan))
-        )
 
     def take(self, host: int, plan: KillFault) -> None:
         """Take down the pod of a host. Its Ray node counts as lost at once, or when Kubernetes permits the eviction."""
@@ -194,7 +187,7 @@ class Means:
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
         if self.leftovers.cordon(pod.node):
-            self.later(down_ms, f"uncordon {pod.node}", self.call(Uncordon(pod.node)))
+            self.later(down_ms, self.call(Uncordon(pod.node)))
         self._evict(host, pod, (down_ms - 1) // TRY_EVERY_MS, is_first=True)
 
     def _evict(self, host: int, pod: Pod, tries_left: int, *, is_first: bool = False) -> None:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from cluster.faults.calls import FaultCall, what_of
+from cluster.faults.calls import FaultCall, Then, what_of
 from cluster.faults.impairment import Impairment, Stress
 from cluster.faults.link_faults import Seen
-from cluster.faults.stage import Then
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import KubernetesError
 from cluster.live.kubernetes.calls import AwaitStress, MeansCall
@@ -32,7 +31,7 @@ ALL_INJECTED: Final = "AllInjected"
 class Later(Protocol):
     """A function that schedules a call after ``delay_ms``."""
 
-    def __call__(self, delay_ms: int, label: str, call: Then) -> None: ...
+    def __call__(self, delay_ms: int, call: Then) -> None: ...
 
 
 class ChaosCluster(Protocol):

@@ -450,9 +450,14 @@ def prefers_chaos_mesh(fault: AnyFault) -> bool:
     return getattr(fault, "how", None) == CHAOS_MESH
 
 
+def acts_on_pods(fault: AnyFault) -> bool:
+    """Whether a fault takes down the pods of its targets, where the live testnet runs in Kubernetes."""
+    return isinstance(fault, KillFault) and fault.how not in ("actor", "process")
+
+
 def may_lose_node(fault: AnyFault) -> bool:
     """Whether the Ray nodes of the targets may be lost with them, on the live testnet."""
-    return isinstance(fault, LoseNodeFault) or (isinstance(fault, KillFault) and fault.how not in ("actor", "process"))
+    return isinstance(fault, LoseNodeFault) or acts_on_pods(fault)
 
 
 def loses_disk(fault: AnyFault) -> bool:

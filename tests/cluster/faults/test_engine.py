@@ -1,33 +1,63 @@
-"""The engine of faults on a stage that only notes what it is told, and whose machines take their time."""
+"""The engine of faults on machines that only note what they are told to do, and that take their time."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
+from cluster.faults.calls import FaultCall
 from cluster.faults.engine import FaultEngine
+from cluster.faults.events import (
+    BitFlipped,
+    Confirm,
+    Count,
+    Counted,
+    Crash,
+    Due,
+    Failed,
+    FaultOrder,
+    FaultSeen,
+    FlipBit,
+    Impair,
+    KeepBlocks,
+    LayTrap,
+    LoseDisk,
+    MachineLost,
+    Network,
+    Observe,
+    Observed,
+    Prepare,
+    Recovery,
+    Replace,
+    Seat,
+    SetLinks,
+    Start,
+    Tell,
+    Voted,
+    Wake,
+)
 from cluster.faults.impairment import Impairment, describe_delays
-from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
-from cluster.faults.stage import Recovery
+from cluster.faults.link_faults import LinkCounts, seen_on_links
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault, LoseNodeFault, Release
+from cluster.scenario.sections.faults import ImpairingFault, LinkFault, Release, UpgradeFault
 from consensus.messages import VoteKind
 from tests.cluster.records import OUTSIDER_KEY
 
 NOBODY = LinkCounts()
+LEADER = 2
 
 
 class FakeStage:
     """Four validators. What is told to links and disks counts only once :meth:`confirm` says so."""
 
+    engine: FaultEngine
+
     def __init__(self, hosts: Sequence[Sequence[int]] = ((0,), (1,), (2,), (3,))) -> None:
-        self.random = Random(1)
         self.now_ms = 0.0
         self.height = 1
         self.hosts = self.ray_nodes = hosts
@@ -39,11 +69,14 @@ class FakeStage:
         self.heights: dict[int, int] = {}
         self.died: Counter[int] = Counter()
         self.dies_at_once = True
+        self.crash_ms = 0.0
+        """How long it takes to take a validator down."""
+        self.has_pods = False
         self.shares = False
         self.log: list[str] = []
         self.prepared: list[tuple[tuple[int, ...], str]] = []
         self.prepares_at_once = True
-        self.goes_on: Callable[[], None] | None = None
+        self.goes_on: FaultCall | None = None
         self.notices: list[str] = []
         self.links: dict[int, LinkFault] = {}
         self.counts = LinkCounts(sent=9, dropped=9)
@@ -53,8 +86,8 @@ class FakeStage:
         self.snapshots: dict[int, int] = {}
         self.releases: dict[int, Release] = {}
         self.confirms_at_once = True
-        self.unconfirmed: list[Callable[[], None]] = []
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self.unconfirmed: list[FaultCall] = []
+        self._due: list[tuple[float, int, FaultCall]] = []
         self._number = 0
 
     def advance(self, by_ms: float) -> None:
@@ -62,127 +95,138 @@ class FakeStage:
         while self._due and self._due[0][0] <= end:
             at_ms, _, call = heapq.heappop(self._due)
             self.now_ms = max(self.now_ms, at_ms)
-            call()
+            self.tell(Due(self.now_ms, call))
         self.now_ms = end
 
     def confirm(self) -> None:
         waiting, self.unconfirmed = self.unconfirmed, []
         for then in waiting:
-            then()
+            self.tell(Due(self.now_ms, then))
 
-    def _tell(self, then: Callable[[], None]) -> None:
+    def tell(self, seen: FaultSeen) -> None:
+        self.perform(self.engine.reach(self.height))
+        self.look()
+        self.perform(self.engine.handle(seen))
+        self.look()
+
+    def look(self) -> None:
+        seats = tuple(map(self._seat, sorted(index for host in self.hosts for index in host)))
+        self.perform(self.engine.handle(Network(self.now_ms, seats, LEADER, self.shares, self.has_pods)))
+
+    def vote(self, sender: int, view: int, kind: VoteKind) -> None:
+        self.tell(Voted(sender, view, kind))
+
+    def fails(self, index: int, reason: str) -> bool:
+        """A validator stops. Returns whether a fault explains that."""
+        explains = self.engine.explains(index, reason)
+        if explains:
+            self.tell(Failed(self.now_ms, index, reason))
+        return explains
+
+    def loses(self, indices: Sequence[int], what: str, reason: str) -> None:
+        self.tell(MachineLost(self.now_ms, indices, what, reason))
+
+    def perform(self, orders: Iterable[FaultOrder]) -> None:
+        answers = [answer for order in orders if (answer := self._perform(order)) is not None]
+        for answer in answers:
+            self.perform(self.engine.handle(answer))
+
+    def _perform(self, order: FaultOrder) -> FaultSeen | None:
+        match order:
+            case Tell(text):
+                self.notices.append(text)
+            case Wake(at_ms, _, call):
+                self._number += 1
+                heapq.heappush(self._due, (at_ms, self._number, call))
+            case SetLinks(faults, then):
+                self.links = dict(faults)
+                return self._confirmed(then)
+            case Impair(impairments, then):
+                self.impairments.update(impairments)
+                return self._confirmed(then)
+            case Prepare(indices, release, then):
+                assert self.log == [], "before anybody stops"
+                self.prepared.append((tuple(indices), release.version))
+                self.goes_on = then
+                return Due(self.now_ms, then) if self.prepares_at_once else None
+            case Confirm(then):
+                return Due(self.now_ms, then)
+            case Count(key, _, indices):
+                return Counted(key, self._delays(indices))
+            case Observe():
+                return self._observe(order)
+            case FlipBit(key, index):
+                return BitFlipped(key, index, f"file of {index}")
+            case _:
+                self._note(order)
+        return None
+
+    def _note(self, order: FaultOrder) -> None:
+        match order:
+            case Replace(indices, release):
+                for index in indices:
+                    self.log.append(f"replace {index}")
+                    self.stop(index)
+                    self.releases[index] = release
+            case KeepBlocks(index):
+                self.log.append(f"keep {index}")
+            case Crash(index, _):
+                self.now_ms += self.crash_ms
+                self.log.append(f"crash {index}")
+                self.stop(index)
+            case Start(index):
+                self.log.append(f"start {index}")
+                self.running.add(index)
+            case LayTrap(index, _):
+                self.traps.add(index)
+            case LoseDisk(index):
+                self.log.append(f"lose {index}")
+
+    def _confirmed(self, then: FaultCall) -> FaultSeen | None:
         if self.confirms_at_once:
-            then()
-        else:
-            self.unconfirmed.append(then)
+            return Due(self.now_ms, then)
+        self.unconfirmed.append(then)
+        return None
 
-    def at(self, time_ms: int, label: str, call: Callable[[], None]) -> None:
-        self._number += 1
-        heapq.heappush(self._due, (time_ms, self._number, call))
+    def _seat(self, index: int) -> Seat:
+        on_host, on_node = (
+            next(tuple(group) for group in groups if index in group) for groups in (self.hosts, self.ray_nodes)
+        )
+        return Seat(
+            on_host,
+            on_node,
+            is_up=index in self.up,
+            is_running=index in self.running,
+            is_about_to_start=index in self.about_to_start,
+            is_lost=index in self.lost,
+            has_diverged=index in self.diverged,
+            has_trap=index in self.traps,
+            deaths=self.died[index],
+            height=self.heights.get(index, self.height),
+            recovery=Recovery(5, self.snapshots.get(index, 0)),
+        )
 
-    def later(self, delay_ms: int, label: str, call: Callable[[], None]) -> None:
-        self._number += 1
-        heapq.heappush(self._due, (self.now_ms + delay_ms, self._number, call))
-
-    def notice(self, text: str) -> None:
-        self.notices.append(text)
-
-    def set_links(self, faults: Mapping[int, LinkFault], then: Callable[[], None]) -> None:
-        self.links = dict(faults)
-        self._tell(then)
-
-    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        return seen_on_links(plan, self.counts)
-
-    def is_up(self, index: int) -> bool:
-        return index in self.up
-
-    def is_running(self, index: int) -> bool:
-        return index in self.running
-
-    def is_about_to_start(self, index: int) -> bool:
-        return index in self.about_to_start
-
-    def is_lost(self, index: int) -> bool:
-        return index in self.lost
-
-    def leader(self) -> int | None:
-        return 2
-
-    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
-        groups = self.ray_nodes if isinstance(plan, LoseNodeFault) else self.hosts
-        shares = self.shares or isinstance(plan, KillFault | LoseNodeFault)
-        return next(group for group in groups if index in group) if shares else None
-
-    def deaths(self, index: int) -> int:
-        return self.died[index]
-
-    def _stop(self, index: int) -> None:
+    def stop(self, index: int) -> None:
         self.running.discard(index)
         self.up.discard(index)
         self.died[index] += self.dies_at_once
 
-    def prepare(self, indices: Sequence[int], release: Release, then: Callable[[], None]) -> None:
-        assert self.log == [], "before anybody stops"
-        self.prepared.append((tuple(indices), release.version))
-        if self.prepares_at_once:
-            then()
-        self.goes_on = then
+    def _delays(self, indices: Sequence[int]) -> int:
+        return sum(self.late_counts[index] for index in indices)
 
-    def replace(self, indices: Sequence[int], release: Release) -> None:
-        for index in indices:
-            self.log.append(f"replace {index}")
-            self._stop(index)
-            self.releases[index] = release
-
-    def runs(self, index: int, release: Release) -> bool:
-        return self.releases.get(index) == release
-
-    def height_of(self, index: int) -> int:
-        return self.heights.get(index, self.height)
-
-    def has_diverged(self, index: int) -> bool:
-        return index in self.diverged
-
-    def keep_blocks(self, index: int) -> None:
-        self.log.append(f"keep {index}")
-
-    def crash(self, index: int, plan: DownFault) -> None:
-        self.log.append(f"crash {index}")
-        self._stop(index)
-
-    def start(self, index: int) -> None:
-        self.log.append(f"start {index}")
-        self.running.add(index)
-
-    def recovery(self, index: int) -> Recovery | None:
-        return Recovery(5, self.snapshots.get(index, 0))
-
-    def describe_restart(self, indices: Sequence[int]) -> list[str]:
-        return [f"told of {list(indices)}"]
-
-    def impair(self, impairments: Mapping[int, Impairment], then: Callable[[], None]) -> None:
-        self.impairments.update(impairments)
-        self._tell(then)
-
-    def delays(self, index: int, kind: str) -> int:
-        return self.late_counts[index]
-
-    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        pause = f"{delays} of pause: {', '.join(names)}"
-        return Seen(delays > 0, pause if kind == "pause" else describe_delays(kind, delays, names))
-
-    def lay_trap(self, index: int, plan: Any) -> None:
-        self.traps.add(index)
-
-    def has_trap(self, index: int) -> bool:
-        return index in self.traps
-
-    def lose_disk(self, index: int) -> None:
-        self.log.append(f"lose {index}")
-
-    def flip_a_bit(self, index: int) -> str | None:
-        return f"file of {index}"
+    def _observe(self, order: Observe) -> Observed:
+        key, plan, indices, count_before = order
+        if isinstance(plan, LinkFault):
+            return Observed(key, *seen_on_links(plan, self.counts))
+        if isinstance(plan, ImpairingFault):
+            delays, names = self._delays(indices) - count_before, [f"validator-{index}" for index in indices]
+            pause = f"{delays} of pause: {', '.join(names)}"
+            return Observed(
+                key, delays > 0, pause if plan.kind == "pause" else describe_delays(plan.kind, delays, names)
+            )
+        release = plan.release if isinstance(plan, UpgradeFault) else None
+        running = sum(self.releases.get(index) == release for index in indices)
+        return Observed(key, evidence=f"told of {list(indices)}", running=running)
 
 
 def make_scenario(*faults: dict[str, Any], count: int = 4, hosts: int = 4) -> Scenario:
@@ -193,15 +237,19 @@ def make_scenario(*faults: dict[str, Any], count: int = 4, hosts: int = 4) -> Sc
 def make(
     *faults: dict[str, Any], stage: FakeStage | None = None, count: int = 4, hosts: int = 4
 ) -> tuple[FaultEngine, FakeStage]:
-    stage = stage or FakeStage()
-    engine = FaultEngine(make_scenario(*faults, count=count, hosts=hosts), stage)
-    engine.schedule()
-    return engine, stage
+    return begin(make_scenario(*faults, count=count, hosts=hosts), stage or FakeStage())
+
+
+def begin(scenario: Scenario, stage: FakeStage) -> tuple[FaultEngine, FakeStage]:
+    stage.engine = FaultEngine(scenario, 1)
+    stage.perform(stage.engine.begin(0.0))
+    reach(stage.engine, stage, 1)
+    return stage.engine, stage
 
 
 def reach(engine: FaultEngine, stage: FakeStage, height: int) -> None:
     stage.height = height
-    engine.on_new_height(height)
+    stage.perform(engine.reach(height))
     stage.advance(0)
 
 
@@ -312,7 +360,7 @@ def test_a_killed_validator_is_started_when_nobody_holds_it_down() -> None:
     assert stage.log == ["crash 1", "start 1"]
     assert not engine.are_over, "it does not answer yet"
     stage.up.add(1)
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert engine.are_over
     assert [record.took_effect for record in engine.records] == [True, False], "it was down when the second one came"
@@ -324,11 +372,48 @@ def test_a_kill_bites_once_the_process_is_seen_to_be_gone() -> None:
     engine, stage = make(KILL)
     stage.dies_at_once = False
     reach(engine, stage, 5)
-    engine.look()
+    stage.look()
     assert not engine.records[0].took_effect
     stage.died[1] += 1
-    engine.look()
+    stage.look()
     assert engine.records[0].took_effect
+
+
+def test_the_down_time_counts_from_the_moment_at_which_the_last_one_is_down() -> None:
+    stage = FakeStage([[index] for index in range(7)])
+    stage.crash_ms = 3_000
+    engine, _ = make(KILL | {"target": ["validator-1", "validator-2"]}, stage=stage, count=7)
+    stage.height = 5
+    stage.perform(engine.reach(5))
+    stage.advance(0)
+    begun_ms = engine.records[0].begun_ms
+    assert begun_ms == 6_000
+    stage.now_ms = begun_ms
+    stage.advance(999)
+    assert stage.log == ["crash 1", "crash 2"]
+    stage.advance(1)
+    assert stage.log[2:] == ["start 1", "start 2"]
+
+
+@pytest.mark.parametrize(("how", "has_pods", "hit"), [("pod", True, {1, 2}), ("pod", False, {1}), ("actor", True, {1})])
+def test_a_fault_of_pods_takes_all_that_a_pod_carries(how: str, has_pods: bool, hit: set[int]) -> None:
+    stage = FakeStage()
+    stage.ray_nodes, stage.has_pods = [[1, 2], [0], [3]], has_pods
+    engine, _ = make(KILL | {"how": how}, stage=stage)
+    reach(engine, stage, 5)
+    assert {0, 1, 2, 3} - stage.running == hit
+
+
+def test_targets_that_the_scenario_leaves_open_follow_from_the_seed_and_from_that_of_a_fork() -> None:
+    def targets(seed: int | None) -> tuple[str, ...]:
+        scenario = make_scenario(KILL | {"target": "random"})
+        engine, stage = begin(scenario, FakeStage())
+        stage.perform(engine.adopt(scenario, seed))
+        reach(engine, stage, 5)
+        return engine.records[0].targets
+
+    assert targets(None) == targets(None)
+    assert len({targets(seed) for seed in range(12)}) == 4
 
 
 @pytest.mark.parametrize("target", ["leader", "random", "f"])
@@ -340,12 +425,11 @@ def test_an_external_validator_is_nobodys_target(target: str) -> None:
         fault = {"kind": "kill", "target": target, "at_height": 3}
         given = {"name": "engine", "validators": {"count": 4, "nodes": nodes}, "faults": [fault]}
         stage = FakeStage()
-        engine = FaultEngine(Scenario.model_validate(given), stage)
-        engine.schedule()
+        engine, _ = begin(Scenario.model_validate(given), stage)
         reach(engine, stage, 3)
         killed = {0, 1, 2, 3} - stage.running
         assert outsider not in killed
-        assert killed or (target == "leader" and outsider == stage.leader())
+        assert killed or (target == "leader" and outsider == LEADER)
 
 
 def test_who_shares_a_host_shares_its_fate() -> None:
@@ -370,7 +454,7 @@ def test_all_on_a_lost_node_are_targets_and_their_blocks_are_asked_for_before_it
     asked, done = stage.log[:3], stage.log[3:]
     assert asked == ["keep 1", "keep 5", "keep 3"]
     assert done == ["crash 1", "lose 1", "crash 5", "lose 5", "crash 3", "lose 3"]
-    engine.on_loss([1, 3, 5], "node-b", "health check failed")
+    stage.loses([1, 3, 5], "node-b", "health check failed")
     assert len(engine.records) == 1, "the fault is why"
 
 
@@ -380,10 +464,10 @@ def test_the_loss_of_another_node_is_not_the_planned_one() -> None:
     lost = {"kind": "lose_node", "target": "validator-1", "at_height": 5, "down_ms": 100}
     engine, _ = make(lost, KILL | {"at_height": 6, "how": "pod", "down_ms": 5_000}, stage=stage)
     reach(engine, stage, 5)
-    engine.on_loss([1, 2], "node-b", "all its processes were killed")
+    stage.loses([1, 2], "node-b", "all its processes were killed")
     stage.advance(100)
     assert stage.running == {0, 1, 2, 3} and stage.up == {0, 3}, "they start elsewhere: 1 beside 3"
-    engine.on_loss([1, 3], "node-c", "health check failed")
+    stage.loses([1, 3], "node-c", "health check failed")
     planned, _, befallen = engine.records
     assert planned.is_planned and planned.ended_ms is None
     assert (befallen.is_planned, befallen.target, befallen.impaired) == (
@@ -392,8 +476,8 @@ def test_the_loss_of_another_node_is_not_the_planned_one() -> None:
         ("validator-1", "validator-3"),
     )
     reach(engine, stage, 6)
-    engine.on_loss([1], "node-d", "its pod was deleted")
-    engine.on_loss([1], "node-e", "health check failed")
+    stage.loses([1], "node-d", "its pod was deleted")
+    stage.loses([1], "node-e", "health check failed")
     assert [record.target for record in engine.records[2:]] == ["node-c", "node-e"], "each takes one node"
 
 
@@ -404,11 +488,11 @@ def test_a_pod_that_comes_back_without_its_disk_is_a_problem(how: str) -> None:
         engine, stage = make(KILL | {"how": how})
         stage.snapshots = {1: 3}
         reach(engine, stage, 5)
-        engine.on_loss([1], "node-b", "its pod is gone")
+        stage.loses([1], "node-b", "its pod is gone")
         stage.snapshots = snapshots
         stage.advance(2_000)
         stage.up.add(1)
-        engine.on_up()
+        stage.look()
         stage.advance(0)
         (record,) = engine.records
         assert record.ended_ms is not None
@@ -427,7 +511,7 @@ def test_a_lost_disk_takes_what_a_validator_kept_on_it_that_another_fault_holds_
     stage.advance(1_000)
     assert stage.log[6:] == ["start 0", "start 1"]
     stage.up |= {0, 1}
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert [record.lost_disks for record in engine.records] == [(), ("validator-0", "validator-1")]
 
@@ -436,8 +520,8 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     engine, stage = make(KILL | {"target": "validator-2", "at_height": 9})
     stage.advance(2_000)
     stage.height = 7
-    engine.on_loss([1, 3], "node-b", "health check failed")
-    engine.on_up()
+    stage.loses([1, 3], "node-b", "health check failed")
+    stage.look()
     stage.running -= {1, 3}
     stage.up -= {1, 3}
     stage.advance(0)
@@ -447,16 +531,18 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     assert (befallen.kind, befallen.target, befallen.targets) == ("lose_node", "node-b", ("validator-1", "validator-3"))
     assert not befallen.is_planned and befallen.took_effect and befallen.begun_ms == 2_000
     assert not engine.are_over, "they were up as it was told, and are not any more"
-    engine.on_loss([3], "node-c", "and again, before it was back")
+    stage.loses([3], "node-c", "and again, before it was back")
     assert [record.target for record in engine.records] == ["validator-2", "node-b", "node-c"]
     stage.running.discard(3)
     stage.advance(0)
     assert stage.log[2:] == ["start 3"]
-    engine.adopt(make_scenario(KILL | {"target": "validator-2", "at_height": 9}, KILL | {"at_height": 12}))
+    stage.perform(
+        engine.adopt(make_scenario(KILL | {"target": "validator-2", "at_height": 9}, KILL | {"at_height": 12}))
+    )
     assert [record.is_planned for record in engine.records] == [True, True, False, False]
     stage.snapshots = {3: 6}
     stage.up |= {1, 3}
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert engine.are_over
     assert befallen.lost_disks == ("validator-3",), "validator-1 found its disk on a shared volume"
@@ -467,7 +553,7 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
 def test_a_validator_that_another_fault_holds_down_waits_for_its_end_on_the_new_node() -> None:
     engine, stage = make(KILL)
     reach(engine, stage, 5)
-    engine.on_loss([1], "node-b", "health check failed")
+    stage.loses([1], "node-b", "health check failed")
     assert stage.log == ["crash 1"]
     stage.advance(2_000)
     assert stage.log == ["crash 1", "start 1"]
@@ -475,20 +561,20 @@ def test_a_validator_that_another_fault_holds_down_waits_for_its_end_on_the_new_
 
 def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
     engine, stage = make({"kind": "disk_full", "target": "validator-1", "at_height": 5, "down_ms": 300})
-    assert not engine.on_failed(1, "no fault yet")
+    assert not stage.fails(1, "no fault yet")
     reach(engine, stage, 5)
     assert stage.traps == {1} and engine.are_over, "it only lies in wait"
     stage.traps.clear()
-    stage._stop(1)
-    assert not engine.on_failed(2, "another one: No space left on device")
-    assert not engine.on_failed(1, "the journal is inconsistent"), "nothing of a full disk"
-    assert engine.on_failed(1, "journal: write failed: No space left on device")
-    assert not engine.on_failed(1, "twice: planned fault")
+    stage.stop(1)
+    assert not stage.fails(2, "another one: No space left on device")
+    assert not stage.fails(1, "the journal is inconsistent"), "nothing of a full disk"
+    assert stage.fails(1, "journal: write failed: No space left on device")
+    assert not stage.fails(1, "twice: planned fault")
     assert not engine.are_over
     stage.advance(300)
     assert stage.log == ["start 1"]
     stage.up.add(1)
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     record = engine.records[0]
     assert record.took_effect and engine.are_over
@@ -498,10 +584,10 @@ def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:
 def test_a_failed_sync_explains_no_other_stop() -> None:
     engine, stage = make({"kind": "failed_sync", "target": "validator-1", "at_height": 5, "down_ms": 300})
     reach(engine, stage, 5)
-    stage._stop(1)
-    assert not engine.on_failed(1, "state/log-000001: a frame does not fit its checksum")
+    stage.stop(1)
+    assert not stage.fails(1, "state/log-000001: a frame does not fit its checksum")
     assert not engine.records[0].took_effect
-    assert engine.on_failed(1, "state/log-000001: sync failed: Input/output error (planned fault)")
+    assert stage.fails(1, "state/log-000001: sync failed: Input/output error (planned fault)")
 
 
 def test_a_rotten_disk_is_refused_and_replaced() -> None:
@@ -509,13 +595,13 @@ def test_a_rotten_disk_is_refused_and_replaced() -> None:
     reach(engine, stage, 5)
     stage.advance(300)
     assert stage.log == ["keep 1", "crash 1", "start 1"]
-    stage._stop(1)
-    assert not engine.on_failed(1, "another file: damaged")
-    assert engine.on_failed(1, "file of 1: damaged")
+    stage.stop(1)
+    assert not stage.fails(1, "another file: damaged")
+    assert stage.fails(1, "file of 1: damaged")
     stage.advance(0)
     assert stage.log == ["keep 1", "crash 1", "start 1", "lose 1", "start 1"]
     stage.up.add(1)
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert engine.records[0].took_effect and engine.records[0].problem == ""
 
@@ -525,7 +611,7 @@ def test_a_rotten_disk_that_is_not_refused_is_a_problem() -> None:
     reach(engine, stage, 5)
     stage.advance(300)
     stage.up.add(1)
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert "started from a disk on which a bit of file of 1 had flipped" in engine.records[0].problem
 
@@ -535,21 +621,22 @@ def test_a_validator_that_never_comes_back_is_not_waited_for() -> None:
     reach(engine, stage, 5)
     assert not engine.are_over
     stage.lost.add(1)
+    stage.look()
     assert engine.are_over
     assert engine.records[0].ended_ms is None
 
 
 def test_one_that_waits_for_votes_begins_with_those_of_a_quorum_in_one_view() -> None:
     engine, stage = make(KILL | {"after_votes": "nullify"})
-    engine.on_vote(0, 3, VoteKind.NULLIFY)
+    stage.vote(0, 3, VoteKind.NULLIFY)
     reach(engine, stage, 5)
     assert engine.is_listening
     for sender, view, kind in [(0, 4, VoteKind.NULLIFY), (1, 4, VoteKind.NOTARIZE), (1, 5, VoteKind.TIMEOUT)]:
-        engine.on_vote(sender, view, kind)
-    engine.on_vote(2, 4, VoteKind.TIMEOUT)
+        stage.vote(sender, view, kind)
+    stage.vote(2, 4, VoteKind.TIMEOUT)
     stage.advance(0)
     assert stage.log == []
-    engine.on_vote(3, 4, VoteKind.NULLIFY)
+    stage.vote(3, 4, VoteKind.NULLIFY)
     stage.advance(0)
     assert stage.log == ["crash 1"]
     assert not engine.is_listening
@@ -560,16 +647,14 @@ def test_the_committee_of_the_view_is_who_counts() -> None:
     validators = {"count": 7, "epochs": epochs}
     fault = KILL | {"after_votes": "notarize", "target": "f"}
     scenario = Scenario.model_validate({"name": "engine", "validators": validators, "faults": [fault]})
-    stage = FakeStage()
-    stage.up.update(range(7))
-    engine = FaultEngine(scenario, stage)
-    engine.schedule()
+    stage = FakeStage([[index] for index in range(7)])
+    engine, _ = begin(scenario, stage)
     reach(engine, stage, 5)
     for sender in (0, 1, 4, 5, 6):
-        engine.on_vote(sender, 3, VoteKind.NOTARIZE)
+        stage.vote(sender, 3, VoteKind.NOTARIZE)
     stage.advance(0)
     assert stage.log == [], "three of them do not vote, whatever they send"
-    engine.on_vote(2, 3, VoteKind.NOTARIZE)
+    stage.vote(2, 3, VoteKind.NOTARIZE)
     stage.advance(0)
     assert len(stage.log) == 1, "of a committee of four f is one"
 
@@ -594,7 +679,7 @@ def come_back(engine: FaultEngine, stage: FakeStage, *indices: int) -> None:
     stage.advance(100)
     stage.up.update(indices)
     stage.height += 2
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
 
 
@@ -603,14 +688,14 @@ def test_faults_that_are_added_while_it_runs_are_performed_like_the_others() -> 
     records = engine.records
     reach(engine, stage, 6)
     given = [CUT, KILL | {"at_height": 8}, KILL | {"at_height": None, "at_ms": 0, "target": "validator-2"}]
-    engine.adopt(Scenario.model_validate({"name": "engine", "faults": given}))
+    stage.perform(engine.adopt(Scenario.model_validate({"name": "engine", "faults": given})))
     stage.advance(0)
     assert stage.log == ["crash 2"], "it was to begin at a time that is over"
     reach(engine, stage, 8)
     assert stage.log == ["crash 2", "crash 1"]
     stage.advance(2_000)
     stage.up.update((1, 2))
-    engine.on_up()
+    stage.look()
     stage.advance(0)
     assert engine.are_over and stage.links == {}
     assert records is engine.records
@@ -626,11 +711,11 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert stage.log == ["replace 0", "start 0"]
     stage.up.add(0)
     stage.height, stage.heights[0] = 8, 6
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert stage.log == ["replace 0", "start 0"], "it has not shown that it can"
     stage.heights[0] = 7
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert stage.log[2:] == ["replace 1"]
     stage.heights.clear()
@@ -662,30 +747,29 @@ def test_an_upgrade_waits_for_no_progress_of_a_byzantine_validator() -> None:
     stage = FakeStage()
     validators = {"nodes": [{"byzantine": ["garbage"]}, {}, {}, {}]}
     fields = {"name": "engine", "validators": validators, "faults": [UPGRADE]}
-    engine = FaultEngine(Scenario.model_validate(fields), stage)
-    engine.schedule()
+    engine, _ = begin(Scenario.model_validate(fields), stage)
     reach(engine, stage, 5)
     stage.advance(100)
     assert stage.log == ["replace 0", "start 0"]
     stage.heights[0] = 5
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert stage.log == ["replace 0", "start 0"], "it is not up"
     stage.up.add(0)
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert stage.log[2:] == ["replace 1"]
     stage.advance(100)
     stage.up.add(1)
     stage.heights[1] = 5
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert stage.log[3:] == ["start 1"], "an honest one has to go on"
 
 
 def test_of_two_upgrades_each_goes_on_with_its_own_hosts() -> None:
     later = {"target": ["validator-2", "validator-3"], "version": "3", "at_height": 6}
-    prepared = list[Callable[[], None] | None]()
+    prepared = list[FaultCall | None]()
     engine, stage = make(UPGRADE | {"target": ["validator-0", "validator-1"]}, UPGRADE | later)
     stage.prepares_at_once = False
     for height in (5, 6):
@@ -693,7 +777,7 @@ def test_of_two_upgrades_each_goes_on_with_its_own_hosts() -> None:
         prepared.append(stage.goes_on)
     for goes_on in prepared:
         assert goes_on is not None
-        goes_on()
+        stage.tell(Due(stage.now_ms, goes_on))
     assert stage.log == ["replace 0", "replace 2"]
     for index in (2, 3, 0, 1):
         come_back(engine, stage, index)
@@ -709,7 +793,7 @@ def test_nobody_is_replaced_before_the_other_code_is_prepared() -> None:
     stage.advance(1_000)
     assert (len(stage.prepared), stage.log) == (1, [])
     assert stage.goes_on is not None
-    stage.goes_on()
+    stage.tell(Due(stage.now_ms, stage.goes_on))
     assert stage.log == ["replace 0"]
 
 
@@ -719,7 +803,7 @@ def test_an_upgrade_stops_where_a_validator_diverges() -> None:
     come_back(engine, stage, 2)
     stage.advance(100)
     stage.diverged.add(0)
-    engine.on_progress()
+    stage.look()
     stage.advance(0)
     assert engine.are_over
     assert stage.log == ["replace 2", "start 2", "replace 0", "start 0"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -18,12 +18,13 @@ from cluster.checks.verdict import Check
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.disks.memory import FaultPlan, MemoryDisk
+from cluster.faults.events import Crash, FaultSeen, MachineOrder, Replace
 from cluster.faults.link_faults import LinkFaultInForce
 from cluster.live.driver.driver import run_live
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import FaultRecord, RunRecord, RunRequest
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KIND_NAMES, DownFault, Release, live_problem
+from cluster.scenario.sections.faults import KIND_NAMES, live_problem
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
@@ -31,6 +32,7 @@ from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.events import SetTimer, TimerName
+from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 from validator.storage.segments import ARCHIVE_FILE
 
@@ -139,7 +141,7 @@ def test_nobody_finalises_while_a_node_with_more_than_f_is_gone() -> None:
 
 
 def test_a_node_that_kept_the_disks_that_it_was_to_lose_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
+    monkeypatch.setattr(SimulatedStage, "_lose_disk", lambda _self, _index: None)
     found = check(run(LOST_NODE, **ON_TWO_OF_A_NODE))
     assert found.verdict is Outcome.FAIL
     assert "validator-1 lost its disk, but did not come back by a snapshot" in found.detail
@@ -147,13 +149,14 @@ def test_a_node_that_kept_the_disks_that_it_was_to_lose_is_a_failure(monkeypatch
 
 def test_a_disk_that_was_to_be_kept_and_is_empty_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a live node that does not share the run's folder: its validators join by a snapshot."""
-    crash = SimulatedStage.crash
+    act = SimulatedStage._act_on_machine
 
-    def crash_and_lose(self: SimulatedStage, index: int, plan: DownFault) -> None:
-        crash(self, index, plan)
-        self.lose_disk(index)
+    def act_and_lose(self: SimulatedStage, order: MachineOrder) -> Iterator[FaultSeen]:
+        yield from act(self, order)
+        if isinstance(order, Crash):
+            self._lose_disk(order.validator)
 
-    monkeypatch.setattr(SimulatedStage, "crash", crash_and_lose)
+    monkeypatch.setattr(SimulatedStage, "_act_on_machine", act_and_lose)
     record = run(LOST_NODE | {"disks": "kept"}, **ON_TWO_OF_A_NODE)
     assert set(record.faults[0].lost_disks) == {"validator-1", "validator-5"}
     found = check(record)
@@ -198,7 +201,7 @@ def delay_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def impair_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimulatedStage, "impair", lambda _self, _impairments, then: then())
+    patch.setattr(SimulatedStage, "_impair", lambda _self, _impairments: None)
 
 
 def crash_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -215,12 +218,12 @@ def fail_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def install_nothing(patch: pytest.MonkeyPatch) -> None:
-    right = SimulatedStage.replace
+    right = SimulatedStage._replace
 
-    def replace(stage: SimulatedStage, indices: Sequence[int], _: Release) -> None:
-        right(stage, indices, stage.machines[indices[0]].release)
+    def replace(stage: SimulatedStage, order: Replace) -> None:
+        right(stage, order._replace(release=stage.machines[order.validators[0]].release))
 
-    patch.setattr(SimulatedStage, "replace", replace)
+    patch.setattr(SimulatedStage, "_replace", replace)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -358,9 +361,9 @@ def test_the_leader_is_who_leads_the_newest_view() -> None:
         def _on_new_height(self, height: int) -> None:
             super()._on_new_height(height)
             if height == 5:
-                self.clock.after(0, "look", b"", self._look)
+                self.clock.after(0, "look", b"", self._note_leader)
 
-        def _look(self) -> None:
+        def _note_leader(self) -> None:
             nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
             self.leader = max(nodes, key=lambda node: node.view).leader
 
@@ -389,16 +392,13 @@ def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
 
 def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
-    simulation = Simulation(make_scenario(full, count=7), 5, "test")
-    plain = simulation.faults.on_failed
 
-    def losing_the_other(index: int, reason: str) -> bool:
-        is_explained = plain(index, reason)
-        simulation.machines[1 - index].disk.plan = None
-        return is_explained
+    class LosingTheOther(Simulation):
+        def _failed(self, index: int, error: ValidatorError) -> None:
+            super()._failed(index, error)
+            self.machines[1 - index].disk.plan = None
 
-    simulation.faults.on_failed = losing_the_other  # type: ignore[method-assign]
-    fault = only(simulation.run())
+    fault = only(LosingTheOther(make_scenario(full, count=7), 5, "test").run())
     assert fault.took_effect
     assert fault.ended_ms is not None
 

@@ -12,7 +12,7 @@ from cluster.faults.link_faults import LinkFaultInForce, impaired_by_links
 from cluster.faults.link_model import Link, Links
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import LinkFault
-from tests.cluster.faults.test_engine import FakeStage
+from tests.cluster.faults.test_engine import FakeStage, begin, reach
 
 NAMES = ["a", "b", "c", "d", "e"]
 WHEN = {"at_height": 5, "for_ms": 1_000}
@@ -77,8 +77,8 @@ def test_who_can_do_nothing_while_groups_overlap() -> None:
     assert impaired_by_links(planned(scenario(fault)), NAMES) == ("e",)
     ring = scenario({"kind": "partition", "groups": [["a", "b"], ["b", "c"], ["c", "d", "e", "a"]]})
     assert impaired_by_links(planned(ring), NAMES) == ("b",)
-    engine = FaultEngine(scenario(fault), FakeStage())
-    engine.on_new_height(5)
+    engine, stage = begin(scenario(fault), FakeStage([[index] for index in range(len(NAMES))]))
+    reach(engine, stage, 5)
     assert not engine.records[0].is_hard and not engine.records[0].sides
 
 
@@ -89,7 +89,7 @@ def test_a_fault_is_told_with_its_regions_and_with_the_group_that_nobody_names()
             {"kind": "cut", "from": ["region:eu"], "to": ["region:us"]},
             {"kind": "pause", "target": "region:asia"},
         ),
-        FakeStage(),
+        1,
     )
     assert [record.whom for record in engine.records] == [
         "region:eu | c | the rest (d, e)",

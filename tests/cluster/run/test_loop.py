@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from cluster.disks import PLANNED_FAILURE
+from cluster.faults.calls import Begin, End, InForce, NoteEnd
+from cluster.faults.events import (
+    BitFlipped,
+    Confirm,
+    Count,
+    Counted,
+    Due,
+    Failed,
+    FaultSeen,
+    FlipBit,
+    Impair,
+    MachineLost,
+    Network,
+    Observe,
+    Observed,
+    Prepare,
+    Recovery,
+    Seat,
+    SetLinks,
+    Tell,
+    Voted,
+    Wake,
+)
+from cluster.faults.impairment import Impairment
 from cluster.record.finalizations import Finalization
 from cluster.record.run import Backend, FaultRecord, RunRecord
 from cluster.run.events import (
-    End,
+    Absent,
     ForkTaken,
     JoinBegun,
     JoinEnded,
@@ -26,17 +51,21 @@ from cluster.run.events import (
     StopLoad,
     StopRequested,
     TakeFork,
-    Tell,
     Time,
     Up,
     Violation,
 )
-from cluster.run.loop import Progress, RunLoop
+from cluster.run.events import (
+    End as EndRun,
+)
+from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario
+from consensus.messages import VoteKind
 from tests.cluster.records import make_genesis
 
 STOP = {"height": 8, "drain_blocks": 2, "timeout_s": 20}
 GOAL = 10
+NETWORK = Network(0.0, tuple(Seat((index,), (index,), True, True) for index in range(4)), 0)
 
 
 def make_loop(is_open: bool = False, stops_on_fail: bool = False, **changes: Any) -> RunLoop:
@@ -48,9 +77,9 @@ def orders_of(loop: RunLoop, *seen: Seen) -> list[Order]:
     return [order for each in seen for order in loop.handle(each)]
 
 
-def standings(*heights: int, faults_are_over: bool = True, **of_the_last: bool) -> Standings:
+def standings(*heights: int, **of_the_last: bool) -> Standings:
     *others, last = (Standing(height, is_up=True) for height in heights)
-    return Standings((*others, last._replace(**of_the_last)), faults_are_over)
+    return Standings((*others, last._replace(**of_the_last)))
 
 
 def drained() -> RunLoop:
@@ -107,7 +136,7 @@ def test_an_open_run_goes_on_until_it_is_stopped() -> None:
 def test_a_run_is_over_when_every_validator_has_drained() -> None:
     loop = drained()
     assert orders_of(loop, standings(GOAL, GOAL - 1)) == []
-    assert orders_of(loop, standings(GOAL, GOAL)) == [End()]
+    assert orders_of(loop, standings(GOAL, GOAL)) == [EndRun()]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,6 @@ def test_a_run_is_over_when_every_validator_has_drained() -> None:
     [
         standings(GOAL, GOAL, is_up=False),
         standings(GOAL, GOAL, is_settled=False),
-        standings(GOAL, GOAL, faults_are_over=False),
         standings(GOAL, 3, is_up=False, is_excused=True),
     ],
 )
@@ -123,14 +151,42 @@ def test_a_run_waits(awaited: Standings) -> None:
     assert orders_of(drained(), awaited) == []
 
 
+def test_a_run_waits_for_a_fault_that_has_begun() -> None:
+    loop = make_loop(faults=[{"kind": "pause", "target": "validator-1", "at_ms": 5, "for_ms": 90}])
+    (wake,) = orders_of(loop, Up(0.0))
+    assert isinstance(wake, Wake) and wake.at_ms == 5.0
+    orders = orders_of(loop, NewHeight(GOAL), NETWORK, Due(5.0, wake.call))
+    assert [type(order) for order in orders] == [StopLoad, Count, Impair]
+    assert orders_of(loop, Counted(0, 3), Due(6.0, InForce(0)), standings(GOAL, GOAL)) == [
+        Tell(f"height {GOAL}: pause of validator-1 begins"),
+        Wake(96.0, "fault 0 ends", End(0)),
+    ]
+    (back,) = orders_of(loop, Due(96.0, End(0)))
+    assert back == Impair({1: Impairment()}, NoteEnd(0))
+    (observe,) = orders_of(loop, Due(97.0, NoteEnd(0)))
+    assert isinstance(observe, Observe) and observe.count_before == 3
+    assert orders_of(loop, standings(GOAL, GOAL)) == []
+    assert orders_of(loop, Observed(0, True, "it stood still"), standings(GOAL, GOAL)) == [
+        Tell(f"height {GOAL}: pause of validator-1 is over: it stood still"),
+        EndRun(),
+    ]
+
+
+def test_a_run_that_nobody_takes_part_in_waits_for_no_fault() -> None:
+    loop = make_loop(faults=[{"kind": "kill", "target": "validator-1", "at_ms": 5}])
+    orders_of(loop, Up(0.0), NETWORK, Due(5.0, Begin(0)))
+    assert not loop.faults.are_over
+    assert orders_of(loop, Standings(())) == [EndRun()]
+
+
 def test_no_height_of_a_validator_that_diverged_is_awaited() -> None:
-    assert orders_of(drained(), standings(GOAL, 3, is_excused=True)) == [End()]
+    assert orders_of(drained(), standings(GOAL, 3, is_excused=True)) == [EndRun()]
 
 
 def test_a_run_is_not_over_before_its_end_is_known_unless_nobody_is_left() -> None:
     loop = make_loop(is_open=True)
     assert orders_of(loop, NewHeight(99), standings(99, 99)) == []
-    assert orders_of(loop, Standings((), faults_are_over=False)) == [End()]
+    assert orders_of(loop, Standings(())) == [EndRun()]
 
 
 def test_a_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault_ended() -> None:
@@ -139,7 +195,7 @@ def test_a_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault_ende
         loop.record.finalizations.append(Finalization(100.0 * height, 0, height))
     loop.record.faults.append(FaultRecord("pause", "validator-0", 1, 1.0, 1_150.0, True, "", 1, 5))
     assert orders_of(loop, standings(12, 11)) == [], "height 11 was final by then, though it was not heard of"
-    assert orders_of(loop, standings(12, 12)) == [End()]
+    assert orders_of(loop, standings(12, 12)) == [EndRun()]
 
 
 @pytest.mark.parametrize("stop", [STOP, STOP | {"duration_s": 30}])
@@ -148,14 +204,14 @@ def test_a_run_that_takes_too_long_is_given_up(stop: dict[str, int]) -> None:
     began_ms = stop.get("duration_s", 0) * 1_000.0
     orders_of(loop, Up(0.0), NewHeight(2), Time(began_ms))
     assert orders_of(loop, Time(began_ms + 19_999.0)) == []
-    assert orders_of(loop, Time(began_ms + 20_000.0)) == [End(is_time_up=True)]
+    assert orders_of(loop, Time(began_ms + 20_000.0)) == [EndRun(is_time_up=True)]
 
 
 def test_a_violation_ends_a_run_that_stops_on_fail() -> None:
     assert orders_of(make_loop(), Violation("two blocks")) == []
     loop = make_loop(stops_on_fail=True)
     line = "stopped at height 3 by --stop-on-fail: two blocks"
-    assert orders_of(loop, NewHeight(3), Violation("two blocks"), Violation("three")) == [Tell(line), End()]
+    assert orders_of(loop, NewHeight(3), Violation("two blocks"), Violation("three")) == [Tell(line), EndRun()]
     assert loop.record.interrupted and loop.record.problems == [line]
 
 
@@ -246,70 +302,145 @@ def test_a_fault_that_is_added_is_in_the_record() -> None:
 # --- another driver ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"stop": STOP | {"duration_s": 30}}, {"is_open": True}])
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_another_loop_goes_on_but_for_the_time_without_a_driver(changes: dict[str, Any], is_stopped: bool) -> None:
-    loop, other = make_loop(**changes), make_loop(**changes)
-    orders_of(loop, Up(0.0), NewHeight(5), *([StopRequested(9.0)] if is_stopped else []))
-    left = Progress(*json.loads(json.dumps(loop.progress)))
-    other.continue_from(left, loop.scenario, loop.height, 1_500.0)
-    assert (other.height, other.end_height, other.over_ms) == (5, loop.end_height, loop.over_ms)
-    assert other.deadline_ms == loop.deadline_ms + 1_500.0
-    assert orders_of(other, NewHeight(5)) == ([StopLoad(5)] if is_stopped else []), "it may not have stopped yet"
+def test_the_time_without_a_driver_does_not_count_and_late_faults_are_told() -> None:
+    loop = make_loop(faults=[{"kind": "pause", "target": "validator-1", "at_ms": 1_000, "for_ms": 9}])
+    orders_of(loop, Up(500.0), NewHeight(5))
+    lines = [
+        "no driver from height 4 to 5 (2 s)",
+        "pause of validator-1 at 1,000 ms was due while there was no driver: it begins late",
+    ]
+    assert orders_of(loop, Absent(600.0, 2_100.0, 4)) == [Tell(line) for line in lines]
+    assert loop.deadline_ms == 21_500.0
+    (absence,) = loop.record.absences
+    assert (absence.from_ms, absence.until_ms, absence.late) == (600.0, 2_100.0, tuple(lines[1:]))
 
 
 # --- whatever it is told ----------------------------------------------------------------------------------------------
 
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "partition", "groups": [["validator-1"]], "at_height": 2, "until_height": 6},
+    {"kind": "kill", "target": "random", "at_height": 2, "down_ms": 900},
+    {"kind": "kill", "target": "leader", "at_height": 3, "after_votes": "notarize", "down_ms": 100},
+    {"kind": "slow_disk", "target": "f", "sync_ms": 50, "at_ms": 250, "for_ms": 500},
+    {"kind": "disk_full", "target": "validator-1", "at_height": 3, "down_ms": 300},
+    {"kind": "bit_rot", "target": "validator-2", "at_height": 4, "down_ms": 500},
+    {"kind": "lose_node", "target": "validator-0", "at_height": 5, "down_ms": 50},
+    {"kind": "upgrade", "at_height": 5, "down_ms": 200, "heights_between": 1},
+]
 
-def anything(random: Random, scenario: Scenario, length: int = 40) -> list[Seen]:
-    """What may be seen, in any order: time that jumps, validators that come and go, orders out of turn."""
 
-    def one() -> Seen:
+class World:
+    """What may be seen, in any order: time that jumps, hosts that vanish and come back, orders carried out late."""
+
+    def __init__(self, random: Random, loop: RunLoop) -> None:
+        self._random = random
+        self._loop = loop
+        self._owed: list[FaultSeen] = []
+        """Calls that are due once, and answers."""
+        self.seen: list[Seen] = []
+        self.orders: list[list[Order]] = []
+
+    def go(self, length: int = 40) -> World:
+        """The testnet is up, and so many things happen."""
+        self.tell(Up(self._random.uniform(0.0, 99.0)))
+        for _ in range(length):
+            self.tell(self._anything())
+        return self
+
+    def settle(self) -> World:
+        """All that is owed is told, validators are up, and heights are reached, until nothing happens any more."""
+        height = 20
+        for _ in range(200):
+            height += 1
+            owed, self._owed = self._owed, []
+            self.tell(NewHeight(height), self.network(is_settled=True, height=height), *owed)
+            if not (owed or self._owed):
+                break
+        return self
+
+    def tell(self, *seen: Seen) -> None:
+        for each in seen:
+            orders = self._loop.handle(each)
+            self.seen.append(each)
+            self.orders.append(orders)
+            self._owed += [answer for order in orders if (answer := self._answer(order)) is not None]
+
+    def network(self, is_settled: bool = False, height: int = 9) -> Network:
+        def is_so(share: float) -> bool:
+            return not is_settled and self._random.random() < share
+
+        seats = []
+        for index in range(4):
+            is_down = is_so(0.3)
+            seat = Seat((index,), (index, index ^ 1), not is_down, not (is_down and is_so(0.9)), is_down, is_so(0.02))
+            deaths = height if is_settled else self._random.randrange(9)
+            seats.append(seat._replace(deaths=deaths, height=height, recovery=Recovery(3, 0)))
+        return Network(self._random.uniform(0.0, 60_000.0), tuple(seats), self._random.randrange(4))
+
+    def _answer(self, order: Order) -> FaultSeen | None:
+        at_ms = self._random.uniform(0.0, 60_000.0)
+        match order:
+            case Wake(call=call) | SetLinks(then=call) | Impair(then=call) | Prepare(then=call) | Confirm(call):
+                return Due(at_ms, call)
+            case Count(key=key):
+                return Counted(key, self._random.randrange(9))
+            case FlipBit(key=key, validator=index):
+                return BitFlipped(key, index, "blocks at offset 7")
+            case Observe(key=key):
+                return Observed(key, self._random.random() < 0.5, "something", self._random.randrange(5))
+        return None
+
+    def _anything(self) -> Seen:
+        random, scenario = self._random, self._loop.scenario
         at_ms, height = random.uniform(0.0, 60_000.0), random.randrange(16)
-        kind = random.choice(
-            (Up, Time, NewHeight, StopRequested, Violation, JoinBegun, JoinEnded, ForkTaken, Standings, Left)
-        )
-        if kind in (Up, Time, StopRequested):
-            return kind(at_ms)
-        if kind is NewHeight:
-            return NewHeight(height)
-        if kind is Violation:
-            return Violation("a rule")
-        if kind is JoinBegun:
-            return JoinBegun(at_ms, random.randrange(4))
-        if kind is JoinEnded:
-            return JoinEnded(at_ms, random.randrange(4), height, {})
-        if kind is ForkTaken:
-            return ForkTaken(scenario.after_fork(random.randrange(len(scenario.forks))))
-        if kind is Left:
-            return Left() if random.random() < 0.1 else Time(at_ms)
-        flags = [random.random() < 0.8 for _ in range(3)]
-        return Standings((Standing(random.randrange(16), *flags),) * random.randrange(3), random.random() < 0.8)
-
-    return [one() for _ in range(length)]
+        if self._owed and random.random() < 0.5:
+            return self._owed.pop(random.randrange(len(self._owed)))
+        stopped = f"blocks: {PLANNED_FAILURE}"
+        index, flags = random.randrange(4), [random.random() < 0.8 for _ in range(3)]
+        choices: list[Seen] = [
+            Time(at_ms),
+            NewHeight(height),
+            StopRequested(at_ms),
+            Violation("a rule"),
+            JoinBegun(at_ms, index),
+            JoinEnded(at_ms, index, height, {}),
+            *(ForkTaken(scenario.after_fork(number)) for number in range(len(scenario.forks))),
+            Standings((Standing(height, *flags),) * random.randrange(3)),
+            Left() if random.random() < 0.1 else Time(at_ms),
+            self.network(),
+            self.network(),
+            Voted(index, 1 + height, VoteKind.NOTARIZE),
+            MachineLost(at_ms, [index], f"node {height}", "it burned"),
+            *([Failed(at_ms, index, stopped)] if self._loop.faults.explains(index, stopped) else []),
+        ]
+        return random.choice(choices)
 
 
 def play(loop: RunLoop, seen: Iterable[Seen]) -> list[list[Order]]:
     return [loop.handle(each) for each in seen]
 
 
-def broken(orders: Sequence[list[Order]]) -> list[str]:
+def broken(loop: RunLoop, world: World) -> list[str]:
     """What a loop must not do."""
-    flat = [order for each in orders for order in each]
-    ends = [place for place, each in enumerate(orders) if any(isinstance(order, End) for order in each)]
+    flat = [order for each in world.orders for order in each]
+    ends = [place for place, order in enumerate(flat) if isinstance(order, EndRun)]
     numbers = [order.number for order in flat if isinstance(order, TakeFork)]
+    begun = [order.text for order in flat if isinstance(order, Tell) and order.text.endswith(" begins")]
     found = {
         "it ends twice": len(ends) > 1,
-        "it goes on after its end": bool(ends) and any(orders[ends[0] + 1 :]),
+        "it goes on after its end": any(not isinstance(order, Tell) for end in ends for order in flat[end + 1 :]),
         "it stops the load twice": sum(isinstance(order, StopLoad) for order in flat) > 1,
         "it takes a fork twice": numbers != sorted(set(numbers)),
+        "a fault begins twice": len(begun) > sum(record.begun_ms is not None for record in loop.record.faults),
+        "a fault does not end": not (ends or Left() in world.seen or loop.faults.are_over),
     }
     return [what for what, is_so in found.items() if is_so]
 
 
 def random_loop(random: Random) -> RunLoop:
     stop = STOP | random.choice([{}, {"duration_s": 30}])
-    return make_loop(random.random() < 0.3, random.random() < 0.5, **(LATE | FORKS), stop=stop)
+    faults = random.sample(FAULTS, random.randrange(1, 5))
+    return make_loop(random.random() < 0.3, random.random() < 0.5, **(LATE | FORKS), stop=stop, faults=faults)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -317,18 +448,17 @@ def test_whatever_it_is_told_it_ends_once_and_repeats(seed: int) -> None:
     for number in range(50):
         name = f"{seed}/{number}"
         loop, again = random_loop(Random(name)), random_loop(Random(name))
-        seen = anything(Random(f"{name}/seen"), loop.scenario)
-        orders = play(loop, seen)
-        assert broken(orders) == [], seen
-        assert play(again, seen) == orders
-        assert again.record.problems == loop.record.problems and again.record.joins == loop.record.joins
+        world = World(Random(f"{name}/seen"), loop).go().settle()
+        assert broken(loop, world) == [], world.seen
+        assert play(again, world.seen) == world.orders
+        assert replace(again.record, scheme=loop.record.scheme) == loop.record
 
 
 class Endless(RunLoop):
     """It forgets that it has ended."""
 
-    def _end(self, is_time_up: bool = False) -> End:
-        return End(is_time_up)
+    def _end(self, is_time_up: bool = False) -> EndRun:
+        return EndRun(is_time_up)
 
 
 class Repeating(RunLoop):
@@ -347,6 +477,21 @@ class Insistent(RunLoop):
         return super().handle(seen)
 
 
+class Deaf(RunLoop):
+    """It does not hear that validators are up again."""
+
+    def handle(self, seen: Seen) -> list[Order]:
+        return [] if isinstance(seen, Network) and self.faults.have_begun else super().handle(seen)
+
+
+class Eager(RunLoop):
+    """It forgets which faults have begun."""
+
+    def handle(self, seen: Seen) -> list[Order]:
+        self.faults._waiting = list(self.faults._planned)
+        return super().handle(seen)
+
+
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
@@ -354,6 +499,8 @@ class Insistent(RunLoop):
         (Endless, "it goes on after its end"),
         (Insistent, "it stops the load twice"),
         (Repeating, "it takes a fork twice"),
+        (Deaf, "a fault does not end"),
+        (Eager, "a fault begins twice"),
     ],
 )
 def test_a_loop_that_forgets_is_found_out(kind: type[RunLoop], what: str) -> None:
@@ -361,5 +508,6 @@ def test_a_loop_that_forgets_is_found_out(kind: type[RunLoop], what: str) -> Non
     for number in range(50):
         loop = random_loop(Random(number))
         forgets = kind(loop.record, loop.is_open, loop.stops_on_fail)
-        found |= set(broken(play(forgets, anything(Random(f"{number}/seen"), loop.scenario))))
+        world = World(Random(f"{number}/seen"), forgets).go().settle()
+        found |= set(broken(forgets, world))
     assert what in found

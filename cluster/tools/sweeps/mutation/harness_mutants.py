@@ -23,11 +23,10 @@ from cluster.checks.agreement import check_state_roots
 from cluster.checks.safety import check_evidence
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import Outcome
-from cluster.faults.engine import FaultEngine
-from cluster.faults.link_faults import Seen
 from cluster.misbehaviour.mutants.base import Area, Detection, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
+from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.simulation.watches.safety_monitor import broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
@@ -123,17 +122,19 @@ def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
     return plant
 
 
-def _computes(owner: type, name: str, value: Callable[[int], int]) -> Plant:
-    """A plant that replaces the number that a property of ``owner`` gives by another one."""
+def _computes(owner: type, name: str, value: Callable[[Any], Any]) -> Plant:
+    """A plant that replaces what a method or a property of ``owner`` gives by another value."""
 
     def plant(counter: RunCounter) -> AbstractContextManager[None]:
         right = getattr(owner, name)
+        is_property = isinstance(right, property)
+        compute = right.fget if is_property else right
 
-        def wrong(each: Any) -> int:
+        def wrong(*arguments: Any) -> Any:
             counter.ran()
-            return value(right.fget(each))
+            return value(compute(*arguments))
 
-        return _replaced(owner, name, property(wrong))
+        return _replaced(owner, name, property(wrong) if is_property else wrong)
 
     return plant
 
@@ -187,7 +188,7 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "effect-without-observation",
             "a fault that takes no validator down counts as having taken effect, whatever was observed",
             KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
-            _always_answers(FaultEngine, "_observe", Seen(True, "it was there")),
+            _computes(SimulatedStage, "_observe", lambda seen: seen._replace(took_effect=True)),
         ),
     )
 }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
@@ -17,6 +17,7 @@ from cluster.live.kubernetes.api import KubernetesApi
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
+from tests.cluster.live.handover.parts import FaultsOnHosts
 from tests.cluster.live.kubernetes.api_server import kubernetes_api, pod_of_host
 from tests.cluster.records import OUTSIDER_KEY
 
@@ -85,22 +86,17 @@ class Run:
         outsider = {"external": {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}}
         nodes = [outsider if index in external else {} for index in range(4)]
         scenario = Scenario.model_validate({"name": "stage", "validators": nodes, "faults": list(faults)})
-        self.stage = LiveStage(
-            scenario,
-            1,
-            self.hosts,
-            lambda: self.now_ms,
-            lambda: self.height,
-            lambda text: None,
-            lambda index, url: None,
-            Leftovers(api, lambda text: None),
-        )
-        self.hosts.on_lost = self.stage.note_lost_node
+        now_ms, height = partial(getattr, self, "now_ms"), partial(getattr, self, "height")
+        leftovers = Leftovers(api, lambda text: None)
+        self.faults = FaultsOnHosts(scenario, self.hosts, now_ms, height, lambda text: None, leftovers=leftovers)
+        self.stage, self.records = self.faults.stage, self.faults.engine.records
+        self.hosts.on_lost = lambda hosts, node, reason: self.stage.note_lost_node(hosts, node, reason, self.height)
+        self.faults.begin()
 
     def reach(self, height: int, after_ms: float = 0.0) -> None:
         self.height, self.now_ms = height, self.now_ms + after_ms
-        self.stage.perform()
-        self.stage.perform()
+        self.faults.step()
+        self.faults.step()
 
 
 @pytest.mark.parametrize("how", ["process", "ray"])
@@ -109,7 +105,7 @@ def test_a_planned_loss_takes_all_of_the_node_which_are_held_down_until_it_is_ti
     run.reach(5)
     assert run.hosts.ended == [("b", how == "process")], "once"
     assert [host.is_held_down for host in run.hosts.all] == [False, True, False, True]
-    (record,) = run.stage.engine.records
+    (record,) = run.records
     assert record.targets == ("validator-1", "validator-3") and record.took_effect
     run.reach(6, after_ms=999)
     assert run.hosts.all[1].is_held_down
@@ -123,7 +119,7 @@ def test_a_node_that_is_not_ended_is_no_effect_and_holds_nobody_down() -> None:
     run.reach(5)
     assert not any(host.is_held_down for host in run.hosts.all)
     run.reach(6, after_ms=1_000)
-    (record,) = run.stage.engine.records
+    (record,) = run.records
     assert record.ended_ms is not None and not record.took_effect, "its validators were up all the time"
 
 
@@ -134,7 +130,7 @@ def test_a_node_that_is_seen_to_end_late_is_the_planned_loss() -> None:
     run.reach(5)
     run.hosts.go(Place("b", ""), "health check failed")
     run.reach(6, after_ms=500)
-    (record,) = run.stage.engine.records
+    (record,) = run.records
     assert record.took_effect and record.ended_ms is None
     assert [host.is_held_down for host in run.hosts.all] == [False, True, False, True], "until it is time"
     run.reach(7, after_ms=500)
@@ -159,7 +155,7 @@ def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(h
         run.reach(5)
         assert how == "chaos-mesh" or "smoke-host-3-x7k2p" not in cluster.pods
         assert len(cluster.pods) >= 3
-    (record,) = run.stage.engine.records
+    (record,) = run.records
     assert record.targets == ("validator-3",) and record.took_effect, "the loss is no other fault"
     assert [host.is_held_down for host in run.hosts.all] == [False, False, False, True]
     run.reach(6, after_ms=1_000)
@@ -167,7 +163,6 @@ def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(h
     assert not host.is_held_down, "and it is placed once its node is there"
     host.actor, host.phase, host.processes.current = "back", Phase.UP, Process(8, 3)
     host.reports.states = {3: LoopState(ready=True, recovered_height=4)}
-    run.stage.engine.on_up()
     run.reach(7)
     assert evidence in record.evidence and record.evidence.endswith(
         "process 7 gone, 8 in its place, recovered height 4"
@@ -188,7 +183,7 @@ def test_a_host_that_heard_nothing_of_the_driver_was_cut_off() -> None:
     host = run.hosts.all[2]
     host.went_down("unavailable")
     assert run.stage.on_lost(host, LastWords(7, 2, f"{NO_WORD} for 20 s"))
-    (record,) = run.stage.engine.records
+    (record,) = run.records
     assert (record.kind, record.targets, record.is_planned) == ("lose_node", ("validator-2",), False)
     assert not host.is_held_down
     assert not run.stage.on_lost(run.hosts.all[0], LastWords(7, 0, "a bug")), "of nothing else"
@@ -200,4 +195,4 @@ def test_the_leader_is_what_our_validators_say() -> None:
     for index, view in enumerate((5, 6, 9, 5)):
         leader = 0 if index == 2 else view % 4
         run.hosts.all[index].reports.states = {index: LoopState(ready=True, view=view, leader=leader)}
-    assert run.stage.leader() == 6 % 4
+    assert run.stage.look(1).leader == 6 % 4

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
@@ -27,12 +26,11 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.control.control_server import SetLoad
 from cluster.live.driver.driver import Notices, _LiveRun, attached_testnet
-from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
-from cluster.live.handover.handover import FOLLOWING
+from cluster.live.handover.handover import FOLLOWING, JournalFile
 from cluster.live.handover.left_run import KeptRay, LeftLoad, LeftRun
 from cluster.live.handover.told import Told
 from cluster.live.host.host import ValidatorView
@@ -42,7 +40,7 @@ from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
-from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, STORE_FILE, read_result
+from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE, RESULT_FILE, STORE_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
@@ -76,6 +74,7 @@ class FollowedRun(_LiveRun):
         self._audit = self._new_audit()
         assert self._handover is not None
         self._handover.begin()
+        self._journal = JournalFile(folder / JOURNAL_FILE)
         self._watch.sightings, self._audit.safety.backlog.told = self._handover.sightings, self._handover.told
         kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder / "ray"))
         session: Any = SimpleNamespace(ray=None, kept=kept)
@@ -85,14 +84,14 @@ class FollowedRun(_LiveRun):
         for host in hosts.all:
             host.actor, host.phase = object(), Phase.UP
         self._watch.take(0, [FinalSeen(self._clock.began_epoch_ms, FINAL)])
-        scenario, height = self.loop.scenario, partial(getattr, self._watch, "height")
-        self._stage = LiveStage(scenario, 1, hosts, self._clock.now_ms, height, self.on_notice, self._keep_blocks)
-        self.record.faults = self._stage.engine.records
+        self._stage = self._make_stage(hosts)
+        self._see(Up(0.0))
 
     def is_killed(self) -> None:
         """After it has written what it writes at each look."""
-        assert self._handover is not None
+        assert self._handover is not None and self._journal is not None
         self._handover.keep()
+        self._journal.keep()
         self._audit.close()
 
 
@@ -221,7 +220,7 @@ def test_a_load_is_not_started_again_once_the_last_height_is_reached(tmp_path: P
     for each, height in ((other, 1), (order, run.loop.scenario.stop.height)):
         run._see(NewHeight(height))
         control.orders.put(each)
-        run._obey(hosts, stage)
+        run._obey(hosts)
     run.is_killed()
     assert str(other.answer.exception()) == "the testnet has no load"
     assert str(order.answer.exception()) == f"the run is about to end: height {run.loop.end_height} is reached"

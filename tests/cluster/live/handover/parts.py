@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -23,10 +23,16 @@ from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left_hosts import LeftHosts
 from cluster.live.handover.left_run import VERSION, LeftLoad, LeftRun, LeftTestnet
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
+from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Up
+from cluster.run.feed import Feed
+from cluster.run.journal import Journal, read_journal
 from cluster.run.loop import RunLoop
+from cluster.scenario import Scenario
 from loadgen.workloads.measures import LoadTimeline, Sends
-from tests.cluster.records import make_record
+from tests.cluster.records import make_genesis, make_record
 
 T = TypeVar("T")
 
@@ -86,21 +92,68 @@ def timeline() -> LoadTimeline:
     return found
 
 
+class FaultsOnHosts:
+    """The faults of a run on the stage of a live one, as a driver has them."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        hosts: Any,
+        now_ms: Callable[[], float],
+        height: Callable[[], int],
+        notice: Callable[[str], None] = print,
+        keep: Callable[[int, str], None] = lambda index, url: None,
+        leftovers: Leftovers | None = None,
+    ) -> None:
+        self.loop = RunLoop(RunRecord(scenario, "live", 1, "test", make_genesis()))
+        self.engine = self.loop.faults
+        self.journal = bytearray()
+        self.feed = Feed(self.loop, self._look, self._perform, Journal(self.journal.extend).note)
+        self._height, self._notice = height, notice
+        leftovers = leftovers or Leftovers(None, notice)
+        self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, leftovers)
+
+    def begin(self) -> None:
+        """The testnet is up."""
+        self.feed.see(Up(self.stage.agenda.now_ms))
+
+    def go_on(self, other: FaultsOnHosts) -> None:
+        """Another driver goes on where one was."""
+        self.journal += other.journal
+        seen, _ = read_journal(bytes(self.journal))
+        for each in seen:
+            self.loop.handle(each)
+        self.stage.take_over(written_and_read(other.stage.state))
+
+    def step(self) -> None:
+        """A look of the driver."""
+        self.feed.look()
+        self.stage.look_after()
+
+    def _look(self) -> Iterator[Seen]:
+        yield NewHeight(self._height())
+        yield self.stage.look(self._height())
+
+    def _perform(self, order: Order) -> Iterable[Seen]:
+        return () if isinstance(order, StopLoad | End | TakeFork) else self.stage.perform(order)
+
+
 def left_run() -> LeftRun:
     """A run that has just begun."""
     record = make_record(backend="live")
     no_hosts: Any = SimpleNamespace(all=[], link_counts=None)
-    stage = LiveStage(record.scenario, 1, no_hosts, lambda: 0.0, lambda: 0, print, lambda index, url: None)
+    stage = FaultsOnHosts(record.scenario, no_hosts, lambda: 0.0, lambda: 0).stage
     return LeftRun(
         version=VERSION,
         commit="0123456789ab",
         phase="following",
         clock=RunClock().state(),
         scenario=record.scenario,
+        is_open=False,
+        journal_bytes=0,
         height=7,
         stop_on_fail=False,
         testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),
-        end=RunLoop(record).progress,
         record=save(record, besides=BESIDES),
         watch=ChainWatch(record, 0.0).state,
         stage=stage.state,

@@ -12,23 +12,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.live.driver.live_stage import LiveStage
+from cluster.faults.calls import nothing
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
-from cluster.live.handover.absence import absence_of
 from cluster.live.handover.append_file import AppendFile
 from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
-from cluster.live.handover.handover import MAX_BYTES_PER_S, Handover, RunClock
-from cluster.live.handover.left_stage import LeftStage
+from cluster.live.handover.handover import MAX_BYTES_PER_S, Handover, JournalFile, RunClock
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
 from cluster.record.chain_store import FileBlocks
 from cluster.record.finalizations import Finalization
-from cluster.record.folder import CHECKPOINT_FILE
+from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE
 from cluster.record.run import FaultRecord
+from cluster.run.absence import absence_of
 from cluster.scenario import Scenario
-from tests.cluster.live.handover.parts import left_run, written_and_read
+from tests.cluster.live.handover.parts import FaultsOnHosts, left_run, written_and_read
 
 FAULTS = [
     {"kind": "degrade", "loss": 0.2, "at_height": 3, "for_ms": 1_000},
@@ -86,32 +85,37 @@ class Run:
         self.lines: list[str] = []
         self.tell = self.lines.append
 
-    def begin(self, left: LeftStage | None = None) -> LiveStage:
+    def begin(self, other: FaultsOnHosts | None = None) -> FaultsOnHosts:
         scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
         height = partial(getattr, self, "height")
-        return LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep, left=left)
+        faults = FaultsOnHosts(scenario, self.hosts, self.clock.now_ms, height, self.tell, self.keep)
+        if other is None:
+            faults.begin()
+        else:
+            faults.go_on(other)
+        return faults
 
     def keep(self, index: int, url: str) -> None:
         raise AssertionError
 
-    def reach(self, stage: LiveStage, height: int, now_ms: float) -> None:
+    def reach(self, faults: FaultsOnHosts, height: int, now_ms: float) -> None:
         self.height = height
         self.clock.stop(now_ms)
-        stage.perform()
-        stage.perform()
+        faults.step()
+        faults.step()
 
 
 def test_faults_go_on_with_another_driver() -> None:
     old, new = Run(), Run()
-    stage = old.begin()
-    old.reach(stage, 3, 100.0)
-    old.reach(stage, 4, 200.0)
+    faults = old.begin()
+    old.reach(faults, 3, 100.0)
+    old.reach(faults, 4, 200.0)
     assert old.hosts.killed == [1]
 
     new.hosts.all[:] = [Host.of(written_and_read(host.left)) for host in old.hosts.all]
-    again = new.begin(written_and_read(stage.state))
+    again = new.begin(faults)
     assert new.hosts.all[1].is_held_down and new.hosts.all[1].phase is Phase.DOWN
-    again.inject(lambda: None, 1_000)
+    again.stage.inject(nothing, 1_000)
     (sent,) = new.hosts.injections
     assert sent.number > old.hosts.injections[-1].number + 900, "hosts take it for the newest"
     assert [fault.kind for fault in sent.links.values()] == ["degrade"] and sent.impairments[2].sync_ms == 50
@@ -159,14 +163,14 @@ def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> 
 def test_a_large_checkpoint_is_followed_by_a_longer_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a long run's do not take the disk from its validators."""
     handover, store = Handover(tmp_path, print), FileBlocks(tmp_path / "blocks.part")
-    now_s, written = 0.0, list[float]()
+    journal, now_s, written = JournalFile(tmp_path / JOURNAL_FILE), 0.0, list[float]()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     left = left_run()
     left.record.problems.append("x" * 7 * MAX_BYTES_PER_S)
 
     def write() -> None:
         written.append(now_s)
-        handover.write(left, store)
+        handover.write(left, store, journal)
 
     for second in range(10):
         now_s = float(second)
@@ -183,10 +187,11 @@ def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeyp
     """The disk is full for a moment, twice."""
     said = list[str]()
     handover, store = Handover(tmp_path, said.append), FileBlocks(tmp_path / "blocks.part")
+    journal = JournalFile(tmp_path / JOURNAL_FILE)
     handover.begin()
 
     def write(commit: str) -> None:
-        handover.write(replace(left_run(), commit=commit), store)
+        handover.write(replace(left_run(), commit=commit), store, journal)
 
     def is_full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from copy import copy
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +15,6 @@ from cluster.disks import PLANNED_FAILURE
 from cluster.faults.calls import (
     Begin,
     End,
-    EndThoseBack,
     FaultCall,
     InForce,
     NoteEnd,
@@ -28,17 +25,14 @@ from cluster.faults.calls import (
     nothing,
     what_of,
 )
-from cluster.faults.downtime import Downtime
-from cluster.faults.engine import FaultEngine
+from cluster.faults.events import Voted
 from cluster.faults.link_faults import Seen
-from cluster.faults.targets import Targets
-from cluster.faults.upgrade import RollingUpgrade
 from cluster.live.driver.hosts import Hosts as RealHosts
 from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import calls
 from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
-from cluster.live.handover.left_stage import LeftCall, LeftStage
+from cluster.live.handover.left_stage import LeftCall
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import LastWords
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
@@ -46,9 +40,10 @@ from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
 from cluster.live.kubernetes.stress import ProcessorStress
 from cluster.live.processes.processes import Process
+from cluster.run.events import ScenarioChanged
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
-from tests.cluster.live.handover.parts import inside, written_and_read
+from tests.cluster.live.handover.parts import FaultsOnHosts, inside, written_and_read
 from tests.cluster.live.handover.test_handover import Hosts
 from tests.cluster.live.handover.test_handover import Run as Faulty
 
@@ -69,8 +64,9 @@ FAULTS = [
     {"kind": "leader_delay", "delay_ms": 30, "at_height": 9, "for_ms": 100},
     {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], "at_ms": 60_000, "for_ms": 100},
 ]
-OUTSIDE = ("_hosts",)
-"""Found again."""
+SCENARIO = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
+OUTSIDE = ("_hosts", "_faults", "network", "now_ms", "height")
+"""Found again, as what each look finds."""
 
 
 class ForgottenError(Exception):
@@ -123,49 +119,55 @@ class Run(Faulty):
     def __init__(self, goes_on: bool) -> None:
         super().__init__()
         self.hosts, self._goes_on = SlowHosts(), goes_on
-        self.stage = self.begin()
+        self.begin()
 
-    def begin(self, left: LeftStage | None = None) -> LiveStage:
-        scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
-        height = partial(getattr, self, "height")
-        stage = LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep, left=left)
-        stage.means._token = "abc"
-        return stage
+    def begin(self, other: FaultsOnHosts | None = None) -> FaultsOnHosts:
+        self.faults = FaultsOnHosts(SCENARIO, self.hosts, self.clock.now_ms, lambda: self.height, self.tell, self.keep)
+        self.faults.stage.means._token = "abc"
+        if other is None:
+            self.faults.begin()
+        else:
+            self.faults.go_on(other)
+        return self.faults
+
+    @property
+    def stage(self) -> LiveStage:
+        return self.faults.stage
+
+    def inside(self) -> Any:
+        """All that faults and stage know, but for what each look finds again."""
+        return inside((self.faults.engine, self.stage), OUTSIDE)
 
     def keep(self, index: int, url: str) -> None:
         self.lines.append(f"keep {index}")
 
     def hand_over(self) -> None:
         """Nothing that the stage knows is different afterwards, and records are no copies of each other."""
-        before, left = inside(self.stage, OUTSIDE), written_and_read(self.stage.state)
+        before, left = self.inside(), written_and_read(self.stage.state)
         waiting = Together([what for then in self.hosts.orders if (what := what_of(then)) is not None])
-        again = self.begin(left)
-        self.hosts.orders = [again.call_to_come(what) for what in written_and_read(waiting).calls]
-        if inside(again, OUTSIDE) != before:
+        self.begin(self.faults)
+        self.hosts.orders = [self.stage.call_to_come(what) for what in written_and_read(waiting).calls]
+        if self.inside() != before:
             raise ForgottenError
-        assert again.state == left
-        for active in again.engine._active:
-            assert any(active.record is record for record in again.engine.records)
-        self.stage = again
+        assert self.stage.state == left
 
     def step(self, number: int) -> None:
         """One look of the driver, and what happens by itself meanwhile."""
         self.height = 1 + number // 2
         self.clock.stop(100.0 * number)
-        self.stage.perform()
+        self.faults.step()
         if number % 3 == 0:
             self.hosts.answer()
         if number % 4 == 0:
             self.hosts.revive()
-            self.stage.engine.on_up()
         if number == 12:
             self.stage.on_lost(self.hosts.all[1], LastWords(7, 1, f"{PLANNED_FAILURE}: no space"))
             self.hosts.all[1].went_down()
         if number == 17:
             for sender in range(3):
-                self.stage.engine.on_vote(sender, 9, VoteKind.NOTARIZE)
+                self.faults.feed.see(Voted(sender, 9, VoteKind.NOTARIZE))
         if number == 20:
-            self.stage.note_lost_node([self.hosts.all[2]], "n2", "its machine burned")
+            self.stage.note_lost_node([self.hosts.all[2]], "n2", "its machine burned", self.height)
         if self._goes_on:
             self.hand_over()
 
@@ -176,13 +178,15 @@ def test_a_run_that_is_taken_over_after_each_step_is_the_same_as_one_that_is_not
     for number in range(1, 60):
         one.step(number)
         other.step(number)
-        assert inside(one.stage, OUTSIDE) == inside(other.stage, OUTSIDE), f"step {number}"
+        assert one.inside() == other.inside(), f"step {number}"
         seen |= {type(each.what).__name__ for each in other.stage.state.agenda.due}
     assert one.lines == other.lines
     assert inside(one.hosts.injections) == inside(other.hosts.injections)
-    assert all(record.begun_ms is not None for record in one.stage.engine.records[:-2]), "every kind of fault was there"
-    assert {"Begin", "End", "Restart", "EndThoseBack", "UpgradeNext", "UpgradeStart", "NoneType"} - seen == {"NoneType"}
-    (unplanned,) = [record for record in other.stage.engine.records if not record.is_planned]
+    assert all(record.begun_ms is not None for record in one.faults.engine.records[:-2]), (
+        "every kind of fault was there"
+    )
+    assert {"Begin", "End", "Restart", "UpgradeNext", "UpgradeStart"} <= seen
+    (unplanned,) = [record for record in other.faults.engine.records if not record.is_planned]
     assert "its machine burned" in unplanned.evidence or unplanned.ended_ms is None
 
 
@@ -194,13 +198,7 @@ def go(run: Run) -> None:
 @pytest.mark.parametrize(
     ("part", "attribute", "forgotten"),
     [
-        (Downtime, "_lost", set()),
-        (Downtime, "_failures", {}),
-        (Downtime, "is_back", False),
-        (RollingUpgrade, "_left", []),
-        (FaultEngine, "_listening", []),
-        (Targets, "_held_down", Counter()),
-        (Agenda, "_began_ms", -1.0),
+        (Agenda, "_count", -1),
         (Pauses, "_seen", {}),
         (Means, "_count", -1),
         (ProcessorStress, "_names", {9: "none"}),
@@ -228,17 +226,11 @@ def test_a_fault_that_is_added_later_and_one_that_is_withdrawn_are_known_to_the_
     for number in range(1, 5):
         run.step(number)
     added = {"kind": "kill", "target": "validator-1", "at_height": 30, "down_ms": 5}
-    run.stage.engine.adopt(Scenario.model_validate({"name": "x", "validators": 4, "faults": [added, *FAULTS[:-1]]}))
+    other = Scenario.model_validate({"name": "x", "validators": 4, "faults": [added, *FAULTS[:-1]]})
+    run.faults.feed.see(ScenarioChanged(other))
     run.hand_over()
-    assert [planned.is_withdrawn for planned in run.stage.engine._ever_planned] == [False] * 14 + [True, False]
-    assert run.stage.engine.records[0].at_height == 30
-
-
-def test_what_waits_for_what_it_does_not_have_is_refused() -> None:
-    left = Run(goes_on=False).stage.state
-    for change in ({"waiting": [15]}, {"current": [-1]}):
-        with pytest.raises(ValueError, match="is not one of 15"):
-            msgspec.structs.replace(left.engine, **change)
+    assert [planned.is_withdrawn for planned in run.faults.engine._ever_planned] == [False] * 14 + [True, False]
+    assert run.faults.engine.records[0].at_height == 30
 
 
 # --- calls to come ----------------------------------------------------------------------------------------------------
@@ -249,7 +241,6 @@ POD = st.tuples(TEXTS, TEXTS, TEXTS)
 FAULT_CALLS: st.SearchStrategy[Any] = st.one_of(
     *(st.builds(kind, NUMBERS) for kind in (Begin, End, InForce, NoteEnd, StartValidator, UpgradeNext)),
     *(st.builds(kind, NUMBERS, st.lists(NUMBERS)) for kind in (Restart, UpgradeStart)),
-    st.just(EndThoseBack()),
     *(
         st.builds(kind, st.lists(NUMBERS), st.lists(TEXTS), NUMBERS, st.none() | st.builds(InForce, NUMBERS))
         for kind in (AwaitLinks, AwaitStress)
@@ -296,7 +287,7 @@ def test_a_host_gets_its_other_code_from_another_driver() -> None:
     hosts.take_place = lambda what: taken.append(what.host)
     run = Faulty()
     run.hosts = hosts
-    stage = run.begin()
+    stage = run.begin().stage
     stage.call_to_come(written_and_read(Together([TakePlace(2), Prepared(End(0))])))()
     assert taken == [2]
     (due,) = [each for each in stage.state.agenda.due if each.what == End(0)]

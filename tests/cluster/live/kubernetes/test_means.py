@@ -21,7 +21,7 @@ from cluster.live.kubernetes.means import Means, api_for
 from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KillFault, LinkFault
+from cluster.scenario.sections.faults import KillFault, LinkFault, acts_on_pods
 from tests.cluster.live.handover.parts import written_and_read
 from tests.cluster.live.kubernetes.api_server import FakeCluster, pod_of_host
 
@@ -76,7 +76,7 @@ class Run:
 
     def kill(self, how: str, host: int = 1) -> None:
         plan = KillFault(kind="kill", target=[f"validator-{host}"], at_height=5, down_ms=DOWN_MS, how=how)  # type: ignore[arg-type]
-        assert self.means.takes_pod(plan)
+        assert acts_on_pods(plan)
         self.means.take(host, plan)
 
     @property
@@ -235,7 +235,7 @@ def test_outside_of_kubernetes_a_signal_stands_in_for_chaos_mesh(monkeypatch: py
     monkeypatch.delenv("STAMPEDE_NAMESPACE", raising=False)
     run = Run(None)
     plan = KillFault(kind="kill", target=["validator-1"], at_height=5, how="chaos-mesh")
-    assert not run.means.takes_pod(plan)
+    assert run.means.api is None
     run.means.note_signal(1, plan)
     (words,) = run.means.describe([1])
     assert words.startswith(

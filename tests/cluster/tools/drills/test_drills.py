@@ -448,7 +448,7 @@ def test_every_peer_of_a_joiner_has_something_to_send() -> None:
 
 @pytest.mark.slow
 def test_validators_of_a_lost_node_that_kept_their_disks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
+    monkeypatch.setattr(SimulatedStage, "_lose_disk", lambda _self, _index: None)
     drill = CHEAP[9]
     record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1, shortcuts=True)
     check = check_run(record, judge=drill.judge).check(PREFIX + "elsewhere")

@@ -251,3 +251,21 @@ def read_recorded_scenario_stays(tmp_path: Path, plan: dict[str, Any]) -> bool:
     plan = {**plan, "stop": {"height": 14, "drain_blocks": 2}}
     folder = run(tmp_path, plan)
     return read_recorded(folder).scenario == Scenario.model_validate(plan)
+
+
+def test_a_fork_of_a_quiet_run_cannot_add_a_fault_of_a_time_that_is_over() -> None:
+    pause = {"kind": "pause", "target": "validator-1", "at_ms": 1, "for_ms": 5}
+    forks = [{"at_height": AT, "changes": {"faults": [pause]}}]
+    quiet = Scenario.model_validate(scenario(faults=[], forks=forks, stop={"height": 14, "timeout_s": 1_000}))
+    with pytest.raises(BadInput, match="would have begun before the fork"):
+        simulate(quiet, 1)
+
+
+def test_a_fork_with_another_seed_chooses_other_targets() -> None:
+    kill = {"kind": "kill", "target": "random", "at_height": AT + 2, "down_ms": 300}
+    targets = set()
+    for seed in range(8):
+        forks = [{"at_height": AT, "changes": {}, "seed": seed}]
+        given = scenario(faults=[kill], forks=forks, stop={"height": 14, "timeout_s": 1_000})
+        targets.add(simulate(Scenario.model_validate(given), 1).faults[0].targets)
+    assert len(targets) > 1

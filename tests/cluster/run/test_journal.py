@@ -1,0 +1,129 @@
+"""The journal of a run: another loop that is told it is where the first one was, wherever it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from cluster.faults.events import Network, Voted
+from cluster.run import journal as journal_module
+from cluster.run.events import Absent, NewHeight, Order, Seen, Standing, Standings, Time, Up
+from cluster.run.journal import OFTEN, DamagedJournal, Journal, encoded, read_journal
+from cluster.run.loop import RunLoop
+from tests.cluster.live.handover.parts import inside
+from tests.cluster.run.test_loop import NETWORK, World, make_loop, random_loop
+from validator.storage.frames import frame
+
+ELSEWHERE = ("genesis", "scheme", "store", "finalizations")
+"""What of a record does not follow from what a loop is told."""
+
+
+class Kept(World):
+    """A world whose journal is kept, and all that the loop knew after each of its frames."""
+
+    def __init__(self, random: Random, loop: RunLoop, kind: type[Journal] = Journal) -> None:
+        super().__init__(random, loop)
+        self.content = bytearray()
+        self.known: dict[int, Any] = {0: inside(loop, ELSEWHERE)}
+        """All that the loop knew, keyed by the size of the journal then."""
+        self._journal = kind(self.content.extend)
+
+    def tell(self, *seen: Seen) -> None:
+        for each in seen:
+            super().tell(each)
+            size = len(self.content)
+            self._journal.note(each, self.orders[-1])
+            if len(self.content) > size:
+                self.known[len(self.content)] = inside(self._loop, ELSEWHERE)
+
+
+def forgotten(name: str, kind: type[Journal] = Journal) -> list[int]:
+    """The sizes of a journal from which another loop does not come to where the first one was."""
+    world = Kept(Random(f"{name}/seen"), random_loop(Random(name)), kind)
+    world.go().settle()
+    found = []
+    for size, known in world.known.items():
+        seen, whole = read_journal(bytes(world.content[:size]))
+        again = random_loop(Random(name))
+        for each in seen:
+            again.handle(each)
+        if whole != size or inside(again, ELSEWHERE) != known:
+            found.append(size)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_another_loop_comes_from_each_beginning_of_a_journal_to_where_the_first_one_was(seed: int) -> None:
+    for number in range(4):
+        assert forgotten(f"{seed}/{number}") == []
+
+
+class WithoutVotes(Journal):
+    """It keeps no votes."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if not isinstance(seen, Voted):
+            super().note(seen, orders)
+
+
+class WithoutHeights(Journal):
+    """It keeps no height of which nothing followed at once."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if orders or not isinstance(seen, NewHeight):
+            super().note(seen, orders)
+
+
+class WithoutNetworks(Journal):
+    """It keeps no look of which nothing followed at once."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if orders or not isinstance(seen, Network):
+            super().note(seen, orders)
+
+
+@pytest.mark.parametrize("kind", [WithoutVotes, WithoutHeights, WithoutNetworks])
+def test_a_journal_that_forgets_is_found_out(kind: type[Journal]) -> None:
+    assert any(forgotten(f"planted/{number}", kind) for number in range(8))
+
+
+def test_a_day_without_events_leaves_a_short_journal() -> None:
+    loop, content = make_loop(is_open=True), bytearray()
+    journal = Journal(content.extend)
+    for seen in (Up(0.0), NETWORK):
+        journal.note(seen, loop.handle(seen))
+    size = len(content)
+    for height in range(1, 2_000):
+        seats = tuple(seat._replace(height=height) for seat in NETWORK.seats)
+        network = NETWORK._replace(at_ms=20.0 * height, seats=seats, leader=height % 4)
+        for each in (NewHeight(height), network, Standings((Standing(height, True),)), Time(20.0 * height)):
+            journal.note(each, loop.handle(each))
+    assert len(content) == size
+    journal.note(Absent(1.0, 2.0, 3), [])
+    kept, _ = read_journal(bytes(content[size:]))
+    assert [type(each) for each in kept] == [NewHeight, Network, Absent], "what it may depend on comes first"
+    assert kept[0] == NewHeight(1_999)
+
+
+def test_a_torn_frame_at_the_end_does_not_count() -> None:
+    frames = [encoded(Up(1.5)), encoded(NETWORK), encoded(NewHeight(7))]
+    content = b"".join(frames)
+    for size in range(len(content) + 1):
+        seen, whole = read_journal(content[:size])
+        assert [Up(1.5), NETWORK, NewHeight(7)][: len(seen)] == seen
+        assert whole == sum(map(len, frames[: len(seen)])) <= size
+
+
+@pytest.mark.parametrize("payload", [b"\x92\x63\x90", b"\x92\x00\x90", b"\x92\x00\x91\xa1x", b"\xc1", b"\x90"])
+def test_a_frame_of_another_kind_is_refused(payload: bytes) -> None:
+    with pytest.raises(DamagedJournal, match="is damaged: "):
+        read_journal(frame(payload))
+
+
+def test_every_kind_has_its_number_for_ever() -> None:
+    names = [kind.__name__ for kind in journal_module.KINDS]
+    assert len(set(names)) == len(Seen.__args__) == len(names)
+    assert set(OFTEN) <= set(journal_module.KINDS)
