@@ -2,5 +2,6 @@
 
 :mod:`~.reexecutor` executes a chain again in this process, :mod:`~.follower` in its own one: during a live run, or of
 another Python, which :mod:`~.interpreters` finds and starts. :mod:`~.bisect` compares two traces and finds the step for
-each validator of a run that diverged; :mod:`~.describe` puts it into words.
+each validator of a run that diverged; :mod:`~.describe` puts it into words. :mod:`~.evidence` judges proofs of
+misbehaviour, some of which need an execution.
 """

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cluster.audit.evidence import invalid_blocks
 from cluster.audit.reexecution.archived_run import ArchivedRun
+from cluster.audit.reexecution.evidence import invalid_blocks
 from cluster.audit.reexecution.interpreters import execute
 from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.audit.reexecution.reexecutor import Reexecutor

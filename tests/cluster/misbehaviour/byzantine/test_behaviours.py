@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.audit.evidence import proofs
+from cluster.audit.reexecution.evidence import proofs
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.audit.evidence import proofs
+from cluster.audit.reexecution.evidence import proofs
 from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
