@@ -7,10 +7,11 @@ timers come before the transactions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spec import governance, jobs, messages, watches
 from spec.encoding import (
+    NO_HASH,
     PARAMETERS_ADDRESS,
     RUNNER_CONTRACT,
     SCRIPT,
@@ -19,18 +20,22 @@ from spec.encoding import (
     CallbackReceipt,
     Deploy,
     Event,
+    Hash,
     MessageReceipt,
     Receipts,
     System,
     Transaction,
     TransactionReceipt,
     deployed_address,
+    encode,
     is_reserved,
+    receipts_root,
+    tagged,
     uint,
 )
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.host import Host
-from spec.parameters import GOVERNED, stored_key, stored_text
+from spec.parameters import DEFAULTS, GOVERNED, stored_key, stored_text
 from spec.phase import Phase
 from spec.policies.bias_auction import BiasAuction
 from spec.policies.cip1 import Cip1
@@ -46,6 +51,14 @@ POLICIES: dict[str, type[Fifo]] = {
     "gba_auction": GbaAuction,
     "bias_auction": BiasAuction,
 }
+LATER_PARAMETERS = (
+    "WEIGHT_PARTY",
+    "MEDIAN_SMOOTHING_MILLI",
+    "WEIGHT_CLIP_MIN_MILLI",
+    "WEIGHT_CLIP_MAX_MILLI",
+    "MAX_WATCHERS_PER_KEY",
+)
+"""What the genesis block covers only where it is not the default."""
 
 
 class NotAdmitted(Exception):
@@ -95,6 +108,37 @@ def new_chain(genesis: Genesis, language: Language | None = None) -> World:
     world.rules.clear()
     world.reached("R-22", 0 in genesis.accounts.values())
     return world
+
+
+def genesis_hash(genesis: Genesis, state_root: Hash) -> Hash:
+    """The hash of the genesis block, which is the parent of the first block. ``state_root`` is that of height 0."""
+    p = genesis.parameters
+    covered = [name for name in sorted(p) if name not in LATER_PARAMETERS or p[name] != DEFAULTS[name]]
+    content = [
+        genesis.chain_id,
+        genesis.policy,
+        genesis.validators,
+        [[name, stored_text(p[name])] for name in covered],
+        [[address, uint(balance)] for address, balance in sorted(genesis.accounts.items())],
+        [
+            [address, actor.code, actor.deployer, uint(actor.balance), _agent_content(actor.agent)]
+            for address, actor in sorted(genesis.actors.items())
+        ],
+        sorted(genesis.system_deployers),
+    ]
+    if genesis.policy_file is not None:
+        content.append(["policy file", *genesis.policy_file])
+    if genesis.epochs:
+        content.append(genesis.epochs)
+    if genesis.runners:
+        content.append(["runners", sorted(genesis.runners)])
+    roots = tagged(b"genesis", encode(content)), receipts_root(Receipts(0, bytes(20), [], [], [], [], [], 0, b""))
+    prices = [uint(p["INITIAL_BASEFEE"])] * 3
+    return tagged(b"header", encode([genesis.chain_id, 0, 0, NO_HASH, 0, *roots, state_root, *prices, 0, 0, 0, 0]))
+
+
+def _agent_content(agent: Agent | None) -> list[Any] | None:
+    return None if agent is None else [agent.code, uint(agent.max_fee), uint(agent.priority)]
 
 
 def deploy(world: World, address: Address, code: str, deployer: Address) -> None:

@@ -8,7 +8,7 @@ backwards. A block is never taken back.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -186,6 +186,12 @@ class Genesis:
     system_deployers: tuple[Address, ...] = ()
     runners: tuple[Address, ...] = ()
     chain_id: str = ""
+    validators: Sequence[bytes] = ()
+    """The keys."""
+    policy_file: tuple[str, str] | None = None
+    """The name and the text of a user's policy."""
+    epochs: Sequence[tuple[int, Sequence[int]]] = ()
+    """The first view and the members of each committee, ascending."""
 
 
 # --- the world --------------------------------------------------------------------------------------------------------

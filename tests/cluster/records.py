@@ -60,6 +60,7 @@ from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text
 from validator.pvm.runtime.machine import PythonVm
+from validator.transition.genesis_block import genesis_header
 from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
 CHAIN_ID = "test-1"
@@ -119,10 +120,10 @@ class ChainMaker:
     def __init__(self, genesis: Genesis | None = None) -> None:
         self.genesis = make_genesis() if genesis is None else genesis
         self.blocks: list[BlockRecord] = []
-        self.parent = bytes(32)
         self.wires: list[bytes] = []
         """The transactions of the block that is being made."""
         self._chain = BareChain(self.genesis, PythonVm())
+        self.parent = bytes(header_hash(genesis_header(self.genesis, self._chain.view.root)))
         self._transition: Transition | None = None
         self._nonce = 0
 

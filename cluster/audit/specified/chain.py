@@ -22,7 +22,8 @@ def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
 
     Raises :class:`~cluster.common.errors.BadInput` for a user's policy without one.
     """
-    if genesis.policy_file is not None and own_policy is None:
+    file = genesis.policy_file
+    if file is not None and own_policy is None:
         raise BadInput(f"the policy {genesis.policy_name!r} is not specified: it is the user's")
     parameters = genesis.parameters.to_names()
     actors = {
@@ -41,6 +42,9 @@ def spec_chain(genesis: Genesis, own_policy: type[Fifo] | None = None) -> World:
             genesis.system_deployers,
             genesis.runners,
             genesis.chain_id,
+            genesis.validators,
+            None if file is None else (file.name, file.source),
+            [(epoch.first_view, epoch.members) for epoch in genesis.epochs],
         ),
         PvmLanguage(),
     )

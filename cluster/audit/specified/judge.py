@@ -1,6 +1,7 @@
 """What a chain says against what the specification says: each final block is executed, and compared field by field.
 
-So is the state root of the first blocks, while the state is small: a fault that no receipt shows changes it.
+So is the state root of the first blocks, while the state is small: a fault that no receipt shows changes it. The parent
+of the first block is the genesis block, whose hash follows from the genesis and its state root.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cluster.audit.specified.differences import AMOUNTS, Difference, of_receipts
 from cluster.audit.specified.own_policy import NotAllowed, OwnPolicy, OwnPrices, own_policy
 from cluster.audit.specified.roots import StateRoots
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
-from spec.block import NotAdmitted, Outcome, run_block
+from spec.block import NotAdmitted, Outcome, genesis_hash, run_block
 from spec.encoding import (
     Block,
     Receipts,
@@ -89,7 +90,9 @@ class SpecifiedChain:
         self.deviation: Deviation | None = None
         """The deviation after which nothing is executed any more."""
         self._roots = StateRoots(ROOTS_COMPARED)
-        self._roots.root(self.world)
+        root = self._roots.root(self.world)
+        self._parent = None if root is None else genesis_hash(self.world.genesis, root)
+        """The hash of the last block; ``None`` if it is the genesis block and its state root is not known."""
 
     @property
     def has_told_prices(self) -> bool:
@@ -115,13 +118,13 @@ class SpecifiedChain:
         height, check = self.world.height + 1, ""
         self.world.rules.clear()
         try:
-            before, read = self.last, read_block(block)
+            read = read_block(block)
             if self._own is not None and issubclass(self._own, OwnPolicy):
                 self._own.told = _read(receipts)
             self.last = self._execute(read)
             differing = self._of_receipts(self.last.outcome.receipts, receipts)
-            found = next(differing if receipts_alone else self._differences(self.last, before, differing), None)
-            found = found and found.brief
+            found = next(differing if receipts_alone else self._differences(self.last, differing), None)
+            found, self._parent = found and found.brief, read.hash
         except NotAllowed as own:
             found = Difference(own.field, own.said, own.expected)
         except (Unreadable, NotAdmitted) as error:
@@ -143,24 +146,25 @@ class SpecifiedChain:
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 
-    def _differences(
-        self, executed: Executed, before: Executed | None, receipts: Iterator[Difference]
-    ) -> Iterator[Difference]:
+    def _differences(self, executed: Executed, receipts: Iterator[Difference]) -> Iterator[Difference]:
         """Where a block differs: in its prices, from which amounts follow, then in the receipts and the header."""
         block, _, outcome = executed
+        root = self._roots.root(self.world) or block.header.state_root
+        if self.world.height == 1 and root != block.header.state_root:
+            self._parent = None  # the root of the genesis may have been another one, too
         expected = {
             "basefee_cycle": outcome.basefee_cycle,
             "basefee_cell": outcome.basefee_cell,
             "basefee_lane_timer": outcome.basefee_lane,
             "chain_id": self._genesis.chain_id,
-            "parent_hash": block.header.parent_hash if before is None else before.block.hash,
+            "parent_hash": self._parent or block.header.parent_hash,
             "lane_cycles": outcome.phase.cycles,
             "lane_cells": outcome.phase.cells,
             "user_cycles": outcome.user_cycles,
             "user_cells": outcome.user_cells,
             "transactions_root": transactions_root(block.transactions),
             "receipts_root": receipts_root(outcome.receipts),
-            "state_root": self._roots.root(self.world) or block.header.state_root,
+            "state_root": root,
         }
         fields = [
             Difference(f"header.{name}", shown(said), shown(value))

@@ -10,13 +10,14 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from cluster.audit.ledger import Ledger
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from tests.validator.chains import ACTOR, ACTORS, ALICE, BOB, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
 from tests.validator.fixed_chain import ACTIVATION, AGENTS, alices_script, messages
-from validator.chain.block import BlockReceipts
+from validator.chain.block import Block, BlockReceipts, header_hash
 from validator.chain.genesis import Genesis, GenesisActor, Policy
 from validator.chain.records import TIMER, decode_record
 from validator.chain.transactions import (
@@ -96,6 +97,17 @@ def judged(genesis: Genesis, blocks: Blocks) -> Deviation | None:
     for block, receipts in blocks:
         chain.enter(block, receipts)
     return chain.deviation
+
+
+def rechained(genesis: Genesis, blocks: Blocks) -> Blocks:
+    """The blocks on top of another genesis."""
+    parent, found = bytes(Author(genesis).executor.final_digest), []
+    for data, receipts in blocks:
+        block = decode(data, Block)
+        header = with_fields(block.header, parent_hash=parent)
+        found.append((encode(with_fields(block, header=header)), receipts))
+        parent = header_hash(header)
+    return found
 
 
 def ledger_of(genesis: Genesis, blocks: Blocks) -> Ledger:

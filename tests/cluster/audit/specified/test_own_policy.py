@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.audit.violation import CHAIN
-from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, add, judged, timers
+from tests.cluster.audit.chains import BIDS, PARAMETERS, POOR, RATES, Plant, add, judged, rechained, timers
 from tests.validator.chains import ACTOR, OTHER, RICH, SMALL, USERS, make_genesis, schedule, script
 from tests.validator.executors import Author, wire
 from tests.validator.policies.own_policies import DEADLINES, NEVER_ODD, NOTHING, derived, example, of_admitted_fees
@@ -244,7 +244,8 @@ def of_prices(policy: Policy, rule: str, says: str) -> str:
 
 def of_the_rule(chain: Judged, source: str) -> Deviation | None:
     """What is found in a chain if the rules of its policy are those of another text."""
-    return judged(replace(chain.genesis, policy_file=read_policy("own", source)[1]), chain.blocks)
+    genesis = replace(chain.genesis, policy_file=read_policy("own", source)[1])
+    return judged(genesis, rechained(genesis, chain.blocks))
 
 
 @pytest.mark.parametrize("rule", ["lane_price", "fee_floor", "admit", "next_basefee_lane", "next_p50_tip"])
