@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.served.chains import longest_chain
-from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
@@ -29,8 +29,6 @@ from validator.node.evidence import (
     decode_misconduct,
     verify_misconduct,
 )
-from validator.node.executor.executor import Executor, execution_error
-from validator.node.executor.jobs import Finalize
 from validator.primitives.codec import CodecError
 from validator.primitives.types import Hash
 
@@ -107,7 +105,7 @@ def _judged(record: RunRecord, chain: _Chain, validators: ValidatorSet, shown: _
             holds: bool | None = True
             if not contradicts_its_vote(evidence, validators, namespace, election):
                 is_known = shown.base is not None and shown.base in chain.heights
-                executor = chain.at(chain.base_height(shown)) if is_known else None
+                executor = chain.execution.executor_at(chain.base_height(shown)) if is_known else None
                 holds = executor is not None and verify_misconduct(evidence, executor, validators, namespace)
                 if shown.base is not None and not is_known and vote.view > chain.newest_view:
                     holds = None
@@ -118,18 +116,18 @@ def _judged(record: RunRecord, chain: _Chain, validators: ValidatorSet, shown: _
 
 
 class _Chain:
-    """The run's final blocks on a dedicated executor. Only a proof that builds on one of them needs either."""
+    """The run's final blocks and their execution. Only a proof that builds on one of them needs either."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
 
     @cached_property
-    def _executor(self) -> Executor:
-        return Executor(MemoryDisk(), self._record.genesis)
-
-    @cached_property
     def _blocks(self) -> Sequence[BlockRecord]:
         return longest_chain(self._record.lives)
+
+    @cached_property
+    def execution(self) -> Reexecution:
+        return Reexecution(self._record.genesis, self._blocks)
 
     @property
     def newest_view(self) -> int:
@@ -139,7 +137,9 @@ class _Chain:
     @cached_property
     def heights(self) -> dict[Hash, int]:
         """The heights of the run's final blocks, keyed by digest, including the genesis block."""
-        known = {self._executor.final_digest: 0}
+        genesis = self.execution.executor_at(0)
+        assert genesis is not None, "it needs no block"
+        known = {genesis.final_digest: 0}
         for height, record in enumerate(self._blocks, 1):
             block = decode_block(record.block)
             if block is not None:
@@ -149,18 +149,3 @@ class _Chain:
     def base_height(self, shown: _Shown) -> int:
         """The final height on whose state a proof builds; 0 if it needs none, or if that is unknown."""
         return 0 if shown.base is None else self.heights.get(shown.base, 0)
-
-    def at(self, height: int) -> Executor | None:
-        """The executor, advanced until this height is final; ``None`` if the chain does not reach it.
-
-        Heights must be ascending from call to call.
-        """
-        final = self._executor
-        while final.final_header.height < height:
-            if final.final_header.height >= len(self._blocks):
-                return None
-            block = decode_block(self._blocks[final.final_header.height].block)
-            if block is None or execution_error(final, block) is not None:
-                return None
-            final.run(Finalize(header_hash(block.header), b""))
-        return final if final.final_header.height == height else None

@@ -48,19 +48,20 @@ class Reexecutor:
         self._clock = clock
         use_installed_kernels()
         try:
-            self._executor = Executor(MemoryDisk(), genesis, storage=STORAGE)
+            self.executor = Executor(MemoryDisk(), genesis, storage=STORAGE)
+            """It has the final blocks up to :attr:`height`."""
         except ValidatorError as error:
             raise BadInput(f"the run's genesis cannot be built: {error}") from None
 
     @property
     def height(self) -> int:
         """The height of the last block whose result was as recorded."""
-        return self._executor.final_header.height
+        return self.executor.final_header.height
 
     @property
     def state_bytes(self) -> int:
         """The size in bytes of the state's keys and values after the block at :attr:`height`. Reads the whole state."""
-        return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
+        return sum(len(key) + len(value) for key, value in self.executor.final_view.scan(b""))
 
     @property
     def memory_bytes(self) -> int:
@@ -68,7 +69,7 @@ class Reexecutor:
 
         They include the state's caches and the scheduler's indexes, but not the data on disk.
         """
-        return memory_bytes(self._executor, without=(MemoryDisk,))
+        return memory_bytes(self.executor, without=(MemoryDisk,))
 
     def take(self, record: BlockRecord) -> Reexecuted | None:
         """Execute the next block. Returns how its result differs from the record; ``None`` if it does not.
@@ -81,12 +82,12 @@ class Reexecutor:
         except CodecError as error:
             return Reexecuted(height - 1, "", f"the block cannot be read: {error}")
         reason = self._measured(height, block)
-        result = self._executor.run(Finalize(header_hash(block.header), b""))
+        result = self.executor.run(Finalize(header_hash(block.header), b""))
         if isinstance(result, FinalizedInvalid):
             why = f"the block does not execute to its header: {reason}"
             return Reexecuted(height - 1, "", why, result.receipts, encode(result.trace))
-        self._executor.allow_pruning(height)
-        archived = self._executor.archive.get(height)
+        self.executor.allow_pruning(height)
+        archived = self.executor.archive.get(height)
         assert archived is not None, "what is final is archived"
         if archived.receipts != record.receipts:
             return Reexecuted(height - 1, "", "execution gives other receipts", archived.receipts)
@@ -99,7 +100,7 @@ class Reexecutor:
     @property
     def result(self) -> Reexecuted:
         """That of the blocks up to :attr:`height`."""
-        return Reexecuted(self.height, self._executor.final_view.root.hex())
+        return Reexecuted(self.height, self.executor.final_view.root.hex())
 
     def _measured(self, height: int, block: Block) -> str | None:
         """Execute the next block, and measure its processor time. Returns why it is invalid, or ``None``.
@@ -107,13 +108,13 @@ class Reexecutor:
         A slow block is executed twice, and the shorter time counts: the first may include loading code.
         """
         if self._clock is None:
-            return execution_error(self._executor, block)
+            return execution_error(self.executor, block)
         began = self._clock()
-        reason = execution_error(self._executor, block)
+        reason = execution_error(self.executor, block)
         seconds = self._clock() - began
         if seconds >= NOTEWORTHY_S and reason is None:
             began = self._clock()
-            self._executor.trace(block)
+            self.executor.trace(block)
             seconds = min(seconds, self._clock() - began)
         if seconds >= NOTEWORTHY_S and (self.slowest is None or seconds > self.slowest.seconds):
             self.slowest = Measured(height, seconds)
@@ -125,7 +126,7 @@ class Reexecutor:
         Raises :class:`BadInput` if the block cannot be read.
         """
         try:
-            return self._executor.trace(decode(record.block, Block))
+            return self.executor.trace(decode(record.block, Block))
         except CodecError as error:
             raise BadInput(f"the block at height {self.height + 1} cannot be read: {error}") from None
 
@@ -154,6 +155,14 @@ class Reexecution:
         if height not in self._found:
             self._found[height] = self._execute(height)
         return self._found[height]
+
+    def executor_at(self, height: int) -> Executor | None:
+        """The executor when the block at a height is final; ``None`` if the chain cannot be executed up to it.
+
+        Heights must not descend from call to call.
+        """
+        self._advance(min(height, len(self._chain)))
+        return self._reexecutor.executor if self._reexecutor.height == height else None
 
     def first_mismatch(self) -> Reexecuted | None:
         """The result up to the first block that is not as recorded; ``None`` if there is none.

@@ -116,11 +116,11 @@ def test_it_ends_with_the_driver(record: RunRecord, store: FileBlocks, process: 
 
 def test_it_keeps_few_blocks_whatever_the_length_of_the_chain(record: RunRecord) -> None:
     reexecutor = Reexecutor(record.genesis)
-    reexecutor._executor._archive._segment_bytes = 1
+    reexecutor.executor._archive._segment_bytes = 1
     kept = []
     for block in record.validators[0].blocks:
         assert reexecutor.take(block) is None
-        archive = reexecutor._executor.archive
+        archive = reexecutor.executor.archive
         kept.append(archive.height - archive.first_height)
     assert len(kept) >= HEIGHT
     assert max(kept) <= module.STORAGE.keep_blocks + 2 if module.STORAGE.keep_blocks else False
