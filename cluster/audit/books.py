@@ -18,12 +18,12 @@ from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.evidence import Proof, proofs
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.served.chains import ChainReader, ServedChain, is_part, longest_chain
+from cluster.audit.specified.judge import SpecifiedChain
 from cluster.audit.violation import Violation, hex_bytes
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord
 from spec.encoding import address_of
-from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
 
 MAX_ACCOUNTS_ASKED: Final = 256
@@ -86,15 +86,35 @@ class KeptLedger:
     tips: dict[int, Tip] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
     """The reader of the run's blocks."""
+    entered: int = 0
+    """The number of blocks that the ledger has processed, including one that deviates."""
 
     def __post_init__(self) -> None:
         self._note({self.ledger.height})
 
+    @classmethod
+    def of_run(cls, record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger | None) -> KeptLedger:
+        """The ledger of a run's longest chain, with its state at the tip of each validator of :func:`sharing`.
+
+        It goes on with ``kept`` if that has processed only blocks of this chain, and has the state at each tip that it
+        has passed. Else the chain is processed from height 1 on.
+        """
+        kept = kept or cls(chain, Ledger(record.genesis))
+        tips = {validator.tip for validator in sharing(record, chain)}
+        is_of_chain = kept.blocks[: kept.entered] == chain[: kept.entered]
+        if not is_of_chain or any(tip < kept.ledger.height for tip in tips - kept.tips.keys()):
+            kept = cls(chain, Ledger(record.genesis), reader=kept.reader)
+        kept.blocks = chain
+        return kept.advance(tips)
+
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
         """Feed the ledger all blocks that it lacks, and keep a copy of its state at each of the heights ``tips``."""
         self._note(tips)
-        for record in self.blocks[self.ledger.height :]:
+        for record in self.blocks[self.entered :]:
+            if self.ledger.broken:
+                break
             self.ledger.apply(record.block, record.receipts)
+            self.entered += 1
             self._note(tips)
         return self
 
@@ -177,23 +197,24 @@ class Books:
 def keep_books(record: RunRecord) -> Books:
     """Compute the :class:`Books` of a run from its record alone. No data that a validator served makes it raise."""
     chain = longest_chain(record.lives)
-    books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    reader = ChainReader() if record.kept_ledger is None else record.kept_ledger.reader
-    books.chains = {validator.name: reader.read(validator) for validator in record.validators}
-    books.lost_chains = [reader.read(validator) for validator in record.lost]
+    kept = KeptLedger.of_run(record, chain, record.kept_ledger)
+    books, owners = Books(record, kept.ledger, chain), sharing(record, chain)
+    books.chains = {validator.name: kept.reader.read(validator) for validator in record.validators}
+    books.lost_chains = [kept.reader.read(validator) for validator in record.lost]
     if not chain:
         return books
-    sharing = [validator for validator in books.judged if is_part(validator, chain)]
-    books.ledger = _walk(books, chain, sharing)
+    books.tips = {owner.name: kept.tips[owner.tip] for owner in owners if owner.tip in kept.tips}
     for violation in books.ledger.violations:
-        holds = [v for v in sharing if v.first_height <= violation.height <= v.tip]
+        holds = [v for v in owners if v.first_height <= violation.height <= v.tip]
         books.findings.append(Finding(tuple(validator.name for validator in holds), violation))
     for validator in books.judged:
-        if validator not in sharing:
-            own = _walk(books, _from_the_first(validator, chain), [validator])
+        if validator not in owners:
+            own = KeptLedger(_from_the_first(validator, chain), Ledger(record.genesis)).advance({validator.tip})
+            if validator.tip in own.tips:
+                books.tips[validator.name] = own.tips[validator.tip]
             books.findings.extend(
                 Finding((validator.name,), violation)
-                for violation in own.violations
+                for violation in own.ledger.violations
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
@@ -203,12 +224,9 @@ def keep_books(record: RunRecord) -> Books:
     return books
 
 
-def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
-    """A new ledger, fed all blocks of a chain from height 1 on."""
-    ledger = Ledger(genesis)
-    for record in blocks:
-        ledger.apply(record.block, record.receipts)
-    return ledger
+def sharing(record: RunRecord, chain: Sequence[BlockRecord]) -> list[ValidatorRecord]:
+    """The validators that are not byzantine and served only blocks of a chain, as that chain has them."""
+    return [each for each in record.validators if not each.byzantine and is_part(each, chain)]
 
 
 def final_queries(ledger: Ledger) -> FinalQueries:
@@ -238,19 +256,6 @@ def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) ->
     return joined(chain[: validator.first_height - 1], validator.blocks)
 
 
-def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
-    """Compute the ledger of a chain, and enter into ``books.tips`` its state at the tip of each owner of the chain.
-
-    Each owner's chain is a prefix of ``blocks``. A ledger that the driver kept is reused if it fits.
-    """
-    kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
-    if kept is None or kept.blocks != blocks or not (kept.ledger.broken or tips <= kept.tips.keys()):
-        kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)
-    books.tips.update((owner.name, kept.tips[owner.tip]) for owner in owners if owner.tip in kept.tips)
-    ledger: Ledger = kept.ledger
-    return ledger
-
-
 def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     """Note what a validator reports of its divergence, and audit the receipts that it gives as evidence."""
     told: Any = (validator.status or {}).get("diverged")
@@ -265,9 +270,9 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     before = _from_the_first(validator, books.chain)[: height - 1]
     if not receipts or not 1 <= height <= min(len(before) + 1, len(books.chain)):
         return
-    ledger = ledger_of(books.record.genesis, before)
-    known = len(ledger.violations)
-    ledger.apply_evidence(books.chain[height - 1].block, receipts)
-    books.findings.extend(
-        Finding((validator.name,), violation, evidence=True) for violation in ledger.violations[known:]
-    )
+    chain = SpecifiedChain(books.record.genesis)
+    for record in before:
+        chain.enter(record.block, record.receipts)
+    deviation = chain.judge_receipts(books.chain[height - 1].block, receipts)
+    if deviation is not None:
+        books.findings.append(Finding((name,), deviation.violation, evidence=True))

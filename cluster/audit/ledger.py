@@ -13,7 +13,7 @@ from typing import Final
 from cluster.audit.figures import BlockColumns, BlockMetrics, RunOutcomes, TimerFigures
 from cluster.audit.mechanisms import mechanisms
 from cluster.audit.paid_waits import Lane, PaidWaits, paid_waits
-from cluster.audit.specified.judge import BLOCK, Executed, SpecifiedChain
+from cluster.audit.specified.judge import Executed, SpecifiedChain
 from cluster.audit.violation import BOUNDS, Violation, short
 from cluster.record.rules import Mechanism
 from spec.block import Outcome
@@ -79,13 +79,6 @@ class Ledger:
         self.height += 1
         assert self.chain.last is not None, "it was executed"
         self._note(self.chain.last)
-
-    def apply_evidence(self, block: bytes, receipts: bytes) -> None:
-        """Judge the receipts of the next final block, given too, that a diverged validator has by another execution.
-        Nothing can be entered after it."""
-        deviation = None if self.broken else self.chain.judge_receipts(block, receipts)
-        if deviation is not None and deviation.difference.field != BLOCK:  # an invalid block is not the validator's
-            self.violations.append(deviation.violation)
 
     def _note(self, executed: Executed) -> None:
         (block, _, outcome), world, height = executed, self.world, self.height

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from cluster.audit.books import KeptLedger, final_queries, ledger_of
+from cluster.audit.books import KeptLedger, final_queries
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
@@ -149,10 +149,12 @@ class Recorder:
 
     def _ask(self, watches: Watches) -> None:
         """Query every validator's final state for the data that the checks compare."""
-        record, genesis = self.record, self.record.genesis
+        record = self.record
         chain = longest_chain(record.lives)
-        ledger = watches.monitor.ledger_of(chain) or ledger_of(genesis, chain)
-        record.kept_ledger = KeptLedger(chain, ledger).advance()
+        ledger = watches.monitor.ledger_of(chain)
+        kept = None if ledger is None else KeptLedger(chain, ledger, entered=len(chain))
+        record.kept_ledger = KeptLedger.of_run(record, chain, kept)
+        ledger = record.kept_ledger.ledger
         asked, audit = final_queries(ledger), ProofAudit(record, chain, ledger)
         proved = [Answers(found.name) for found in record.validators]
         for machine, found, answers in zip(self._machines, record.validators, proved, strict=True):

@@ -5,7 +5,7 @@ Whatever :class:`ChainMaker` makes passes every check; tests then plant one faul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 from nacl.signing import SigningKey
 
-from cluster.audit.books import final_queries, ledger_of
+from cluster.audit.books import KeptLedger, final_queries
+from cluster.audit.ledger import Ledger
 from cluster.record.archive import BlockRecord
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import (
@@ -201,6 +202,11 @@ def make_chain(heights: int = 12) -> ChainMaker:
             maker.schedule(ahead)
         maker.seal()
     return maker
+
+
+def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
+    """The ledger of a chain from height 1 on."""
+    return KeptLedger(blocks, Ledger(genesis)).advance().ledger
 
 
 @cache

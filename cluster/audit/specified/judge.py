@@ -111,8 +111,12 @@ class SpecifiedChain:
         return found
 
     def judge_receipts(self, block: bytes, receipts: bytes) -> Deviation | None:
-        """Execute the next block, the chain's last, and compare nothing but the receipts that a validator has of it."""
-        return self._judged(block, receipts, receipts_alone=True)
+        """Execute the next block, the chain's last, and compare nothing but the receipts that a validator has of it.
+
+        ``None``, too, if a block deviated before, or if this one cannot be executed, whoever has receipts of it.
+        """
+        found = None if self.deviation is not None else self._judged(block, receipts, receipts_alone=True)
+        return None if found is None or found.difference.field == BLOCK else found
 
     def _judged(self, block: bytes, receipts: bytes, receipts_alone: bool = False) -> Deviation | None:
         height, check = self.world.height + 1, ""

@@ -14,11 +14,9 @@ from functools import partial
 from typing import Final
 
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries
-from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.live.audit.live_audit import LiveAudit, first_height_of, read_status
-from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, FinalityProof, Gone, NotFound, Refused, ValidatorClient
@@ -60,8 +58,8 @@ def collect(
     record.monitor = with_answers(audit.safety.record(), ())
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
     chain = longest_chain(record.lives)
-    record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
-    ledger = kept.advance({found.tip for found in record.lives}).ledger
+    record.kept_ledger = KeptLedger.of_run(record, chain, audit.kept)
+    ledger = record.kept_ledger.ledger
     asked = final_queries(ledger)
     note_stateless(answering, record, urls)
     with_state = [found for found in answering if found.serves_state]
@@ -90,13 +88,6 @@ def _has_supply(client: ValidatorClient) -> bool:
     except NotFound:
         return False
     return True
-
-
-def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
-    """The ledger for a chain: ``kept`` if it has only blocks of this chain, else a new one."""
-    if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
-        return KeptLedger(chain, kept.ledger, reader=kept.reader)
-    return KeptLedger(chain, Ledger(record.genesis))
 
 
 def _ask_all(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books, ledger_of
+from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books
 from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import longest_chain
 from tests.cluster.checks.cases import other_branch
-from tests.cluster.records import ACTOR, USER_ADDRESS, ChainMaker, make_record, with_late
+from tests.cluster.records import ACTOR, USER_ADDRESS, ChainMaker, ledger_of, make_record, with_late
 from validator.chain.transactions import address_of
 from validator.primitives.types import address_text
 
@@ -45,10 +45,13 @@ def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
 
 def test_a_ledger_of_other_blocks_or_above_a_tip_is_built_again() -> None:
     record = make_record()
-    record.kept_ledger = KeptLedger(other_branch(9).blocks, ledger_of(record.genesis, other_branch(9).blocks))
+    record.kept_ledger = KeptLedger(other_branch(9).blocks, Ledger(record.genesis)).advance()
     assert keep_books(record).ledger is not record.kept_ledger.ledger
-    record.kept_ledger = KeptLedger(record.validators[0].blocks, keep_books(record).ledger)
-    record.validators[3].blocks = record.validators[3].blocks[:10]
+    chain = record.validators[0].blocks
+    record.kept_ledger = kept = KeptLedger([*chain[:5], chain[6]], Ledger(record.genesis)).advance()
+    assert kept.ledger.broken and not keep_books(record).ledger.broken, "a block of another chain has ended it"
+    record.kept_ledger = KeptLedger(chain, Ledger(record.genesis)).advance()
+    record.validators[3].blocks = chain[:10]
     books = keep_books(record)
     assert books.ledger is not record.kept_ledger.ledger
     assert (books.tips["validator-3"].height, books.tips["validator-0"].height) == (10, 12)
@@ -60,8 +63,8 @@ def test_a_ledger_that_followed_the_run_is_not_fed_again(monkeypatch: pytest.Mon
     record.validators[3].blocks = chain[:10]
     built = keep_books(record)
     kept = KeptLedger(chain[:10], Ledger(record.genesis)).advance()
-    record.kept_ledger = kept = KeptLedger(chain, kept.ledger).advance({10, 12})
-    assert kept.tips.keys() == {10, 12}
+    record.kept_ledger = kept = KeptLedger.of_run(record, chain, kept)
+    assert kept.tips.keys() == {0, 10, 12}
     assert kept.advance({12}).ledger.height == 12
     monkeypatch.setattr(Ledger, "apply", None)
     books = keep_books(record)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.books import ledger_of
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import (
     SERVED_FINALITY,
@@ -35,7 +34,7 @@ from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
 from loadgen.client import NotFound, Refused, ValidatorClient
-from tests.cluster.records import ChainMaker, make_record
+from tests.cluster.records import ChainMaker, ledger_of, make_record
 from validator.chain.records import timer_key
 
 SMOKE = Path(__file__).resolve().parents[4] / "scenarios" / "smoke.yaml"

@@ -19,7 +19,6 @@ from typing import Any, cast
 import pytest
 import urllib3
 
-from cluster.audit.books import ledger_of
 from cluster.audit.safety.certified_chain import claim_of
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
@@ -55,6 +54,7 @@ from consensus.messages import VoteKind
 from consensus.types import Digest, PublicKey
 from loadgen.client import ValidatorClient
 from loadgen.workloads import LoadUser, Observation
+from tests.cluster.records import ledger_of
 from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import Header
 from validator.chain.messages import (

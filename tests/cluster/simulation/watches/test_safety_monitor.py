@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.books import final_queries, ledger_of
+from cluster.audit.books import final_queries
 from cluster.audit.safety import certified_chain
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
@@ -26,7 +26,7 @@ from cluster.simulation.watches.safety_monitor import FIGURES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
-from tests.cluster.records import ChainMaker, fires_too, make_chain, make_genesis, make_record
+from tests.cluster.records import ChainMaker, fires_too, ledger_of, make_chain, make_genesis, make_record
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block, shortened
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
