@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from itertools import chain
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple
 
 from spec.encoding import Effects, Receipts
 from spec.world import Timer
@@ -23,65 +23,50 @@ MAX_ERRORS: Final = 8
 OTHER_ERRORS: Final = "other errors"
 
 
-class BlockMetrics(NamedTuple):
-    """Counts, use and prices of one block, for metrics and charts. The basefees are those in force during the block."""
+def _column() -> Any:
+    return field(default_factory=lambda: array("Q"))
 
-    height: int
-    proposer: int
+
+def _prices() -> Any:
+    """A column whose values may take more than eight bytes."""
+    return field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BlockColumns:
+    """Counts, use and prices of blocks, for metrics and charts: a column each, with an item a block from height 1 on.
+
+    The basefees are those in force during the block. Other code must not change a column.
+    """
+
+    proposer: Sequence[int] = _column()
     """The index of the validator that proposed it."""
-    transactions: int
-    reverted: int
-    scheduled: int
-    fires: int
-    destroyed: int
-    messages: int
-    queries: int
-    pending: int
+    transactions: Sequence[int] = _column()
+    reverted: Sequence[int] = _column()
+    scheduled: Sequence[int] = _column()
+    fires: Sequence[int] = _column()
+    destroyed: Sequence[int] = _column()
+    messages: Sequence[int] = _column()
+    queries: Sequence[int] = _column()
+    pending: Sequence[int] = _column()
     """Timers pending after the block."""
-    backlog: int
+    backlog: Sequence[int] = _column()
     """Pending timers whose trigger height has passed."""
-    basefee_cycle: int
-    basefee_cell: int
-    basefee_lane_timer: int
-    lane_cycles: int
-    lane_limit: int
+    basefee_cycle: Sequence[int] = _prices()
+    basefee_cell: Sequence[int] = _prices()
+    basefee_lane_timer: Sequence[int] = _prices()
+    lane_cycles: Sequence[int] = _column()
+    lane_limit: Sequence[int] = _column()
     """The parameter ``LANE_TIMER_CYCLES`` in force during the block."""
-    user_cycles: int
+    user_cycles: Sequence[int] = _column()
 
-
-PRICES: Final = frozenset({"basefee_cycle", "basefee_cell", "basefee_lane_timer"})
-"""Fields of :class:`BlockMetrics` whose values may take more than eight bytes."""
-
-
-class BlockColumns(Sequence[BlockMetrics]):
-    """A sequence of :class:`BlockMetrics`, one per block, stored in columns. A row is built when it is read."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, array[int] | list[int]] = {
-            name: [] if name in PRICES else array("Q") for name in BlockMetrics._fields
-        }
-
-    def append(self, block: BlockMetrics) -> None:
-        for column, value in zip(self._columns.values(), block, strict=True):
-            column.append(value)
-
-    def column(self, name: str) -> Sequence[int]:
-        """The values of one field for all blocks, in order. The caller must not change them."""
-        return self._columns[name]
+    def append(self, **figures: int) -> None:
+        """Enter the next block, with a figure for each column."""
+        for each in fields(self):
+            getattr(self, each.name).append(figures[each.name])
 
     def __len__(self) -> int:
-        return len(self._columns["height"])
-
-    @overload
-    def __getitem__(self, place: int) -> BlockMetrics: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[BlockMetrics]: ...
-
-    def __getitem__(self, place: int | slice) -> BlockMetrics | list[BlockMetrics]:
-        if isinstance(place, slice):
-            return [self[at] for at in range(len(self))[place]]
-        return BlockMetrics._make(column[place] for column in self._columns.values())
+        return len(self.proposer)
 
 
 class RunKind(StrEnum):

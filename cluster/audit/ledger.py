@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final
 
-from cluster.audit.figures import BlockColumns, BlockMetrics, RunOutcomes, TimerFigures
+from cluster.audit.figures import BlockColumns, RunOutcomes, TimerFigures
 from cluster.audit.mechanisms import mechanisms
 from cluster.audit.paid_waits import Lane, PaidWaits, paid_waits
 from cluster.audit.specified.judge import Executed, SpecifiedChain
@@ -40,7 +40,6 @@ class Ledger:
         self.height = 0
         self.violations: list[Violation] = []
         self.blocks = BlockColumns()
-        """The metrics of each block."""
         self.outcomes = RunOutcomes()
         self.timers = TimerFigures()
         self.reached: dict[Mechanism, deque[int]] = {}
@@ -96,25 +95,22 @@ class Ledger:
         self.outcomes.enter(receipts, [action.to if isinstance(action, Call) else None for action in actions])
         scheduled = self.timers.enter(receipts, world.removed(world.timers))
         self.blocks.append(
-            BlockMetrics(
-                height=height,
-                proposer=header.proposer,
-                transactions=len(receipts.transactions),
-                reverted=sum(not receipt.ok for receipt in receipts.transactions),
-                scheduled=scheduled,
-                fires=len(receipts.fires),
-                destroyed=len(receipts.destroyed),
-                messages=len(receipts.messages),
-                queries=len(receipts.queries),
-                pending=len(world.timers),
-                backlog=sum(timer_id in world.timers for timer_id in world.waiting),
-                basefee_cycle=outcome.basefee_cycle,
-                basefee_cell=outcome.basefee_cell,
-                basefee_lane_timer=outcome.basefee_lane,
-                lane_cycles=outcome.phase.cycles,
-                lane_limit=world.parameters["LANE_TIMER_CYCLES"],
-                user_cycles=outcome.user_cycles,
-            )
+            proposer=header.proposer,
+            transactions=len(receipts.transactions),
+            reverted=sum(not receipt.ok for receipt in receipts.transactions),
+            scheduled=scheduled,
+            fires=len(receipts.fires),
+            destroyed=len(receipts.destroyed),
+            messages=len(receipts.messages),
+            queries=len(receipts.queries),
+            pending=len(world.timers),
+            backlog=sum(timer_id in world.timers for timer_id in world.waiting),
+            basefee_cycle=outcome.basefee_cycle,
+            basefee_cell=outcome.basefee_cell,
+            basefee_lane_timer=outcome.basefee_lane,
+            lane_cycles=outcome.phase.cycles,
+            lane_limit=world.parameters["LANE_TIMER_CYCLES"],
+            user_cycles=outcome.user_cycles,
         )
 
     def _judge_waits(self, outcome: Outcome) -> None:
@@ -141,7 +137,7 @@ class Ledger:
     @property
     def backlog(self) -> int:
         """The number of pending timers whose trigger height has passed."""
-        return self.blocks[-1].backlog if self.blocks else 0
+        return self.blocks.backlog[-1] if self.blocks else 0
 
     @property
     def tiers(self) -> dict[str, int]:
@@ -180,19 +176,19 @@ class Ledger:
 
     @property
     def transactions(self) -> int:
-        return sum(self.blocks.column("transactions"))
+        return sum(self.blocks.transactions)
 
     @property
     def reverted(self) -> int:
-        return sum(self.blocks.column("reverted"))
+        return sum(self.blocks.reverted)
 
     @property
     def messages(self) -> int:
-        return sum(self.blocks.column("messages"))
+        return sum(self.blocks.messages)
 
     @property
     def queries(self) -> int:
-        return sum(self.blocks.column("queries"))
+        return sum(self.blocks.queries)
 
     @property
     def jobs_requested(self) -> int:

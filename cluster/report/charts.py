@@ -19,7 +19,6 @@ import numpy as np
 from markupsafe import Markup
 
 from cluster.audit.books import Books
-from cluster.audit.figures import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text, load_moments
 from cluster.checks.metrics.metrics import finality_latencies
@@ -79,7 +78,8 @@ class ChartPanel:
     """Number of leading columns with text."""
 
 
-Value = Callable[[BlockMetrics], float]
+Columns = Mapping[str, Sequence[float]]
+"""Figures by name, each with an item a block from height 1 on."""
 
 
 def charts(
@@ -178,8 +178,9 @@ def latency_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
 
 def fires_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Timer fires in each block."""
-    is_whole = _stretch(len(books.ledger.blocks)) == 1
-    points = _curve(books, lambda block: block.fires)
+    blocks = books.ledger.blocks
+    is_whole = _stretch(len(blocks)) == 1
+    points = _curve(blocks.fires)
     chart = Chart(
         ident="fires",
         title="Timer fires per block",
@@ -190,22 +191,21 @@ def fires_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
         series=[Series("fires", points, "bars" if is_whole else "area", 0)] if books.ledger.timers.fires else [],
         empty="No timer fired.",
     )
-    return _height_panel(books, marks, chart, lambda block: f"{number(block.fires)} fires", _ACTIVITY, number)
-
-
-_ACTIVITY: Final[dict[str, Value]] = {
-    "Fires": lambda block: block.fires,
-    "Transactions": lambda block: block.transactions,
-    "Reverted": lambda block: block.reverted,
-    "Scheduled": lambda block: block.scheduled,
-    "Destroyed": lambda block: block.destroyed,
-}
+    columns = {
+        "Fires": blocks.fires,
+        "Transactions": blocks.transactions,
+        "Reverted": blocks.reverted,
+        "Scheduled": blocks.scheduled,
+        "Destroyed": blocks.destroyed,
+    }
+    return _height_panel(books, marks, chart, lambda place: f"{number(blocks.fires[place])} fires", columns, number)
 
 
 def backlog_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Pending timers whose trigger height has passed."""
-    most = max((block.backlog for block in books.ledger.blocks), default=0)
-    points = _curve(books, lambda block: block.backlog)
+    backlog = books.ledger.blocks.backlog
+    most = max(backlog, default=0)
+    points = _curve(backlog)
     chart = Chart(
         ident="backlog",
         title="Backlog of due timers",
@@ -216,15 +216,18 @@ def backlog_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
         series=[Series("backlog", points, "area", 1)] if books.ledger.timers.scheduled else [],
         empty="No timer was scheduled.",
     )
-    columns: dict[str, Value] = {
-        "Backlog": lambda block: block.backlog,
-        "Pending in all": lambda block: block.pending,
-    }
-    return _height_panel(books, marks, chart, lambda block: f"backlog {number(block.backlog)}", columns, "{:,}".format)
+    columns = {"Backlog": backlog, "Pending in all": books.ledger.blocks.pending}
+    return _height_panel(books, marks, chart, lambda place: f"backlog {number(backlog[place])}", columns, "{:,}".format)
 
 
 def basefee_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """The three basefees in force during each block."""
+    blocks = books.ledger.blocks
+    basefees = {
+        "timer lane": blocks.basefee_lane_timer,
+        "cycle": blocks.basefee_cycle,
+        "cell": blocks.basefee_cell,
+    }
     chart = Chart(
         ident="basefees",
         title="Basefees",
@@ -232,30 +235,24 @@ def basefee_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
         x_label="height",
         axis="height",
         y_label="smallest CBY units",
-        series=_curves(books, _BASEFEES),
+        series=_curves(basefees),
         may_be_logarithmic=True,
         empty="No block was finalised.",
     )
 
-    def hint(block: BlockMetrics) -> str:
-        return ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES.items())
+    def hint(place: int) -> str:
+        return ", ".join(f"{name} {number(values[place])}" for name, values in basefees.items())
 
-    return _height_panel(books, marks, chart, hint, _BASEFEES, "{:,.0f}".format)
-
-
-_BASEFEES: Final[dict[str, Value]] = {
-    "timer lane": lambda block: block.basefee_lane_timer,
-    "cycle": lambda block: block.basefee_cycle,
-    "cell": lambda block: block.basefee_cell,
-}
+    return _height_panel(books, marks, chart, hint, basefees, "{:,.0f}".format)
 
 
 def lane_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """How full the timer lane and the transactions' lane were."""
-    parameters = books.record.genesis.parameters
-    lanes: dict[str, Value] = {
-        "timer lane": lambda block: 100 * block.lane_cycles / block.lane_limit,
-        "transactions": lambda block: 100 * block.user_cycles / parameters.lane_user_cycles,
+    parameters, blocks = books.record.genesis.parameters, books.ledger.blocks
+    limits = zip(blocks.lane_cycles, blocks.lane_limit, strict=True)
+    lanes = {
+        "timer lane": [100 * cycles / limit for cycles, limit in limits],
+        "transactions": [100 * cycles / parameters.lane_user_cycles for cycles in blocks.user_cycles],
     }
     chart = Chart(
         ident="lanes",
@@ -264,15 +261,15 @@ def lane_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
         x_label="height",
         axis="height",
         y_label="% of the lane's cycles",
-        series=_curves(books, lanes),
-        marks=[Mark(50.0, "target 50 %")] if books.ledger.blocks else [],
+        series=_curves(lanes),
+        marks=[Mark(50.0, "target 50 %")] if blocks else [],
         format_y=lambda value: f"{value:g} %",
         y_limit=100.0,
         empty="No block was finalised.",
     )
 
-    def hint(block: BlockMetrics) -> str:
-        return ", ".join(f"{name} {value(block):.0f} %" for name, value in lanes.items())
+    def hint(place: int) -> str:
+        return ", ".join(f"{name} {values[place]:.0f} %" for name, values in lanes.items())
 
     columns = dict(zip(("Timer lane (%)", "Transactions (%)"), lanes.values(), strict=True))
     note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
@@ -608,30 +605,30 @@ def _joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _curve(books: Books, value: Value) -> list[Point]:
-    return thinned([(float(block.height), value(block)) for block in books.ledger.blocks])
+def _curve(values: Sequence[float]) -> list[Point]:
+    """The points of a figure over heights, which begin with 1."""
+    return thinned([(float(height), value) for height, value in enumerate(values, 1)])
 
 
-def _curves(books: Books, values: Mapping[str, Value]) -> list[Series]:
-    return [Series(name, _curve(books, value), "line", colour) for colour, (name, value) in enumerate(values.items())]
+def _curves(columns: Columns) -> list[Series]:
+    return [Series(name, _curve(values), "line", colour) for colour, (name, values) in enumerate(columns.items())]
 
 
 def _height_panel(
     books: Books,
     marks: Sequence[Marked],
     chart: Chart,
-    hint: Callable[[BlockMetrics], str],
-    columns: Mapping[str, Value],
+    hint: Callable[[int], str],
+    columns: Columns,
     form: Callable[[float], str],
     note: str = "",
 ) -> ChartPanel:
     """The panel of a chart over heights. It shows faults and stalls, and has a hint and a row of numbers for each block
-    that is drawn."""
-    blocks, heights = books.ledger.blocks, {height for series in chart.series for height, _ in series.points}
-    drawn = [block for block in blocks if block.height in heights]
-    hints = [(block.height, f"height {block.height}: {hint(block)}") for block in drawn]
-    rows = [(str(block.height), *(form(value(block)) for value in columns.values())) for block in drawn]
-    whole_note = _joined(note, _thin_note(len(blocks), "blocks"))
+    that is drawn. ``hint`` has the place of a block in its columns."""
+    drawn = sorted({int(height) for series in chart.series for height, _ in series.points})
+    hints = [(height, f"height {height}: {hint(height - 1)}") for height in drawn]
+    rows = [(str(height), *(form(values[height - 1]) for values in columns.values())) for height in drawn]
+    whole_note = _joined(note, _thin_note(len(books.ledger.blocks), "blocks"))
     return _panel(
         replace(chart, bands=_height_bands(books, marks), hints=hints), whole_note, ("Height", *columns), rows
     )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import truediv
 from typing import Final
 
 from cluster.audit.books import Books
@@ -108,9 +109,9 @@ def samples(books: Books, actors: Sequence[ActorUse]) -> dict[str, Counter[float
         "finality_latency_ms": Counter(finality_latencies(books.record).values()),
         "block_interval_ms": Counter(intervals),
         "lateness_blocks": Counter({float(late): count for late, count in _lateness(actors).items()}),
-        "fires_per_block": Counter(float(block.fires) for block in blocks),
-        "transactions_per_block": Counter(float(block.transactions) for block in blocks),
-        "backlog_timers": Counter(float(block.backlog) for block in blocks),
+        "fires_per_block": Counter(map(float, blocks.fires)),
+        "transactions_per_block": Counter(map(float, blocks.transactions)),
+        "backlog_timers": Counter(map(float, blocks.backlog)),
     }
 
 
@@ -140,10 +141,10 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "tips": ledger.tips,
     }
     if blocks:
-        lane = [block.basefee_lane_timer for block in blocks]
-        found["backlog_max"] = max(block.backlog for block in blocks)
-        found["fires_per_block_max"] = max(block.fires for block in blocks)
-        found["lane_use_mean_share"] = sum(block.lane_cycles / block.lane_limit for block in blocks) / len(blocks)
+        lane = blocks.basefee_lane_timer
+        found["backlog_max"] = max(blocks.backlog)
+        found["fires_per_block_max"] = max(blocks.fires)
+        found["lane_use_mean_share"] = sum(map(truediv, blocks.lane_cycles, blocks.lane_limit)) / len(blocks)
         found.update(basefee_lane_first=lane[0], basefee_lane_last=lane[-1], basefee_lane_max=max(lane))
     return found
 
@@ -173,10 +174,10 @@ def _time_metrics(books: Books) -> dict[str, float]:
         low, high = min(first), max(first)
         seconds = (max(first.values()) - min(first.values())) / 1_000
         if seconds > 0:
-            within = [block for block in books.ledger.blocks if low < block.height <= high]
+            blocks = books.ledger.blocks
             found["blocks_per_second"] = (high - low) / seconds
-            found["fires_per_second"] = sum(block.fires for block in within) / seconds
-            found["transactions_per_second"] = sum(block.transactions for block in within) / seconds
+            found["fires_per_second"] = sum(blocks.fires[low:high]) / seconds
+            found["transactions_per_second"] = sum(blocks.transactions[low:high]) / seconds
     latencies = list(finality_latencies(record).values())
     if latencies:
         for share, name in SHARES:
@@ -217,15 +218,15 @@ def series(books: Books) -> dict[str, list[float | None]]:
     latencies = finality_latencies(books.record)
     first = books.record.first_finalizations
     blocks = books.ledger.blocks
-    heights: list[float | None] = [block.height for block in blocks]
+    heights: list[float | None] = list(range(1, len(blocks) + 1))
     columns: dict[str, list[float | None]] = {
-        "finality_latency_ms": [_rounded(latencies.get(block.height)) for block in blocks],
-        "block_interval_ms": [_rounded(_between(first, block.height)) for block in blocks],
-        "fires": [block.fires for block in blocks],
-        "transactions": [block.transactions for block in blocks],
-        "backlog": [block.backlog for block in blocks],
-        "lane_use_share": [_rounded(block.lane_cycles / block.lane_limit) for block in blocks],
-        "basefee_lane": [block.basefee_lane_timer for block in blocks],
+        "finality_latency_ms": [_rounded(latencies.get(height)) for height in range(1, len(blocks) + 1)],
+        "block_interval_ms": [_rounded(_between(first, height)) for height in range(1, len(blocks) + 1)],
+        "fires": list(blocks.fires),
+        "transactions": list(blocks.transactions),
+        "backlog": list(blocks.backlog),
+        "lane_use_share": list(map(_rounded, map(truediv, blocks.lane_cycles, blocks.lane_limit))),
+        "basefee_lane": list(blocks.basefee_lane_timer),
     }
     size = -(-len(blocks) // MAX_SERIES_HEIGHTS)
     if size <= 1:

@@ -44,7 +44,7 @@ def participation(books: Books) -> list[Participation]:
     newest = max(views.values(), default=0)
     counted_views = range(max(1, newest - MAX_VIEWS + 1), newest + 1)
     led: Counter[int] = Counter(election.leader(View(view)) for view in counted_views)
-    proposed = Counter(books.ledger.blocks.column("proposer"))
+    proposed = Counter(books.ledger.blocks.proposer)
     votes: Counter[int] = Counter()
     certificates: Counter[int] = Counter()
     for height, signers in ({} if record.monitor is None else record.monitor.voters).items():

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final
 
 from blake3 import blake3
@@ -83,8 +82,6 @@ FIGURES: Final = {
     "lane_cycles": "lane_cycles",
 }
 """The names of a block's numbers in the books, each with its name in validators' reports."""
-_IN_BOOKS: Final = attrgetter(*FIGURES)
-_IN_REPORTS: Final = attrgetter(*FIGURES.values())
 
 
 Prove = Callable[[bytes, int], bytes]
@@ -205,11 +202,10 @@ class SafetyMonitor:
         ledger, height = self._ledger, block.height
         if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):
             return
-        due, reported = _IN_BOOKS(ledger.blocks[height - 1]), _IN_REPORTS(block)
         wrong = [
-            f"{figure} {given:,} of {each:,}"
-            for figure, given, each in zip(FIGURES.values(), reported, due, strict=True)
-            if given != each
+            f"{figure} {given:,} of {due:,}"
+            for column, figure in FIGURES.items()
+            if (given := getattr(block, figure)) != (due := getattr(ledger.blocks, column)[height - 1])
         ]
         what = f"{name} counts otherwise than the books at height {height}: {', '.join(wrong)}" if wrong else ""
         self.log.look(Rule.FIGURES, not wrong, what)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from itertools import islice
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
@@ -58,11 +57,12 @@ def note_reasons(books: Books) -> None:
 def _executed(blocks: BlockColumns) -> int:
     """The height up to which blocks are executed again."""
     runs = 0
-    for block in islice(blocks, MAX_BLOCKS):
-        runs += block.transactions + block.fires + block.messages
+    end = min(len(blocks), MAX_BLOCKS)
+    for below in range(end):
+        runs += blocks.transactions[below] + blocks.fires[below] + blocks.messages[below]
         if runs > MAX_RUNS:
-            return block.height - 1
-    return min(len(blocks), MAX_BLOCKS)
+            return below
+    return end
 
 
 def _is_one_of(run: ProgramRun, failed: FailedRuns) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import fields
 from dataclasses import replace as replace_fields
 from random import Random
 from typing import Any
@@ -54,13 +55,20 @@ def number(amount: bytes) -> int:
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
+def rows(ledger: Ledger) -> list[dict[str, int]]:
+    """The figures of each block."""
+    names = [each.name for each in fields(ledger.blocks)]
+    columns = (getattr(ledger.blocks, name) for name in names)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 @POLICIES
 def test_columns_of_blocks_are_those_of_headers_and_receipts(policy: Policy) -> None:
     made = everything(policy)
     ledger = ledger_of(made.genesis, made.blocks)
     assert ledger.violations == [] and ledger.height == len(ledger.blocks) == HEIGHTS
     pending: dict[bytes, int] = {}
-    for row, header, receipts in zip(ledger.blocks, headers(made), made.receipts, strict=True):
+    for row, header, receipts in zip(rows(ledger), headers(made), made.receipts, strict=True):
         scheduled = [timer for _, run in runs_of(receipts) for timer in run.effects.scheduled]
         changes = [change for _, run in runs_of(receipts) for change in run.effects.timer_changes]
         pending |= {timer.timer_id: timer.trigger_height for timer in scheduled}
@@ -71,8 +79,7 @@ def test_columns_of_blocks_are_those_of_headers_and_receipts(policy: Policy) -> 
         ]
         for each in ended:
             pending.pop(each.timer_id, None)
-        assert row._asdict() == {
-            "height": header.height,
+        assert row == {
             "proposer": header.proposer,
             "transactions": len(receipts.transactions),
             "reverted": sum(not run.ok for run in receipts.transactions),
@@ -82,7 +89,7 @@ def test_columns_of_blocks_are_those_of_headers_and_receipts(policy: Policy) -> 
             "messages": len(receipts.messages),
             "queries": len(receipts.queries),
             "pending": len(pending),
-            "backlog": row.backlog,
+            "backlog": row["backlog"],
             "basefee_cycle": number(header.basefee_cycle),
             "basefee_cell": number(header.basefee_cell),
             "basefee_lane_timer": number(header.basefee_lane_timer),
@@ -91,12 +98,12 @@ def test_columns_of_blocks_are_those_of_headers_and_receipts(policy: Policy) -> 
             "user_cycles": header.user_cycles,
         }
         if policy is not Policy.BIAS_AUCTION:  # where receipts do not say when a watched key has changed
-            assert row.backlog == sum(trigger <= header.height for trigger in pending.values())
+            assert row["backlog"] == sum(trigger <= header.height for trigger in pending.values())
     state = [decode_record(*item) for item in made.author.executor.final_view.scan(TIMER)]
     assert ledger.backlog == sum(timer.trigger_height <= HEIGHTS for timer in state)
-    assert ledger.blocks[-2:] == list(ledger.blocks)[-2:] and ledger.backlog == ledger.blocks[-1].backlog > 0
+    assert ledger.backlog == ledger.blocks.backlog[-1] > 0
     for name in ("transactions", "reverted", "messages", "queries"):
-        assert getattr(ledger, name) == sum(ledger.blocks.column(name))
+        assert getattr(ledger, name) == sum(getattr(ledger.blocks, name))
     said = [event.name for receipts in made.receipts for _, run in runs_of(receipts) for event in run.effects.events]
     assert ledger.jobs_requested == said.count("JobRequested") == HEIGHTS / 2
 
@@ -284,7 +291,7 @@ def wrong_block(made: Made, place: int) -> tuple[bytes, bytes]:
 
 
 def figures_now(ledger: Ledger) -> tuple[Any, ...]:
-    return ledger.height, list(ledger.blocks), ledger.tips, dict(ledger.timers.states), ledger.outcomes.failures
+    return ledger.height, rows(ledger), ledger.tips, dict(ledger.timers.states), ledger.outcomes.failures
 
 
 def test_a_deviation_ends_the_ledger() -> None:

@@ -72,8 +72,9 @@ class Seen:
     @cached_property
     def full_blocks(self) -> list[int]:
         """Positions of the blocks whose lane has not a twentieth of its cycles left."""
-        rows = self.books.ledger.blocks
-        return [at for at, row in enumerate(rows) if row.lane_cycles * 20 >= row.lane_limit * 19]
+        columns = self.books.ledger.blocks
+        used = zip(columns.lane_cycles, columns.lane_limit, strict=True)
+        return [at for at, (cycles, limit) in enumerate(used) if cycles * 20 >= limit * 19]
 
     @property
     def spent(self) -> int:
@@ -159,7 +160,7 @@ def full_of_cycles(seen: Seen) -> None:
     assert len(seen.full_blocks) >= 4
     for at in seen.full_blocks:
         assert seen.fires_per_block[at] <= 8
-        assert seen.books.ledger.blocks[at].lane_cycles == DEFAULTS.lane_timer_cycles
+        assert seen.books.ledger.blocks.lane_cycles[at] == DEFAULTS.lane_timer_cycles
 
 
 def full_of_cells(seen: Seen) -> None:
@@ -167,8 +168,8 @@ def full_of_cells(seen: Seen) -> None:
     closed = [at for at, block in enumerate(seen.blocks) if sum(fire.cells for fire in block.fires) >= 1_000_000]
     assert len(closed) >= 4 and seen.full_blocks == []
     for at in closed:
-        assert seen.books.ledger.blocks[at].lane_cycles < DEFAULTS.lane_timer_cycles // 10
-    assert seen.books.ledger.blocks[closed[-1]].backlog > 0
+        assert seen.books.ledger.blocks.lane_cycles[at] < DEFAULTS.lane_timer_cycles // 10
+    assert seen.books.ledger.blocks.backlog[closed[-1]] > 0
 
 
 def out_of_cycles(seen: Seen) -> None:
@@ -179,7 +180,7 @@ def out_of_cycles(seen: Seen) -> None:
 
 
 def oscillated(seen: Seen) -> None:
-    prices = [row.basefee_lane_timer for row in seen.books.ledger.blocks]
+    prices = seen.books.ledger.blocks.basefee_lane_timer
     rises = [after > before for before, after in pairwise(prices)]
     turns = sum(before != after for before, after in pairwise(rises))
     assert turns >= 5, "up and down, and again"
@@ -196,7 +197,7 @@ def outbid(seen: Seen) -> None:
         assert max(tips[True]) > max(tips[False])
         followed = max(followed, *tips[False])
     assert followed > DEFAULTS.initial_basefee // 2, "without the attack all tips are zero"
-    assert max(row.backlog for row in seen.books.ledger.blocks) > 50
+    assert max(seen.books.ledger.blocks.backlog) > 50
 
 
 def sniped(seen: Seen) -> None:
@@ -277,7 +278,7 @@ def were_long(seen: Seen) -> None:
     lengths = [each.cells for block in seen.blocks for each in block.transactions if each.sender in seen.attackers]
     assert len(lengths) > 10 and min(lengths) > 990_000
     assert seen.fires[""] > 3, "and are read"
-    cells = [row.basefee_cell for row in seen.books.ledger.blocks]
+    cells = seen.books.ledger.blocks.basefee_cell
     assert cells[-5] > 2 * min(cells), "each of them raises the price"
 
 

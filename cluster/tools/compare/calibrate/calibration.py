@@ -111,7 +111,7 @@ def _run_live(scenario: Scenario, number: int, folder: Path) -> tuple[Judged, Ob
         judged = finish(record, place, interrupts)
     if record.interrupted:
         raise KeyboardInterrupt
-    firing = next((block.height for block in judged.books.ledger.blocks if block.fires), None)
+    firing = next((height for height, fires in enumerate(judged.books.ledger.blocks.fires, 1) if fires), None)
     return judged, observed_in(record, firing)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.audit.figures import BlockMetrics
 from cluster.checks.metrics.recovery import active_committees_during
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
@@ -102,16 +101,14 @@ class Outage(Drill):
         if outage is None:
             return Outcome.INCONCLUSIVE, NO_OUTAGE
         height = max(fault.height_when_begun for fault in outage if fault.kind == KILL)
-        figures = books.ledger.blocks
-        before, after = (_most(figures[:height]), _most(figures[height:]))
-        if after is None or before is None or after.backlog <= before.backlog:
+        backlog = books.ledger.blocks.backlog
+        before, after = (max(part, default=0) for part in (backlog[:height], backlog[height:]))
+        if not height or after <= before:
             return Outcome.INCONCLUSIVE, "no backlog was larger than before the outage"
-        text = (
-            f"{after.backlog:,} due timers waited at height {after.height}, at most {before.backlog:,} before;"
-            f" {figures[-1].backlog:,} at the end"
-        )
-        left = max(before.backlog, after.backlog * WORKED_OFF_PERCENT // 100)
-        return (Outcome.PASS if figures[-1].backlog <= left else unmet(books)), text
+        at, end = backlog.index(after, height) + 1, backlog[-1]
+        text = f"{after:,} due timers waited at height {at:,}, at most {before:,} before; {end:,} at the end"
+        left = max(before, after * WORKED_OFF_PERCENT // 100)
+        return (Outcome.PASS if end <= left else unmet(books)), text
 
     def _judge_recovery(self, books: Books) -> Judgement:
         outage, record = _outage(books), books.record
@@ -157,7 +154,3 @@ def _outage(books: Books) -> list[FaultRecord] | None:
             if all(len(members - down) < quorum(len(members)) for members in committees):
                 return group
     return None
-
-
-def _most(figures: list[BlockMetrics]) -> BlockMetrics | None:
-    return max(figures, key=lambda block: block.backlog, default=None)

@@ -218,12 +218,8 @@ def measure(books: Books) -> Attacked | str:
     if not during.attackers_cycles:
         return f"blocks{_heights(window)} executed nothing of the attackers"
     target = scenario.chain.parameters().lane_timer_cycles // 2
-    lane_cycles = {block.height: block.lane_cycles for block in books.ledger.blocks}
-    above = [
-        height
-        for height, hostile in enumerate(during.attackers_fire_cycles, 1)
-        if lane_cycles.get(height, 0) > target and 2 * hostile > lane_cycles[height]
-    ]
+    used = zip(during.attackers_fire_cycles, books.ledger.blocks.lane_cycles, strict=False)
+    above = [height for height, (hostile, cycles) in enumerate(used, 1) if cycles > target and 2 * hostile > cycles]
     ended = Window(window.first, max([window.last, *above[-1:]]))
     return Attacked(usual, during, ended)
 

@@ -29,7 +29,8 @@ WAIT_MS = 1_234
 
 def heights_of(record: RunRecord) -> list[int]:
     """Of the user's transactions, by nonce."""
-    return [block.height for block in keep_books(record).ledger.blocks for _ in range(block.transactions)]
+    blocks = keep_books(record).ledger.blocks
+    return [height for height, count in enumerate(blocks.transactions, 1) for _ in range(count)]
 
 
 def with_sends(record: RunRecord, wait_ms: int = WAIT_MS) -> tuple[RunRecord, Sends]:

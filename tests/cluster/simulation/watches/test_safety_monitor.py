@@ -390,8 +390,8 @@ def test_what_a_validator_counts_is_held_against_the_books(figure: str) -> None:
     maker.seal()
     maker.seal()
     watching = follow(maker)
-    books = watching.ledger.blocks[1]
-    figures = {other: getattr(books, own) for own, other in FIGURES.items()}
+    blocks = watching.ledger.blocks
+    figures = {other: getattr(blocks, own)[1] for own, other in FIGURES.items()}
     right = BlockFinal(Height(2), 2, ZERO_HASH, ZERO_HASH, **figures)
     watching.counts("alice", right)
     assert watching.log.violations == []

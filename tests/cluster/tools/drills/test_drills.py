@@ -335,7 +335,7 @@ def test_honest_users_who_fill_the_lane_are_no_attack() -> None:
     record = run(drill, Change("load.users", [*users, burst]), Change("stop.height", 100))
     books = keep_books(record)
     target = record.scenario.chain.parameters().lane_timer_cycles // 2
-    assert max(block.lane_cycles for block in books.ledger.blocks[90:]) > target
+    assert max(books.ledger.blocks.lane_cycles[90:]) > target
     found = measure(books)
     assert isinstance(found, Attacked) and found.ended.last < 90
     check = check_run(record, judge=drill.judge).check(PREFIX + "recovery")
