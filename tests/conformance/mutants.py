@@ -1,7 +1,8 @@
 """Small falsifications of the specification, one rule each: `(name, module, text in it, what stands there instead)`.
 
 A rule that can be broken without any default case noticing is a rule that the comparison does not check. The generator
-is good enough when every one of these changes the answer to some default case.
+is good enough when every one of these changes the answer to some default case. Rules that are broken in the validator
+by `tests/cluster/tools/inspect/conform/planted.py` are not among them: families of cases find these.
 """
 
 import importlib
@@ -19,12 +20,7 @@ from tests.repository.sources import ROOT
 MUTANTS: list[tuple[str, str, str, str]] = [
     # transactions, costs, scripts
     ("nonce not raised", "spec.block", "world.put(world.nonce, sender, transaction.nonce + 1)", "pass"),
-    ("nonce not checked", "spec.block", "transaction.nonce != world.nonce.get(transaction.sender, 0)", "False"),
-    ("cell fee not checked", "spec.block", "transaction.max_fee_per_cell < world.basefee_cell", "False"),
-    ("cycle fee not checked", "spec.block", "room < 0", "False"),
-    ("gas not checked", "spec.block", 'transaction.gas_limit < p["TX_BASE_CYCLES"]', "False"),
     ("user lane endless", "spec.block", "used + transaction.gas_limit > limit", "False"),
-    ("cell lane endless", "spec.block", 'block.cells + transaction.cells_limit > p["LANE_USER_CELLS"]', "False"),
     (
         "limits counted as used",
         "spec.block",
@@ -33,33 +29,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "    limits[transaction.hash] = transaction.gas_limit\n"
         "    used = sum(limits.get(each.transaction_hash, 0) for each in block.transactions)\n",
     ),
-    ("one lane for all", "spec.block", "is_system = isinstance(transaction.action, System)", "is_system = False"),
     ("value not in funds", "spec.block", "transaction.value + upfront", "upfront"),
-    (
-        "refund without tip",
-        "spec.block",
-        "upfront - burned - tips)",
-        "upfront - transaction.gas_limit * tip - burned - tips)",
-    ),
     ("all fees burned", "spec.block", "block.burned += burned", "block.burned += burned + tips"),
-    (
-        "tips of transactions after timers",
-        "spec.block",
-        "        _run_timers(block)\n    _run_callbacks(block)\n",
-        "        world.credit(block.proposer, -block.tips)\n        _run_timers(block)\n"
-        "        world.credit(block.proposer, block.tips)\n    _run_callbacks(block)\n",
-    ),
     ("failed handler keeps effects", "spec.runs", "        world.back(mark)\n", "        pass\n"),
-    ("cells out of cycles", "spec.runs", "            self.cycles = self.cycle_limit\n", ""),
     (
         "cells charged when out",
         "spec.runs",
         '            raise self.world.failure("A-13", ',
         '            self.cells += cells\n            raise self.world.failure("A-13", ',
     ),
-    ("payload free", "spec.block", "meter.charge(0, len(action.payload))", "pass"),
-    ("deployment free of cells", "spec.block", "300 * len(action.code), len(action.code))", "300 * len(action.code))"),
-    ("address of the next nonce", "spec.encoding", "sender + number8(nonce)", "sender + number8(nonce + 1)"),
     (
         "deployed actor is the system's",
         "spec.block",
@@ -72,22 +50,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "deploy(world, target, action.code, sender)",
         "deploy(world, target, action.code, sender)\n            world.drop(world.actors, target)",
     ),
-    ("get free", "spec.host", 'self.pay(10, rule="C-03")', "pass"),
     ("emit counts characters", "spec.host", "self.change(50, len(data.encode()),", "self.change(50, len(data),"),
-    (
-        "set counts characters",
-        "spec.host",
-        'len(key.encode()) + len(value), rule="C-04")',
-        'len(key) + len(value.decode()), rule="C-04")',
-    ),
     ("rejected call free", "spec.host", "            self.pay(0, len(payload))\n", ""),
     ("reservation free", "spec.host", "self.pay(cycles, len(payload) + cells)", "self.pay(0, len(payload))"),
-    (
-        "messages unlimited",
-        "spec.host",
-        'world.refuse("M-04", "TooManyMessages", not self.messages_left)\n        messages.send',
-        "messages.send",
-    ),
     (
         "save_as free",
         "spec.scripts",
@@ -125,26 +90,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bid refused in fifo", "spec.timers", 'and policy.bids == "refused"', 'and policy.bids != "locked"'),
     ("fee range", "spec.timers", "not 0 <= figure < PRICE_LIMIT", "not 0 <= figure"),
     ("negative cap", "spec.timers", "request.payer_cap, bid)", "bid)"),
-    ("tier and priority", "spec.timers", "is_stated or filled", "filled"),
     ("tier of a zero median", "spec.timers", "world.p50 * world", "0 * world"),
-    ("same block", "spec.timers", "request.height <= world.height", "request.height < world.height"),
     ("far height", "spec.timers", "request.height >= HEIGHT_LIMIT", "False"),
-    ("payload size", "spec.timers", 'len(request.payload) > p["MAX_TIMER_PAYLOAD"]', "False"),
     (
         "handler length in characters",
         "spec.timers",
         "not is_name(request.handler)",
         "not 1 <= len(request.handler) <= 256",
     ),
-    (
-        "timer limit",
-        "spec.timers",
-        '>= p["MAX_TIMERS_PER_ACTOR"]',
-        '> p["MAX_TIMERS_PER_ACTOR"]',
-    ),
-    ("allowance endless", "spec.timers", "run.allowance -= payer_cap", "pass"),
     ("default cap none", "spec.timers", "cap = run.allowance if request", "cap = 1 if request"),
-    ("gas too low", "spec.timers", 'request.gas_limit < p["MIN_GAS_LIMIT_PER_TIMER"]', "False"),
     ("gas too high", "spec.timers", "request.gas_limit > policy.fire_cap(world)", "False"),
     ("expiry not clamped", "spec.timers", "min(request.expires_at, latest)", "request.expires_at"),
     (
@@ -161,8 +115,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("no clamp", "spec.policies.cip1", "if priority is None or priority <= max_fee - world.fee_floor:", "if True:"),
     ("no schedule nonce", "spec.timers", "world.put(world.schedule_nonce, actor, nonce + 1)", "pass"),
-    ("cancel anyone's", "spec.timers", "timer.actor != run.actor", "False"),
-    ("extend shortens", "spec.timers", "is_too_late or min(expires_at, latest) <= timer.expires_at", "is_too_late"),
     ("extend the expired", "spec.timers", "is_too_late = world.height > timer.expires_at", "is_too_late = False"),
     (
         "extend not clamped",
@@ -177,7 +129,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "dict(json.loads(text, object_pairs_hook=list)) if _TWO_TEXTS.fullmatch(text) else {}",
         'dict(pair for pair in json.loads(text or "{}", object_pairs_hook=list)[:2] if type(pair[1]) is str)',
     ),
-    ("envelope handler any length", "spec.scripts", "not is_name(named)", '"_handler" not in inner'),
     # tiers
     (
         "tiers by distance",
@@ -223,7 +174,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("lane cells ignored", "spec.phase", 'self.cells >= p["LANE_TIMER_CELLS"]', "False"),
     ("lane cells exact", "spec.phase", 'self.cells >= p["LANE_TIMER_CELLS"]', 'self.cells > p["LANE_TIMER_CELLS"]'),
-    ("scan limit ignored", "spec.phase", 'self.is_full() or looked_at >= p["SCAN_LIMIT"]', "self.is_full()"),
     ("destroyed counts as looked at", "spec.phase", "turn.tip, gas_limit):", "turn.tip, gas_limit) or True:"),
     (
         "carried for gc does not count",
@@ -234,13 +184,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("misfit does not count", "spec.phase", "NO_ROOM\n                looked_at += 1", "NO_ROOM"),
     ("misfit ends the scan", "spec.phase", "if is_over or not policy.passes_over:", "if True:"),
     ("fifo goes on", "spec.phase", "if is_over or not policy.passes_over:", "if is_over:"),
-    ("payer cap ignored", "spec.phase", "if timer.payer_cap is not None and", "if False and"),
-    (
-        "cells not in max cost",
-        "spec.phase",
-        'world.parameters["MAX_CELLS_PER_FIRE"] * world.basefee_cell',
-        "1_000 * world.basefee_cell",
-    ),
     ("lane by limit", "spec.phase", "self.cycles += meter.cycles", "self.cycles += meter.cycle_limit"),
     ("cancelled are reported", "spec.phase", "self.waits.items() if timer_id in world.timers}", "self.waits.items()}"),
     (
@@ -250,16 +193,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "                looked_at += 1\n                continue\n",
     ),
     # basefees
-    (
-        "no least step",
-        "spec.fees",
-        'min(p["MAX_BASEFEE"], basefee + max(1, step))',
-        'min(p["MAX_BASEFEE"], basefee + step)',
-    ),
     ("no highest basefee", "spec.fees", 'min(p["MAX_BASEFEE"], basefee + max(1, step))', "basefee + max(1, step)"),
-    ("no lowest basefee", "spec.fees", 'max(p["MIN_BASEFEE"], basefee - step)', "basefee - step"),
     ("slope fixed", "spec.policies.cip1", 'p["LANE_BASEFEE_SLOPE"])', "8)"),
-    ("multiplier ignored", "spec.policies.cip1", ' * world.parameters["LANE_FEE_MULTIPLIER_MILLI"] // 1_000', ""),
     ("lane target whole", "spec.policies.cip1", 'p["LANE_TIMER_CYCLES"] // 2', 'p["LANE_TIMER_CYCLES"]'),
     (
         "new parameters for the new basefee",
@@ -355,12 +290,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "LEAST_CYCLES * world.basefee_cycle",
     ),
     # settlement of fires
-    (
-        "refund at the lane price",
-        "spec.phase",
-        "needed - burned_cycle - burned_lane - tips",
-        "needed - burned_cycle - burned_lane",
-    ),
     ("refund to the actor", "spec.phase", "credit(timer.fee_payer, needed", "credit(timer.actor, needed"),
     (
         "no refund after a revert",
@@ -368,7 +297,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "credit(timer.fee_payer, needed",
         "credit(timer.fee_payer, ended.ok and needed",
     ),
-    ("base not charged", "spec.phase", 'p["FIRE_BASE_CYCLES"], handler', "0, handler"),
     (
         "reverted fires do not count",
         "spec.policies.cip1",
@@ -382,7 +310,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "timer.fee_payer) for timer in phase.fired)",
     ),
     # system instructions
-    ("anyone", "spec.governance", "run.sender not in world.genesis.system_deployers", "False"),
     (
         "in force at once",
         "spec.governance",
@@ -578,7 +505,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "self.strength(world, timer)) // self.gas_limit(world, timer)",
         "self.strength(world, timer))",
     ),
-    ("no limit of fires", "spec.phase", 'len(self.fires) >= p["MAX_FIRES_PER_BLOCK"]', "False"),
     (
         "no limit of an actor",
         "spec.policies.bias_auction",
@@ -727,7 +653,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         '("first message", 0)) < end:',
         '("first message", 0)) < world.counters.get("next message", 0):',
     ),
-    ("message base", "spec.block", 'block.world.parameters["MESSAGE_BASE_CYCLES"]', "0"),
 ]
 
 

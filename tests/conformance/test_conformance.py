@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -18,17 +17,9 @@ from cluster.tools.inspect.conform.families.table import TABLE
 from cluster.tools.inspect.t8n_by_spec import answer_of, execute_page
 from spec import tree
 from spec.leaves import leaves
+from tests.cluster.tools.inspect.conform.planted import BUGS, planted
 from tests.conformance.compare import compare, read, specs_answer, validators_answer
 from tests.conformance.mutants import MUTANTS, mutated
-from validator.chain.records import Timer
-from validator.execution.timer_phase import Candidate, TimerPhase
-from validator.policies import auction
-from validator.policies.cip1 import Cip1Phase
-from validator.primitives.params import TieBreak
-from validator.scheduler.fairness import FireCounts
-from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.rows import timer_id_of_row
-from validator.transition.transition import Transition
 
 SEEDS = 250
 CHUNK = 25
@@ -172,85 +163,7 @@ def test_a_broken_rule_changes_a_default_case(name: str, module: str, old: str, 
         assert is_noticed(notices), f"no default case depends on: {name}"
 
 
-def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel_prices = Cip1Phase._kernel_prices
-
-    def of_the_other(self: Cip1Phase) -> Any:
-        prices = kernel_prices(self)
-        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.AGED
-        return prices
-
-    monkeypatch.setattr(Cip1Phase, "_kernel_prices", of_the_other)
-
-
-def refund_at_the_wrong_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = TimerPhase.settle
-
-    def without_tip(self: TimerPhase, timer: Timer, candidate: Candidate, meter: Any, max_cost: int) -> tuple[int, int]:
-        unused = meter.cycles_limit - meter.cycles_used
-        return settle(self, timer, candidate, meter, max_cost - unused * candidate.tip)
-
-    monkeypatch.setattr(TimerPhase, "settle", without_tip)
-
-
-def weight_from_the_wrong_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_the_highest(self: FireCounts) -> int:
-        return max(2, 2 * max(self.by_account.values(), default=0))
-
-    monkeypatch.setattr(FireCounts, "divisor", from_the_highest)
-
-
-def no_fee_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever bids less than the lane price is taken to bid just that."""
-    candidates = Cip1Phase.candidates
-
-    def open_gate(self: Cip1Phase) -> Any:
-        yield from candidates(self)
-        for row in self.index.pool.living():
-            timer = self.world.timer(timer_id_of_row(row))
-            if timer is not None and self.price(timer)[0] < self.prices.lane_price:
-                yield Candidate(timer.timer_id, self._gas_limit(timer), 0)
-
-    monkeypatch.setattr(Cip1Phase, "candidates", open_gate)
-
-
-def median_not_wired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auction, "median_tip", lambda _fires, _weight: 0)
-
-
-def carried_timers_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = SchedulerIndex.begin
-
-    def only_new(self: SchedulerIndex, height: int, dropped: Any) -> None:
-        begin(self, height, dropped)
-        new = self.pool.rows["trigger"][: self.pool.count] == height
-        self.pool.rows["gas_limit"][: self.pool.count][~new] = 2**32 - 1  # over every cap
-
-    monkeypatch.setattr(SchedulerIndex, "begin", only_new)
-
-
-def messages_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_message = Transition.run_message
-    monkeypatch.setattr(Transition, "run_message", lambda self, message: 0 * run_message(self, message))
-
-
-def expiry_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TimerPhase, "expire", lambda _self: None)
-
-
-FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    wrong_tie_break,
-    refund_at_the_wrong_price,
-    weight_from_the_wrong_median,
-    no_fee_gate,
-    median_not_wired,
-    carried_timers_lost,
-    messages_never_end,
-    expiry_ignored,
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, fault: Callable[[Any], None]) -> None:
-    fault(monkeypatch)
-    assert any(compare(*crowded_case(seed)) is not None for seed in range(SEEDS))
+@pytest.mark.parametrize("name", ["nonce-not-checked", "fire-base-free", "messages-without-a-limit", "cap-ignored"])
+def test_a_bug_of_the_validator_is_found(name: str) -> None:
+    with planted(name):
+        assert disagreements(family_cases(BUGS[name].family, range(1))) != {}

@@ -236,6 +236,17 @@ def mutate(value: Any, path: tuple[Any, ...], change: str, odd: Any) -> Any:
     return copy
 
 
+def assert_output_or_refusal(bench: Bench, capsys: pytest.CaptureFixture[str], texts: dict[str, str]) -> None:
+    code = bench.run(texts)
+    shown = capsys.readouterr()
+    if code == 0:
+        assert bench.paths["out"].exists() and shown.err == ""
+    else:
+        assert code == 2
+        blamed = "genesis" if str(bench.paths["genesis"]) in shown.err else "blocks"
+        assert_refused(bench, shown, blamed, "")
+
+
 @pytest.mark.slow
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -261,14 +272,7 @@ def test_mutations_never_end_in_a_traceback(
     documents = dict(zip(("genesis", "blocks"), base, strict=True))
     path = data.draw(st.sampled_from(places(documents[file])))
     documents[file] = mutate(documents[file], path, change, odd)
-    code = bench.run({name: json.dumps(document) for name, document in documents.items()})
-    shown = capsys.readouterr()
-    if code == 0:
-        assert bench.paths["out"].exists() and shown.err == ""
-    else:
-        assert code == 2
-        blamed = "genesis" if str(bench.paths["genesis"]) in shown.err else "blocks"
-        assert_refused(bench, shown, blamed, "")
+    assert_output_or_refusal(bench, capsys, {name: json.dumps(document) for name, document in documents.items()})
 
 
 @pytest.mark.slow
@@ -284,11 +288,4 @@ def test_damaged_texts_never_end_in_a_traceback(
     inserted = data.draw(
         st.sampled_from(["", "", '"', "{", "}", "[", "]", ",", ":", "\\", "\\u", "-", ".5", "e1", "\x00", "\ud800"])
     )
-    code = bench.run(texts | {file: text[:start] + inserted + text[end:]})
-    shown = capsys.readouterr()
-    if code == 0:
-        assert bench.paths["out"].exists() and shown.err == ""
-    else:
-        assert code == 2
-        blamed = "genesis" if str(bench.paths["genesis"]) in shown.err else "blocks"
-        assert_refused(bench, shown, blamed, "")
+    assert_output_or_refusal(bench, capsys, texts | {file: text[:start] + inserted + text[end:]})
