@@ -7,7 +7,6 @@ its figures stay those of the block before, and its state is then that of no blo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
 from typing import Final
 
 from cluster.audit.figures import BlockColumns, RunOutcomes, TimerFigures
@@ -17,12 +16,11 @@ from cluster.audit.specified.judge import Executed, SpecifiedChain
 from cluster.audit.violation import BOUNDS, Violation, short
 from cluster.record.rules import Mechanism
 from spec.block import Outcome
-from spec.encoding import SCRIPT, Call
+from spec.encoding import Call
 from spec.leaves import tier_of
 from spec.phase import NO_ROOM
 from spec.policies.cip1 import Cip1
 from validator.chain.genesis import Genesis
-from validator.primitives.params import Parameters
 
 MAX_HEIGHTS_REACHED: Final = 1_000
 """Heights kept per mechanism."""
@@ -125,16 +123,6 @@ class Ledger:
     # --- state --------------------------------------------------------------------------------------------------------
 
     @property
-    def parameters(self) -> Parameters:
-        """The parameters in force in the last block."""
-        return Parameters.from_names(self.world.parameters)
-
-    @property
-    def scripts(self) -> Collection[bytes]:
-        """The actors that run ``builtin:script``."""
-        return {address for address, actor in self.world.actors.items() if actor.code == SCRIPT}
-
-    @property
     def backlog(self) -> int:
         """The number of pending timers whose trigger height has passed."""
         return self.blocks.backlog[-1] if self.blocks else 0
@@ -177,19 +165,3 @@ class Ledger:
     @property
     def transactions(self) -> int:
         return sum(self.blocks.transactions)
-
-    @property
-    def reverted(self) -> int:
-        return sum(self.blocks.reverted)
-
-    @property
-    def messages(self) -> int:
-        return sum(self.blocks.messages)
-
-    @property
-    def queries(self) -> int:
-        return sum(self.blocks.queries)
-
-    @property
-    def jobs_requested(self) -> int:
-        return sum(each.requested for each in self.world.actor_jobs.values())

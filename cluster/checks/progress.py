@@ -110,7 +110,7 @@ def check_load(books: Books) -> Check:
     success, ledger = books.record.scenario.success, books.ledger
     enough = ledger.transactions >= success.transactions and ledger.timers.fires >= success.fires
     detail = (
-        f"{counted(ledger.transactions, 'transaction')} committed ({ledger.reverted:,} reverted),"
+        f"{counted(ledger.transactions, 'transaction')} committed ({sum(ledger.blocks.reverted):,} reverted),"
         f" {success.transactions:,} needed;"
         f" {counted(ledger.timers.fires, 'fire')} ({ledger.outcomes.failed[RunKind.FIRE]:,} failed),"
         f" {success.fires:,} needed" + "".join(f"; {line}" for line in books.record.load.lost)

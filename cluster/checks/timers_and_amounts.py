@@ -62,10 +62,11 @@ def check_conservation(books: Books) -> Check:
                 )
     if problems:
         return Check("conservation", Outcome.FAIL, examples(problems))
+    queries = sum(ledger.blocks.queries)
     detail = (
         f"minted {minted:,} = balances {held:,} + burned {burned:,};"
-        f" {counted(ledger.messages, 'message')}, {_job_words(books)}"
-        f"{ledger.queries:,} {'query' if ledger.queries == 1 else 'queries'} of agents;"
+        f" {counted(sum(ledger.blocks.messages), 'message')}, {_job_words(books)}"
+        f"{queries:,} {'query' if queries == 1 else 'queries'} of agents;"
         f" {answers:,} served balances and the supplies of {counted(supplies, 'validator')} equal the books'"
     )
     if mismatches:
@@ -137,5 +138,5 @@ def _timer_words(books: Books) -> str:
 
 
 def _job_words(books: Books) -> str:
-    jobs = books.ledger.jobs_requested
+    jobs = sum(each.requested for each in books.ledger.world.actor_jobs.values())
     return f"{counted(jobs, 'job')}, " if jobs else ""

@@ -11,18 +11,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cluster.audit.specified.differences import differences
-from spec import encoding
-from validator.chain import records
-from validator.chain.block import (
+from spec.encoding import (
     CallbackReceipt,
     DestroyedReceipt,
     FireReceipt,
     MessageReceipt,
     QueryReceipt,
     TransactionReceipt,
+    Unreadable,
+    decode,
+    reader,
 )
+from validator.chain import records
 from validator.chain.records import GLOBALS, OVERFLOW, RecordStruct, decode_record
-from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ADDRESS_BYTES, HASH_BYTES, address_text
 from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value
 
@@ -101,8 +102,8 @@ def _about(step: Step) -> Iterator[str]:
     if kind is None or not step.receipts:
         return
     try:
-        receipt: Any = decode(step.receipts[0], kind)
-    except CodecError:
+        receipt: Any = reader(kind)(decode(step.receipts[0]))
+    except Unreadable:
         return
     for name, words in CONCERNS.items():
         if address := getattr(receipt, name, None):
@@ -123,15 +124,14 @@ def receipt_pages(theirs: Step, right: Step) -> list[Page]:
     counts = [len(step.receipts) for step in (theirs, right)]
     if counts[0] != counts[1]:
         pages.append({"name": "receipts", "theirs": f"{counts[0]:,}", "right": f"{counts[1]:,}"})
-    kind = None if theirs.kind not in RECEIPTS else getattr(encoding, RECEIPTS[theirs.kind].__name__)
     for pair in zip(theirs.receipts, right.receipts, strict=False):
         try:
-            one, other = (encoding.decode(receipt) for receipt in pair)
-        except encoding.Unreadable:
+            one, other = map(decode, pair)
+        except Unreadable:
             continue
         pages += [
             {"name": each.field.lstrip("."), "theirs": each.said, "right": each.expected}
-            for each in differences("", kind, one, other)
+            for each in differences("", RECEIPTS.get(theirs.kind), one, other)
         ]
     return pages
 

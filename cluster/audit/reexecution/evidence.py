@@ -7,20 +7,18 @@ which the run's evidence builds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served.chains import longest_chain
-from cluster.record.archive import BlockRecord
+from cluster.audit.served.chains import ServedBlock, longest_chain, read_blocks
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, MessageError, decode_evidence, verify_evidence
-from validator.chain.block import decode_block, header_hash
 from validator.node.evidence import (
     INVALID_BLOCK,
     InvalidBlock,
@@ -122,29 +120,24 @@ class _Chain:
         self._record = record
 
     @cached_property
-    def _blocks(self) -> Sequence[BlockRecord]:
-        return longest_chain(self._record.lives)
+    def _blocks(self) -> list[ServedBlock]:
+        return read_blocks(longest_chain(self._record.lives))
 
     @cached_property
     def execution(self) -> Reexecution:
-        return Reexecution(self._record.genesis, self._blocks)
+        return Reexecution(self._record.genesis, longest_chain(self._record.lives))
 
     @property
     def newest_view(self) -> int:
-        newest = decode_block(self._blocks[-1].block) if self._blocks else None
-        return 0 if newest is None else newest.header.view
+        return self._blocks[-1].view if self._blocks else 0
 
     @cached_property
-    def heights(self) -> dict[Hash, int]:
+    def heights(self) -> dict[bytes, int]:
         """The heights of the run's final blocks, keyed by digest, including the genesis block."""
         genesis = self.execution.executor_at(0)
         assert genesis is not None, "it needs no block"
-        known = {genesis.final_digest: 0}
-        for height, record in enumerate(self._blocks, 1):
-            block = decode_block(record.block)
-            if block is not None:
-                known[header_hash(block.header)] = height
-        return known
+        digests = [genesis.final_digest, *(block.block_hash for block in self._blocks)]
+        return {digest: height for height, digest in enumerate(digests)}
 
     def base_height(self, shown: _Shown) -> int:
         """The final height on whose state a proof builds; 0 if it needs none, or if that is unknown."""

@@ -33,6 +33,17 @@ def read_served(record: BlockRecord) -> ServedBlock | None:
     return ServedBlock(block.hash, block.header.state_root, record.computed_root, block.header.view)
 
 
+def read_blocks(chain: Iterable[BlockRecord]) -> list[ServedBlock]:
+    """The parts of a chain's blocks that are compared, up to the first block that cannot be read."""
+    found: list[ServedBlock] = []
+    for record in chain:
+        block = read_served(record)
+        if block is None:
+            break
+        found.append(block)
+    return found
+
+
 class StoredChain:
     """What all validators need of the blocks in a store."""
 

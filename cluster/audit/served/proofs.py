@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -32,15 +31,16 @@ from blake3 import blake3
 from cluster.audit.figures import NEWEST_HEIGHTS, NEWEST_KEPT
 from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certificates import is_certified
+from cluster.audit.served.chains import read_blocks
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
 from consensus.messages import Certificate, VoteKind
 from consensus.messages import decode as decode_message
 from consensus.types import GENESIS_VIEW, ConsensusError
-from spec.encoding import Hash, Header, Unreadable, read_block, tagged
+from spec.encoding import tagged
 from validator.chain.records import account_key, timer_key
-from validator.primitives.types import Hash as StateRoot
+from validator.primitives.types import Hash
 from validator.state.proofs.proof import ProofError, verify
 
 SERVED_FINALITY: Final = "served_finality"
@@ -115,14 +115,7 @@ class ProofAudit:
     def __init__(self, record: RunRecord, chain: Sequence[BlockRecord], ledger: Ledger) -> None:
         """``ledger`` is the ledger of exactly the blocks of ``chain``."""
         self._record = record
-        self._headers: list[Header] = []
-        """Those of the chain, up to the first block that cannot be read."""
-        self._hashes: list[Hash] = []
-        with suppress(Unreadable):
-            for each in chain:
-                block = read_block(each.block)
-                self._headers.append(block.header)
-                self._hashes.append(block.hash)
+        self._blocks = read_blocks(chain)
         self._ledger = ledger
         self._validators = validators_of(record.genesis, record.scheme)
 
@@ -131,7 +124,7 @@ class ProofAudit:
 
         A byzantine validator's answers do not count. One that diverged is judged by the check of state roots.
         """
-        tip = min(found.tip, len(self._headers))
+        tip = min(found.tip, len(self._blocks))
         if found.byzantine or not tip or (found.status or {}).get("diverged") is not None:
             return
         answers.is_asked = True
@@ -190,7 +183,8 @@ class ProofAudit:
     def _verified(self, height: int, header: bytes, links: Sequence[bytes], encoded: bytes) -> Certificate | str:
         """Verify a finality proof. Returns its certificate; the problem in words if the proof does not hold."""
         what, last = f"the finality proof of height {height}", height + len(links)
-        if [tagged(b"header", each) for each in (header, *links)] != self._hashes[height - 1 : last]:
+        hashes = [block.block_hash for block in self._blocks[height - 1 : last]]
+        if [tagged(b"header", each) for each in (header, *links)] != hashes:
             return f"{what} is not of the chain's blocks"
         try:
             certificate = decode_message(encoded)
@@ -199,7 +193,7 @@ class ProofAudit:
         if not isinstance(certificate, Certificate) or certificate.kind != VoteKind.FINALIZE:
             return f"{what} has no finalization"
         says = (certificate.view, certificate.parent_view, bytes(certificate.digest))
-        if says != (self._view_of(last), self._view_of(last - 1), self._hashes[last - 1]):
+        if says != (self._view_of(last), self._view_of(last - 1), hashes[-1]):
             return f"the certificate in {what} is of another block"
         if not is_certified(certificate, self._validators, self._record.genesis.chain_id.encode(), GENESIS_VIEW):
             return f"the certificate in {what} is not signed by a quorum: {list(certificate.signed)}"
@@ -211,7 +205,7 @@ class ProofAudit:
         try:
             page = server.proof(key, height)
             told = None if page["value"] is None else bytes.fromhex(page["value"])
-            value = verify(StateRoot(self._headers[height - 1].state_root), key, bytes.fromhex(page["proof"]))
+            value = verify(Hash(self._blocks[height - 1].header_root), key, bytes.fromhex(page["proof"]))
         except Unproved as error:
             return f"does not prove {key.hex()[:SHOWN_DIGITS]}… at height {height}: {error}"
         except ProofError as error:
@@ -225,7 +219,7 @@ class ProofAudit:
         return ""
 
     def _view_of(self, height: int) -> int:
-        return self._headers[height - 1].view if height else GENESIS_VIEW
+        return self._blocks[height - 1].view if height else GENESIS_VIEW
 
 
 def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:

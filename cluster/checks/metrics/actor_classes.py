@@ -15,7 +15,7 @@ from cluster.audit.books import Books
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from spec.policies.cip1 import ONE
-from validator.primitives.params import WeightParty
+from validator.primitives.params import Parameters, WeightParty
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
@@ -154,7 +154,7 @@ def gini_index(values: Sequence[float]) -> float:
 
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     """Note each actor's weight, sampled over the run, from the fires of the window before each sample."""
-    ledger, p = books.ledger, books.ledger.parameters
+    ledger, p = books.ledger, Parameters.from_names(books.ledger.world.parameters)
     window = p.fairness_window_blocks
     least, most = p.weight_clip_min_milli / 1_000, p.weight_clip_max_milli / 1_000
     by_deployer, actors = p.weight_party is WeightParty.DEPLOYER, ledger.world.actors

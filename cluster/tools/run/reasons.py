@@ -17,7 +17,7 @@ from cluster.tools.actors.local_chain import BareChain
 from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from validator.chain.block import Block, transaction_hashes
 from validator.chain.genesis import Genesis
-from validator.chain.transactions import address_of, parse
+from validator.chain.transactions import SCRIPT_CODE, address_of, parse
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import ValidatorError
 from validator.primitives.user_file import UserFileError
@@ -33,7 +33,7 @@ MAX_RUNS: Final = 20_000
 
 def note_reasons(books: Books) -> None:
     """Enter ``books.reasons``: those of failed runs whose first one is in a block that is executed again."""
-    scripts = books.ledger.scripts
+    scripts = {address for address, actor in books.ledger.world.actors.items() if actor.code == SCRIPT_CODE}
     wanted: dict[int, list[FailedRuns]] = defaultdict(list)
     for each in books.ledger.outcomes.failures:
         if each.actor not in scripts and each.error != OTHER_ERRORS:
