@@ -23,7 +23,7 @@ class UserLaneWithoutEnd(Mutated, Transition):
         return True
 
 
-@MUTANTS.part("deferred-without-end", Detection("full-lanes", ALL))
+@MUTANTS.part("deferred-without-end", Detection("full-lanes", ALL), "chain")
 class DeferredWithoutEnd(Mutated, Transition):
     """all messages that wait run in a block, whatever the deferred lane has left"""
 
@@ -34,7 +34,7 @@ class DeferredWithoutEnd(Mutated, Transition):
         self.counter.runs += self.deferred_lane.used > lane.limit
 
 
-@MUTANTS.part("lane-price-stands-still", Detection("crowd", ALL))
+@MUTANTS.part("lane-price-stands-still", Detection("crowd", ALL), "conservation")
 class PriceStandsStill(Mutated, Transition):
     """the lane basefee does not rise, however full the lane is"""
 
