@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
 import msgspec
-
-Then = Callable[[], None]
-T = TypeVar("T")
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -65,30 +58,3 @@ class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
 
 
 FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | UpgradeNext | UpgradeStart
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """A future call ``perform(what)``, where ``what`` is plain data."""
-
-    perform: Callable[[T], None]
-    what: T
-
-    def __call__(self) -> None:
-        self.perform(self.what)
-
-
-def nothing() -> None:
-    """Do nothing: the callback for an order whose completion the caller does not await."""
-
-
-def what_of(then: Then) -> Any:
-    """The data of a future call; ``None`` for :func:`nothing`.
-
-    Raises :class:`TypeError` for any other function: another process could not make the call.
-    """
-    if then is nothing:
-        return None
-    if not isinstance(then, Call):
-        raise TypeError(f"a call to come that cannot be written down: {then!r}")
-    return then.what

@@ -36,7 +36,7 @@ from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.steps import steps_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
-from cluster.live.handover.calls import Together
+from cluster.live.handover.calls import LiveCall, Together
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, JournalFile, RunClock, restore
 from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
@@ -344,7 +344,7 @@ class _LiveRun:
         if hosts is None or self._stage is None:
             return None
         testnet.take_load_over(left.testnet.load, load_time_s(self.loop.scenario, self.loop.is_open))
-        self._stage.inject(self._stage.call_to_come(Together(left.hosts.calls)), UNKNOWN_ORDERS)
+        self._stage.inject(Together(left.hosts.calls), UNKNOWN_ORDERS)
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         self._see(Absent(left.clock.at_ms, self._clock.now_ms(), left.height))
@@ -402,7 +402,7 @@ class _LiveRun:
         problem = self.record.problems.append
         is_deployed = INSTANCE_VARIABLE in os.environ
         nodes = NodeWatch(session, self._node_was_lost, self.on_notice, self._interrupts.wait, is_deployed)
-        hosts = Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, nodes)
+        hosts = Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, self._make_call, nodes)
         hosts.wants_taken = self._observer.on_step is not None
         return hosts
 
@@ -626,6 +626,10 @@ class _LiveRun:
         self._see(ScenarioChanged(scenario.model_copy(update={"faults": [*scenario.faults, fault]})))
         self.on_notice(f"height {height}: fault added: {fault.kind} of {fault.whom}")
         return fault.model_dump(mode="json", exclude_none=True)
+
+    def _make_call(self, call: LiveCall) -> None:
+        assert self._stage is not None, "orders are given once the testnet is up"
+        self._stage.make_call(call)
 
     def _host_is_up(self, host: Host) -> None:
         self._testnet.write_endpoints()

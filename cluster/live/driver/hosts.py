@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cluster.faults.calls import Call, Then, nothing, what_of
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host, Phase, Totals
-from cluster.live.handover.calls import TakePlace
+from cluster.live.handover.calls import LiveCall, TakePlace
 from cluster.live.handover.left_hosts import LeftHosts
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
@@ -57,7 +56,7 @@ class _Order:
 
     pending: dict[Any, Host | None]
     """Hosts that have not answered yet, keyed by the pending answer; ``None`` for a task without a host."""
-    then: Callable[[], None]
+    then: LiveCall | None
     until: float
     """Time at which the order times out (monotonic seconds)."""
     on_failure: Callable[[str], None]
@@ -65,11 +64,15 @@ class _Order:
 
 
 class Orders:
-    """The orders (requests to hosts) under way. ``on_view`` gets the reports with which hosts answer."""
+    """The orders (requests to hosts) under way.
 
-    def __init__(self, ray: Any, on_view: Callable[[Host, HostView], None]) -> None:
+    ``on_view`` gets the reports with which hosts answer, ``make`` the calls of orders that are complete.
+    """
+
+    def __init__(self, ray: Any, on_view: Callable[[Host, HostView], None], make: Callable[[LiveCall], None]) -> None:
         self._ray = ray
         self._on_view = on_view
+        self._make = make
         self._orders: list[_Order] = []
 
     @property
@@ -80,20 +83,20 @@ class Orders:
     def give(
         self,
         pending: Mapping[Any, Host | None],
-        then: Callable[[], None],
+        then: LiveCall | None,
         timeout_s: float,
         on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
         """Add an order whose answers are ``pending``. ``on_failure`` gets the reason if it fails.
 
-        ``then`` is called once every host has answered or gone down, or the order timed out.
+        The call ``then`` is made once every host has answered or gone down, or the order timed out.
         """
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     @property
-    def calls(self) -> list[Then]:
+    def calls(self) -> list[LiveCall]:
         """The calls to make once the orders under way are complete."""
-        return [order.then for order in self._orders]
+        return [order.then for order in self._orders if order.then is not None]
 
     def look(self, wait_s: float) -> None:
         """Take the answers that arrive, and finish the orders that are complete."""
@@ -112,7 +115,8 @@ class Orders:
                 order.on_failure("it takes too long")
             if is_late or not order.pending:
                 self._orders.remove(order)
-                order.then()
+                if order.then is not None:
+                    self._make(order.then)
 
     def _take(self, order: _Order, host: Host | None, answer: Any) -> None:
         try:
@@ -135,10 +139,12 @@ class Hosts:
         on_up: Callable[[Host], None],
         on_lost: Callable[[Host, str, LastWords | None], None],
         on_problem: Callable[[str], None],
+        make_call: Callable[[LiveCall], None],
         nodes: NodeWatch,
     ) -> None:
         """``on_view`` gets the reports of validators, ``on_up`` a host that came up, ``on_problem`` other problems.
 
+        ``make_call`` makes the call of an order that is complete, unless it is one of hosts.
         ``on_lost`` gets a host that went down by itself: the reason that Ray knows, and the last words of its process.
         """
         self.all: list[Host] = []
@@ -148,13 +154,14 @@ class Hosts:
         self._on_up = on_up
         self._on_lost = on_lost
         self._on_problem = on_problem
+        self._make_call = make_call
         self._height = 0
         self.wants_stamps = True
         """Whether looks ask hosts for the last messages of their validators."""
         self.wants_taken = False
         """Whether looks ask hosts for the transactions that their validators take from clients."""
         self._injection = Injection()
-        self._orders = Orders(session.ray, self._take_view)
+        self._orders = Orders(session.ray, self._take_view, self._complete)
         self._compiled: set[tuple[Place, str]] = set()
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
@@ -259,8 +266,8 @@ class Hosts:
         self._orders.look(0.0)
         self._note_deaths()
 
-    def inject(self, injection: Injection, then: Callable[[], None]) -> None:
-        """Send all hosts the faults in force from now on; ``then`` is called once they have them."""
+    def inject(self, injection: Injection, then: LiveCall | None) -> None:
+        """Send all hosts the faults in force from now on; the call ``then`` is made once they have them."""
         self._injection = injection
         running = [host for host in self.all if host.is_running and not host.is_paused]
         self._orders.give({host.actor.inject.remote(injection): host for host in running}, then, ORDER_TIMEOUT_S)
@@ -290,12 +297,12 @@ class Hosts:
         host.went_down()
 
     def prepare(
-        self, hosts: Sequence[Host], release: Release, then: Callable[[], None], on_failure: Callable[[str], None]
+        self, hosts: Sequence[Host], release: Release, then: LiveCall | None, on_failure: Callable[[str], None]
     ) -> None:
         """Compile code of another folder beforehand, on each node with hosts that will run it.
 
-        Otherwise each validator would be silent while it compiles at first use. Nothing is compiled twice; ``then`` is
-        called even if it failed.
+        Otherwise each validator would be silent while it compiles at first use. Nothing is compiled twice; the call
+        ``then`` is made even if it failed.
         """
         code = release.code
         new = set() if code is None else {(host.place, code) for host in hosts} - self._compiled
@@ -313,9 +320,9 @@ class Hosts:
         self.resume(host)
         host.release = release
         host.is_held_down = True
-        then = Call(self.take_place, TakePlace(host.number))
+        then = TakePlace(host.number)
         if not host.is_running:
-            then()
+            self.take_place(then)
             return
         host.phase = Phase.STOPPING
         self._orders.give({host.actor.stop.remote(): host}, then, STOP_TIMEOUT_S)
@@ -338,7 +345,7 @@ class Hosts:
         self._signals_for(host).resume(process)
         host.is_paused = False
         host.reports.note_answer()
-        self._orders.give({host.actor.inject.remote(self._injection): host}, nothing, ORDER_TIMEOUT_S)
+        self._orders.give({host.actor.inject.remote(self._injection): host}, None, ORDER_TIMEOUT_S)
 
     def resume_all(self) -> None:
         """Resume every stopped process. Afterwards nothing can be stopped any more."""
@@ -377,8 +384,8 @@ class Hosts:
     @property
     def state(self) -> LeftHosts:
         """The state for another driver that takes the run over. That driver repeats the questions without an answer."""
-        calls = [what for then in self._orders.calls if (what := what_of(then)) is not None]
-        return LeftHosts([host.left for host in self.all], sorted(self._compiled), calls, set(self.nodes.lost))
+        hosts = [host.left for host in self.all]
+        return LeftHosts(hosts, sorted(self._compiled), self._orders.calls, set(self.nodes.lost))
 
     @property
     def actors_so_far(self) -> int:
@@ -400,6 +407,13 @@ class Hosts:
         self._session.ray.kill(host.actor, no_restart=True)
         host.went_down(host.why_lost)  # an untold loss is told once the other actor answers
         self._start_anew(host)
+
+    def _complete(self, call: LiveCall) -> None:
+        """Make the call of an order that is complete."""
+        if isinstance(call, TakePlace):
+            self.take_place(call)
+        else:
+            self._make_call(call)
 
     def _start_anew(self, host: Host) -> None:
         host.processes.actors += 1

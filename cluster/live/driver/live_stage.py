@@ -19,7 +19,7 @@ from random import Random
 from typing import Final, NamedTuple, assert_never, cast
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults.calls import Call, Then, nothing, what_of
+from cluster.faults.calls import FaultCall
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import (
     BitFlipped,
@@ -84,14 +84,16 @@ UNKNOWN_ORDERS: Final = 1_000
 class _Due(NamedTuple):
     at_ms: float
     number: int
-    call: Then
+    call: LiveCall
 
 
 class Agenda:
     """Scheduled calls, by time since the run began."""
 
-    def __init__(self, now_ms: Callable[[], float]) -> None:
+    def __init__(self, now_ms: Callable[[], float], make: Callable[[LiveCall], None]) -> None:
+        """``make`` makes a call."""
         self._now_ms = now_ms
+        self._make = make
         self._due: list[_Due] = []
         self._count = 0
 
@@ -111,25 +113,21 @@ class Agenda:
 
     @property
     def state(self) -> LeftAgenda:
-        """The state for another driver that takes the run over.
+        """The state for another driver that takes the run over."""
+        return LeftAgenda(self._count, [LeftCall(*each) for each in self._due])
 
-        Raises :class:`TypeError` if a call cannot be serialized.
-        """
-        due = [LeftCall(each.at_ms, each.number, what_of(each.call)) for each in self._due]
-        return LeftAgenda(self._count, due)
-
-    def take_over(self, left: LeftAgenda, call: Callable[[LiveCall | None], Then]) -> None:
-        """Restore the state that another driver left; ``call`` turns plain data into a scheduled call."""
+    def take_over(self, left: LeftAgenda) -> None:
+        """Restore the state that another driver left."""
         self._count = left.count
-        self._due = [_Due(each.at_ms, each.number, call(each.what)) for each in left.due]
+        self._due = [_Due(each.at_ms, each.number, each.what) for each in left.due]
         heapq.heapify(self._due)
 
-    def at(self, at_ms: float, call: Then) -> None:
+    def at(self, at_ms: float, call: LiveCall) -> None:
         """Have ``call`` made at a time of the run."""
         self._count += 1
         heapq.heappush(self._due, _Due(at_ms, self._count, call))
 
-    def later(self, delay_ms: int, call: Then) -> None:
+    def later(self, delay_ms: int, call: LiveCall) -> None:
         """Have ``call`` made after a delay."""
         self.at(self._now_ms() + delay_ms, call)
 
@@ -137,7 +135,7 @@ class Agenda:
         """Make the calls that are due by now."""
         now_ms = self._now_ms()
         while self._due and self._due[0].at_ms <= now_ms:
-            heapq.heappop(self._due).call()
+            self._make(heapq.heappop(self._due).call)
 
 
 class Pauses:
@@ -213,9 +211,9 @@ class LiveStage:
         validator for its blocks, and returns once it has them. ``leftovers`` tracks what faults change in a Kubernetes
         cluster.
         """
-        self.agenda = Agenda(now_ms)
+        self.agenda = Agenda(now_ms, self.make_call)
         self.means = Means(
-            scenario, leftovers, self._lose_node, hosts.link_counts, self.agenda.later, notice, self._make_call
+            scenario, leftovers, self._lose_node, hosts.link_counts, self.agenda.later, notice, self.make_call
         )
         self._seed = seed
         self._names = scenario.validators.names
@@ -241,15 +239,14 @@ class LiveStage:
             case Tell(text):
                 self._notice(text)
             case Wake(at_ms, _, call):
-                self.agenda.at(at_ms, self.call_to_come(call))
+                self.agenda.at(at_ms, call)
             case SetLinks(faults, call):
-                others, then = self.means.set_links(faults, self.call_to_come(call))
+                others, then = self.means.set_links(faults, call)
                 self.inject(then, links=others)
             case Impair(impairments, call):
-                self._impair(impairments, self.call_to_come(call))
+                self._impair(impairments, call)
             case Prepare(indices, release, call):
-                prepared = self.call_to_come(Prepared(call))
-                self._hosts.prepare(self._hosts.carrying(indices), located(release), prepared, self._notice)
+                self._hosts.prepare(self._hosts.carrying(indices), located(release), Prepared(call), self._notice)
             case Confirm(call):
                 yield Due(self.agenda.now_ms, call)
             case Count(key, kind, indices):
@@ -273,7 +270,7 @@ class LiveStage:
             case Start(index):
                 self._hosts.host_of(index).is_held_down = False
             case LayTrap(index, plan):
-                self.inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
+                self.inject(None, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
             case LoseDisk(index):
                 self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
             case FlipBit(key, index):
@@ -297,7 +294,7 @@ class LiveStage:
         host.is_held_down |= is_explained  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
-            self.inject(nothing, traps=traps)
+            self.inject(None, traps=traps)
         if is_explained:
             self._tell(Failed(self.agenda.now_ms, words.validator, words.reason))
         return is_explained
@@ -400,14 +397,14 @@ class LiveStage:
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
-    def _impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
+    def _impair(self, impairments: Mapping[int, Impairment], call: FaultCall) -> None:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.agenda.now_ms)
-        left, then = self.means.stress.set(impairments, then)
+        left, then = self.means.stress.set(impairments, call)
         self.inject(then, impairments={**self._injection.impairments, **left})
 
-    def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
-        """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
+    def inject(self, then: LiveCall | None, skipped: int = 0, **changes: object) -> None:
+        """Send all hosts the faults in force, with changes; the call ``then`` is made once they have them.
 
         ``skipped`` is how many such orders another driver may have given since its checkpoint.
         """
@@ -437,10 +434,7 @@ class LiveStage:
 
     @property
     def state(self) -> LeftStage:
-        """The state for another driver that takes the run over. It shares the stage's collections: do not change it.
-
-        Raises :class:`TypeError` if a scheduled call cannot be serialized.
-        """
+        """The state for another driver that takes the run over. It shares the stage's collections: do not change it."""
         injection = self._injection
         return LeftStage(
             agenda=self.agenda.state,
@@ -451,7 +445,7 @@ class LiveStage:
 
     def take_over(self, left: LeftStage) -> None:
         """Restore what another driver left of the means of faults. Their state is the loop's."""
-        self.agenda.take_over(left.agenda, self.call_to_come)
+        self.agenda.take_over(left.agenda)
         self.means.take_over(left.means)
         self._pauses.take_over(left.pauses)
         links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
@@ -461,20 +455,16 @@ class LiveStage:
         }
         self._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
 
-    def call_to_come(self, what: LiveCall | None) -> Then:
-        """The callback that makes a call described by plain data. ``None`` gives a callback that does nothing."""
-        return nothing if what is None else Call(self._make_call, what)
-
-    def _make_call(self, what: LiveCall) -> None:
+    def make_call(self, what: LiveCall) -> None:
         """Make a scheduled call."""
         match what:
             case Prepared(then):
-                self.agenda.later(0, self.call_to_come(then))
+                self.agenda.later(0, then)
             case TakePlace():
                 self._hosts.take_place(what)
             case Together(calls):
                 for each in calls:
-                    self._make_call(each)
+                    self.make_call(each)
             case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
                 self.means.perform(what)
             case _:

@@ -13,7 +13,6 @@ from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted, json_text
-from cluster.faults.calls import nothing
 from cluster.live.driver.control.control_server import ControlServer
 from cluster.live.driver.control.faucet import Faucet
 from cluster.live.driver.control.live_view import LoadStage
@@ -286,7 +285,7 @@ class Testnet:
         """Compile the code of other folders that upgrades will bring, before there is a block."""
         for plan in self._record.scenario.planned_faults:
             if isinstance(plan, UpgradeFault):
-                hosts.prepare(hosts.all, located(plan.release), nothing, self._notice)
+                hosts.prepare(hosts.all, located(plan.release), None, self._notice)
         while hosts.is_compiling:
             self._check_load()
             look(hosts, False)
@@ -361,7 +360,7 @@ class Testnet:
                 raise BadInput("a load on several nodes cannot be started again")
             if load.exit_code is None:
                 raise BadInput("the load has not ended yet: try again in a moment")
-            self._start_load_again(run_time_s, load.finished(nothing), load.began_epoch_ms)
+            self._start_load_again(run_time_s, load.finished(lambda: None), load.began_epoch_ms)
             assert self.load is not None
             self.load.go(self._urls_for_load(with_late=False))
             self._notice("the load is started again, as requested")

@@ -1,4 +1,4 @@
-"""The scheduled calls of a live run, as plain data (:class:`~cluster.faults.calls.Call`) for another driver."""
+"""The scheduled calls of a live run, as plain data for another driver."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Time since the run began."""
     number: int
     """Sequence number: of calls at the same time the lower one is first."""
-    what: LiveCall | None
+    what: LiveCall
 
 
 class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -38,8 +38,8 @@ class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
     begun: list[int]
     ended: list[str]
     tries_left: int
-    then: FaultCall | None
-    """The call to make then, if any."""
+    then: FaultCall
+    """The call to make then."""
 
 
 class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
     begun: list[int]
     ended: list[str]
     tries_left: int
-    then: FaultCall | None
+    then: FaultCall
 
 
 MeansCall = Uncordon | Evict | AwaitKill | AwaitLinks | AwaitStress

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from cluster.common.errors import BadInput
-from cluster.faults.calls import Call, FaultCall, Then, what_of
+from cluster.faults.calls import FaultCall
 from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
@@ -125,18 +125,13 @@ class Means:
 
     # --- calls to come ------------------------------------------------------------------------------------------------
 
-    def call(self, what: MeansCall) -> Then:
-        """The callback that makes a call described by plain data."""
-        return Call(self.perform, what)
-
     def again(self, what: MeansCall) -> None:
         """Make a call after :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
-        self.later(TRY_EVERY_MS, self.call(what))
+        self.later(TRY_EVERY_MS, what)
 
-    def go_on(self, what: FaultCall | None) -> None:
-        """Make a call now, if there is any."""
-        if what is not None:
-            self._perform(what)
+    def go_on(self, what: FaultCall) -> None:
+        """Make a call now."""
+        self._perform(what)
 
     def perform(self, what: MeansCall) -> None:
         """Make a scheduled call."""
@@ -187,7 +182,7 @@ class Means:
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
         if self.leftovers.cordon(pod.node):
-            self.later(down_ms, self.call(Uncordon(pod.node)))
+            self.later(down_ms, Uncordon(pod.node))
         self._evict(host, pod, (down_ms - 1) // TRY_EVERY_MS, is_first=True)
 
     def _evict(self, host: int, pod: Pod, tries_left: int, *, is_first: bool = False) -> None:
@@ -231,11 +226,13 @@ class Means:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> tuple[dict[int, LinkFault], Then]:
+    def set_links(
+        self, faults: Mapping[int, LinkFault], then: FaultCall
+    ) -> tuple[dict[int, LinkFault], FaultCall | AwaitLinks]:
         """Make Chaos Mesh begin and end link faults, so that exactly ``faults`` are in force.
 
-        Returns the link faults that the transport must do, and a callback to call once those are in force. The callback
-        calls ``then`` once the faults of Chaos Mesh are in force, too.
+        Returns the link faults that the transport must do, and the call to make once those are in force. It makes the
+        call ``then`` once the faults of Chaos Mesh are in force, too.
         """
         begun, ended = [], list[str]()
         for key in [key for key in self._links if key not in faults]:
@@ -254,7 +251,7 @@ class Means:
         if not begun and not ended:
             return others, then
         tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
-        return others, self.call(AwaitLinks(begun, ended, tries, what_of(then)))
+        return others, AwaitLinks(begun, ended, tries, then)
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
         """The observed effect of a link fault. The evidence mentions Chaos Mesh if that was meant to do the fault."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from cluster.faults.calls import FaultCall, Then, what_of
+from cluster.faults.calls import FaultCall
 from cluster.faults.impairment import Impairment, Stress
 from cluster.faults.link_faults import Seen
 from cluster.live.kubernetes import chaos
@@ -31,7 +31,7 @@ ALL_INJECTED: Final = "AllInjected"
 class Later(Protocol):
     """A function that schedules a call after ``delay_ms``."""
 
-    def __call__(self, delay_ms: int, call: Then) -> None: ...
+    def __call__(self, delay_ms: int, call: MeansCall) -> None: ...
 
 
 class ChaosCluster(Protocol):
@@ -46,14 +46,11 @@ class ChaosCluster(Protocol):
     def new_name(self) -> str:
         """A new name for an object of Chaos Mesh."""
 
-    def call(self, what: MeansCall) -> Then:
-        """The callback that makes a call described by plain data."""
-
     def again(self, what: MeansCall) -> None:
         """Make a call after :data:`TRY_EVERY_MS`."""
 
-    def go_on(self, what: FaultCall | None) -> None:
-        """Make a call now, if there is any."""
+    def go_on(self, what: FaultCall) -> None:
+        """Make a call now."""
 
 
 class ProcessorStress:
@@ -79,11 +76,13 @@ class ProcessorStress:
         """Restore the state that another driver left."""
         self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
-    def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:
+    def set(
+        self, impairments: Mapping[int, Impairment], then: FaultCall
+    ) -> tuple[dict[int, Impairment], FaultCall | AwaitStress]:
         """Begin and end the stress of hosts, as the impairments of their validators say.
 
-        Returns the impairments that the hosts must do themselves, and a callback to call once those are in force. The
-        callback calls ``then`` once the stress is in force, too.
+        Returns the impairments that the hosts must do themselves, and the call to make once those are in force. It
+        makes the call ``then`` once the stress is in force, too.
         """
         for index, each in impairments.items():
             self._wanted.pop(index, None)
@@ -102,7 +101,7 @@ class ProcessorStress:
         if not begun and not ended:
             return left, then
         tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
-        return left, self._cluster.call(AwaitStress(begun, ended, tries, what_of(then)))
+        return left, AwaitStress(begun, ended, tries, then)
 
     def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
         """The observed effect on validators of a fault that ends now. ``otherwise`` is the effect by the executor."""

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel
 
-from cluster.faults.calls import Call
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
@@ -56,8 +55,6 @@ def inside(value: Any, outside: Collection[object] = (), above: tuple[int, ...] 
         return f"a {type(value).__name__}"
     go = partial(inside, outside=outside, above=(*above, id(value)))
     match value:
-        case Call():
-            return go(value.what)
         case FunctionType() | MethodType() | BuiltinFunctionType() | partial():
             return "a function"
         case BaseModel():
@@ -112,6 +109,7 @@ class FaultsOnHosts:
         self._height, self._notice = height, notice
         leftovers = leftovers or Leftovers(None, notice)
         self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, leftovers)
+        hosts.make_call = self.stage.make_call
 
     def begin(self) -> None:
         """The testnet is up."""

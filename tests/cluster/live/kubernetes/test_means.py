@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.faults.calls import Call, FaultCall, InForce
+from cluster.faults.calls import FaultCall, InForce
 from cluster.faults.link_faults import LinkCounts, Seen
 from cluster.live.driver.live_stage import Agenda
 from cluster.live.kubernetes import api as api_module
@@ -38,7 +38,7 @@ class Run:
         timed = [{"how": "chaos-mesh", "at_height": 5, **fault} for fault in faults]
         self.scenario = Scenario.model_validate({"name": "means", "validators": validators, "faults": timed})
         self.now = 0.0
-        self.agenda = Agenda(lambda: self.now)
+        self.agenda = Agenda(lambda: self.now, self.make_call)
         self.lost: list[tuple[int, str]] = []
         self.notices: list[str] = []
         self.in_force: list[str] = []
@@ -56,10 +56,16 @@ class Run:
         assert isinstance(what, InForce)
         self.in_force.append(self.awaited[what.key])
 
-    def then(self, what: str) -> Call[FaultCall]:
+    def make_call(self, what: Any) -> None:
+        if isinstance(what, InForce):
+            self.perform(what)
+        else:
+            self.means.perform(what)
+
+    def then(self, what: str) -> FaultCall:
         """A call that says that something is in force."""
         self.awaited.append(what)
-        return Call(self.perform, InForce(len(self.awaited) - 1))
+        return InForce(len(self.awaited) - 1)
 
     def lose(self, host: int, reason: str) -> None:
         self.lost.append((host, reason))
@@ -87,7 +93,7 @@ class Run:
         """Have some of the faults in force. Returns those that are the transport's."""
         wanted = {key: self.link_faults[key] for key in keys}
         others, then = self.means.set_links(wanted, self.then(what))
-        then()  # the transport has its own
+        self.make_call(then)  # the transport has its own
         return list(others)
 
     def seen(self, key: int) -> Seen:

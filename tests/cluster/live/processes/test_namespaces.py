@@ -129,7 +129,8 @@ def test_a_host_that_went_to_the_drivers_node_has_left_no_id_there(bystander: Pr
 def test_the_driver_knows_a_host_by_its_namespace(planted: Process, bystander: Process) -> None:
     session: Any = SimpleNamespace(ray=None)
     nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None, lambda seconds: None)
-    hosts = Hosts(session, lambda view: None, lambda host: None, lambda *_: None, lambda problem: None, nodes)
+    ignore: Any = lambda *_: None  # noqa: E731
+    hosts = Hosts(session, ignore, ignore, ignore, ignore, ignore, nodes)
     host = Host(0, HERE, [0], {})
     host.actor = "actor"
     hosts.all.append(host)
