@@ -131,6 +131,15 @@ class FaultEngine:
         """Whether a fault waits for votes (:class:`Voted`)."""
         return bool(self._listening)
 
+    def awaits(self, vote: Voted) -> bool:
+        """Whether a fault waits for such a vote, and has none yet of this validator in this view."""
+        return any(
+            vote.kind in VOTES[planned.plan.after_votes or ""]
+            and vote.sender in self._validators.committee(vote.view)
+            and vote.sender not in senders.get(vote.view, ())
+            for planned, senders in self._listening
+        )
+
     @property
     def have_begun(self) -> bool:
         """Whether any fault has begun so far."""

@@ -240,6 +240,12 @@ class ServedBlocks(Sequence[BlockRecord]):
         elif self.tip > len(self.store) or not self.store.holds(self.tip, record):
             self.differing[self.tip] = record
 
+    def append_apart(self, record: BlockRecord) -> None:
+        """Add the next block, and nothing to the store, which may be an archive."""
+        self._count += 1
+        if self.tip > len(self.store) or not self.store.holds(self.tip, record):
+            self.differing[self.tip] = record
+
     def first(self, count: int) -> ServedBlocks:
         """The first ``count`` blocks as a separate sequence."""
         part = self[:count]
@@ -317,7 +323,7 @@ def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequen
     found = below[:]
     assert isinstance(found, ServedBlocks)
     for record in above:
-        found.append(record)
+        found.append_apart(record)
     return found
 
 

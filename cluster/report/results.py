@@ -74,8 +74,8 @@ def finish_run(
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
     command that reproduces the run. ``judged`` is the judged run, if it was judged already. ``known_as`` is the
     folder's final path, if it will be moved; the command then names this path. ``date`` is when the files are written,
-    in UTC; by default now. With ``is_again`` the folder's record stays as it is. Raises :class:`BadInput` with a line
-    for each file that cannot be written, after all others were.
+    in UTC; by default now. With ``is_again`` the folder's record stays as it is, and so do genesis and blocks. Raises
+    :class:`BadInput` with a line for each file that cannot be written, after all others were.
     """
     with writing_for_user(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,11 +91,11 @@ def finish_run(
 
         with writing(SCENARIO_FILE) as path:
             write_atomically(path, scenario_text(record.given or record.scenario, scenario_path or path))
-        with writing(GENESIS_FILE) as path:
-            write_atomically(path, to_json(record.genesis))
-        with writing(BLOCKS_FILE) as path:
-            _write_chain(path, books)
         if not is_again:
+            with writing(GENESIS_FILE) as path:
+                write_atomically(path, to_json(record.genesis))
+            with writing(BLOCKS_FILE) as path:
+                _write_chain(path, books)
             with writing(RECORD_FILE) as path:
                 write_record(record, books.chain, path)
         with writing(SERIES_FILE) as path:

@@ -117,7 +117,20 @@ class Journal:
 
 def encoded(seen: Seen) -> bytes:
     """The frame of what was told."""
-    return frame(msgspec.msgpack.encode((KINDS.index(type(seen)), tuple(seen)), enc_hook=_plain))
+    what = KINDS.index(type(seen)), tuple(seen)
+    try:
+        return frame(msgspec.msgpack.encode(what, enc_hook=_plain))
+    except UnicodeEncodeError:  # half a surrogate pair, from the name of a file in a reason
+        return frame(msgspec.msgpack.encode(_readable(msgspec.to_builtins(what, enc_hook=_plain))))
+
+
+def _readable(value: Any) -> Any:
+    """The value with ``?`` in place of what no text can have."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def read_journal(content: bytes) -> tuple[list[Seen], int]:
@@ -141,7 +154,7 @@ def _decoded(payload: bytes) -> Seen:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Scenario):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", exclude_unset=True)
     raise NotImplementedError(f"a journal has no place for a {type(value).__name__}")
 
 

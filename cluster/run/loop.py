@@ -97,7 +97,7 @@ class RunLoop:
         """Take note of what was seen, and return what follows from it."""
         if isinstance(seen, NewHeight):
             self.height = max(seen.height, self.height)
-        if self._has_ended and not isinstance(seen, Left | FaultSeen):
+        if self._has_ended and not isinstance(seen, Left | Absent | FaultSeen):
             return []
         orders = list(self._handle(seen))
         if self._has_ended:  # a machine may still be lost while all comes to rest

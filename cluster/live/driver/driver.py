@@ -38,7 +38,7 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.calls import LiveCall, Together
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, JournalFile, RunClock, restore
-from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
+from cluster.live.handover.left_run import VERSION, LeftJournal, LeftRun, RunPhase
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -291,7 +291,7 @@ class _LiveRun:
             return
         handover.phase = phase
         with self._audit.lock:  # otherwise blocks arrive while they are written
-            handover.write(self._left_run(phase, hosts, self._stage, journal.size), store, journal)
+            handover.write(self._left_run(phase, hosts, self._stage, journal.mark), store, journal)
 
     def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
         """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
@@ -310,7 +310,7 @@ class _LiveRun:
         handover, record = self._handover, self.record
         assert handover is not None
         self._clock.take_over(left.record.began_epoch_ms, left.clock.reading)
-        self._journal, told_before = JournalFile.reopen(self._folder / JOURNAL_FILE, left.journal_bytes)
+        self._journal, told_before = JournalFile.reopen(self._folder / JOURNAL_FILE, left.journal)
         for seen in told_before:
             self.loop.handle(seen)  # what followed was done
         sightings, told, rows = restore(left, record, self._folder)
@@ -351,7 +351,7 @@ class _LiveRun:
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, self._stage)
 
-    def _left_run(self, phase: RunPhase, hosts: Hosts, stage: LiveStage, journal_bytes: int) -> LeftRun:
+    def _left_run(self, phase: RunPhase, hosts: Hosts, stage: LiveStage, journal: LeftJournal) -> LeftRun:
         """The state that another driver needs to go on. It shares the run's collections: do not change it."""
         return LeftRun(
             version=VERSION,
@@ -360,7 +360,7 @@ class _LiveRun:
             clock=self._clock.state(),
             scenario=self.loop.given,
             is_open=self._began_open,
-            journal_bytes=journal_bytes,
+            journal=journal,
             height=self._watch.height,
             stop_on_fail=self.loop.stops_on_fail,
             testnet=self._testnet.state,
@@ -661,9 +661,11 @@ class _LiveRun:
             self.record.timings.work += view.work
         self._watch.take_use(self._clock.now_ms(), view)
         if self.loop.faults.is_listening:
-            for seen in view.observations:
-                if isinstance(seen, VoteSent):
-                    self._see(Voted(view.index, seen.view, seen.kind))
+            votes = (
+                Voted(view.index, seen.view, seen.kind) for seen in view.observations if isinstance(seen, VoteSent)
+            )
+            for vote in filter(self.loop.faults.awaits, votes):
+                self._see(vote)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from blake3 import blake3
+
 from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint, told
 from cluster.live.handover.append_file import AppendFile
 from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
-from cluster.live.handover.left_run import LeftClock, LeftRun, RunPhase
+from cluster.live.handover.left_run import LeftClock, LeftJournal, LeftRun, RunPhase
 from cluster.live.handover.told import TOLD_FILE, Row, Told
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.archive import BLOCKS_FILE
@@ -22,7 +24,7 @@ from cluster.record.folder import STORE_FILE, WATCHDOG_FILE
 from cluster.record.run import RunRecord
 from cluster.record.saved import enter
 from cluster.run.events import Seen
-from cluster.run.journal import DamagedJournal, Journal, read_journal
+from cluster.run.journal import Journal, read_journal
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
@@ -71,29 +73,32 @@ class RunClock:
 class JournalFile:
     """The journal of a run in a file."""
 
-    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
-        """Keep the first ``keep_bytes`` of a journal, and go on with it. Raises :class:`OSError`."""
-        self._file = AppendFile(path, keep_bytes)
-        self.note = Journal(self._file.add).note
+    def __init__(self, path: Path, kept: bytes = b"") -> None:
+        """Keep the first bytes of a journal, which are ``kept``, and go on with it. Raises :class:`OSError`."""
+        self._file = AppendFile(path, len(kept))
+        self._hasher = blake3(kept)
+        self.note = Journal(self._add).note
 
     @classmethod
-    def reopen(cls, path: Path, size: int) -> tuple[JournalFile, list[Seen]]:
-        """Go on with the first ``size`` bytes of another driver's journal, and return what they have.
+    def reopen(cls, path: Path, left: LeftJournal) -> tuple[JournalFile, list[Seen]]:
+        """Go on with what another driver has left of its journal, and return what it has.
 
-        Raises :class:`BadInput` if they are not there, and :class:`OSError`.
+        Raises :class:`BadInput` if that is not there, and :class:`OSError`.
         """
-        content = path.read_bytes()[:size]
-        try:
-            told, whole = read_journal(content)
-        except DamagedJournal as error:
-            raise BadInput(f"{path}: {error}; expected a journal as this code writes it") from None
-        if whole < size:
-            raise BadInput(f"{path}: has {whole:,} whole bytes; expected {size:,}, as the run's checkpoint says")
-        return cls(path, size), told
+        content = path.read_bytes()[: left.size]
+        if len(content) < left.size or blake3(content).hexdigest() != left.blake3:
+            raise BadInput(f"{path}: is damaged: its first {left.size:,} bytes are not those that the checkpoint names")
+        told, _ = read_journal(content)
+        return cls(path, content), told
 
     @property
-    def size(self) -> int:
-        return self._file.size
+    def mark(self) -> LeftJournal:
+        """What it has so far."""
+        return LeftJournal(self._file.size, self._hasher.hexdigest())
+
+    def _add(self, frame: bytes) -> None:
+        self._file.add(frame)
+        self._hasher.update(frame)
 
     def keep(self) -> None:
         """Write what was noted, so that it outlives this process. A full disk does not end the run."""

@@ -81,6 +81,15 @@ class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float(self.reading.rpartition(" ")[2])  # a ValueError refuses it
 
 
+class LeftJournal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of a run's journal from which its loop comes to where it was."""
+
+    size: int
+    """Its length in bytes."""
+    blake3: str
+    """Its hash, in hex: nothing else is told to a loop."""
+
+
 class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run that outlives its driver: all that another driver needs to continue it."""
 
@@ -93,8 +102,7 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The scenario with which the run began."""
     is_open: bool
     """Whether it began without an end."""
-    journal_bytes: int
-    """Size of the run's journal, from which its loop comes to where it was."""
+    journal: LeftJournal
     height: int
     """The highest final height."""
     stop_on_fail: bool

@@ -41,6 +41,10 @@ def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs =
             raise BadInput(f"{change.path}: cannot change once the run is over; expected a field of {CRITERIA}")
     with claimed(folder), ExitStack() as lock:
         is_again = (folder / RECORD_FILE).exists()
+        if changes and not is_again:
+            raise BadInput(
+                f"{folder}: has no record yet, which keeps the criteria of the run: judge it once without changes first"
+            )
         record = _recorded(folder) if is_again else _left_behind(folder, lock)
         what = f"{folder} with {options_of(changes)}"
         record.scenario = change_scenario(record.scenario, changes, what)
@@ -89,5 +93,5 @@ def _left_behind(folder: Path, lock: ExitStack) -> RunRecord:
     left = checkpoint.read(folder)
     for check, words in failed.items():
         left.record.seen_violations.setdefault(check, words)
-    pass_gate(code_of(left.record.scenario), str(folder))
+    pass_gate(dict.fromkeys([*code_of(left.scenario), *code_of(left.record.scenario)]), str(folder))
     return record_left(left, folder)

@@ -642,6 +642,16 @@ def test_one_that_waits_for_votes_begins_with_those_of_a_quorum_in_one_view() ->
     assert not engine.is_listening
 
 
+def test_a_vote_is_awaited_once_in_a_view_and_of_its_kind_alone() -> None:
+    engine, stage = make(KILL | {"after_votes": "nullify"})
+    vote = Voted(0, 4, VoteKind.NULLIFY)
+    assert not engine.awaits(vote), "no height is reached"
+    reach(engine, stage, 5)
+    assert engine.awaits(vote) and not engine.awaits(vote._replace(kind=VoteKind.NOTARIZE))
+    stage.vote(*vote)
+    assert not engine.awaits(vote) and engine.awaits(vote._replace(view=5))
+
+
 def test_the_committee_of_the_view_is_who_counts() -> None:
     epochs = [{"from_view": 1, "members": [f"validator-{index}" for index in range(4)]}]
     validators = {"count": 7, "epochs": epochs}

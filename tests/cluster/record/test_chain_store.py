@@ -221,3 +221,16 @@ def test_a_store_that_has_lost_blocks_takes_back_what_is_known_of_validators(tmp
     assert len(served.store) == 3
     assert [len(as_stored(each)) for each in (served, other)] == [3, 3]
     assert as_stored(other)[1] == a_block(9)
+
+
+def test_blocks_beyond_an_archive_are_kept_apart_from_it(tmp_path: Path) -> None:
+    """As of a validator that joined late, and made other blocks than the chain that was kept."""
+    store, archive = FileBlocks(tmp_path / "blocks.part"), tmp_path / "blocks.bin"
+    for number in range(3):
+        store.append(a_block(number))
+    store.publish(archive)
+    content = archive.read_bytes()
+    kept = ServedBlocks.all_of(FileBlocks.archived(archive))
+    found = joined(kept, [a_block(3), a_block(4)])
+    assert list(found) == [a_block(number) for number in range(5)]
+    assert len(kept) == 3 and archive.read_bytes() == content

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.events import Network, Voted
+from cluster.faults.events import Failed, Network, Voted
 from cluster.run import journal as journal_module
-from cluster.run.events import Absent, NewHeight, Order, Seen, Standing, Standings, Time, Up
+from cluster.run.events import Absent, NewHeight, Order, Seen, Standing, Standings, Time, Up, Violation
 from cluster.run.journal import OFTEN, DamagedJournal, Journal, encoded, read_journal
 from cluster.run.loop import RunLoop
 from tests.cluster.live.handover.parts import inside
@@ -115,6 +115,13 @@ def test_a_torn_frame_at_the_end_does_not_count() -> None:
         seen, whole = read_journal(content[:size])
         assert [Up(1.5), NETWORK, NewHeight(7)][: len(seen)] == seen
         assert whole == sum(map(len, frames[: len(seen)])) <= size
+
+
+def test_a_reason_that_is_no_unicode_is_kept_as_far_as_it_is() -> None:
+    """It may have the name of a file."""
+    content = encoded(Failed(1.5, 2, "data/\udcff: no space")) + encoded(Violation("v: \ud800"))
+    seen, _ = read_journal(content)
+    assert seen == [Failed(1.5, 2, "data/?: no space"), Violation("v: ?")]
 
 
 @pytest.mark.parametrize("payload", [b"\x92\x63\x90", b"\x92\x00\x90", b"\x92\x00\x91\xa1x", b"\xc1", b"\x90"])

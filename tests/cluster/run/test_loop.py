@@ -311,6 +311,9 @@ def test_the_time_without_a_driver_does_not_count_and_late_faults_are_told() -> 
     ]
     assert orders_of(loop, Absent(600.0, 2_100.0, 4)) == [Tell(line) for line in lines]
     assert loop.deadline_ms == 21_500.0
+    orders_of(loop, Left())
+    assert len(orders_of(loop, Absent(2_200.0, 3_000.0, 5))) == 2, "the other one died while all came to rest"
+    loop.record.absences.pop()
     (absence,) = loop.record.absences
     assert (absence.from_ms, absence.until_ms, absence.late) == (600.0, 2_100.0, tuple(lines[1:]))
 

@@ -12,6 +12,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
+from blake3 import blake3
 from pydantic import BaseModel
 
 from cluster.live.audit.live_audit import LiveAudit
@@ -21,7 +22,7 @@ from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_run import VERSION, LeftLoad, LeftRun, LeftTestnet
+from cluster.live.handover.left_run import VERSION, LeftJournal, LeftLoad, LeftRun, LeftTestnet
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
@@ -148,7 +149,7 @@ def left_run() -> LeftRun:
         clock=RunClock().state(),
         scenario=record.scenario,
         is_open=False,
-        journal_bytes=0,
+        journal=LeftJournal(0, blake3(b"").hexdigest()),
         height=7,
         stop_on_fail=False,
         testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),

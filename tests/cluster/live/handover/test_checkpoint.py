@@ -202,7 +202,7 @@ def test_a_text_that_is_no_unicode_is_written_as_far_as_it_is(tmp_path: Path) ->
     assert found == left
 
 
-@pytest.mark.parametrize("part", ["height", "journal_bytes", "record", "watch", "stage", "hosts", "audit"])
+@pytest.mark.parametrize("part", ["height", "journal", "record", "watch", "stage", "hosts", "audit"])
 def test_a_part_that_is_missing_is_refused(tmp_path: Path, part: str) -> None:
     def drop(content: Any) -> None:
         del content[part]

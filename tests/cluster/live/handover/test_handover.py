@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cluster.common.errors import BadInput
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
@@ -25,6 +26,8 @@ from cluster.record.finalizations import Finalization
 from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE
 from cluster.record.run import FaultRecord
 from cluster.run.absence import absence_of
+from cluster.run.events import Up, Violation
+from cluster.run.journal import read_journal
 from cluster.scenario import Scenario
 from tests.cluster.live.handover.parts import FaultsOnHosts, left_run, written_and_read
 
@@ -212,6 +215,27 @@ def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeyp
         assert checkpoint.read(tmp_path).commit == "after"
     handover.close()
     assert not list(tmp_path.glob(f".{CHECKPOINT_FILE}*")), "nothing half-done is left"
+
+
+@pytest.mark.parametrize("damage", ["another byte", "shorter", "none"])
+def test_a_journal_that_the_checkpoint_does_not_name_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / JOURNAL_FILE
+    journal = JournalFile(path)
+    journal.note(Up(1.5), [])
+    left = journal.mark
+    journal.note(Violation("after it"), [])
+    journal.close()
+    content = path.read_bytes()
+    if damage == "none":
+        again, told = JournalFile.reopen(path, left)
+        again.note(Violation("of another driver"), [])
+        again.close()
+        assert told == [Up(1.5)]
+        assert read_journal(path.read_bytes())[0] == [Up(1.5), Violation("of another driver")]
+        return
+    path.write_bytes(content[: left.size - 1] if damage == "shorter" else b"\0" + content[1:])
+    with pytest.raises(BadInput, match="bytes are not those that the checkpoint names"):
+        JournalFile.reopen(path, left)
 
 
 def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

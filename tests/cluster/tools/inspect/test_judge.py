@@ -201,6 +201,13 @@ def test_a_dead_drivers_run_is_judged_from_its_checkpoint(tmp_path: Path, is_tol
     assert undated(tmp_path) == result
 
 
+def test_what_was_left_is_judged_by_its_own_criteria_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left(tmp_path)
+    nobody_came(tmp_path)
+    assert judge(tmp_path, "--set", "success.fires=9") == ExitCode.BAD_INPUT
+    assert "judge it once without changes first" in capsys.readouterr().err
+
+
 def test_only_the_verdict_may_be_missing(tmp_path: Path) -> None:
     left(tmp_path, COLLECTED)
     nobody_came(tmp_path)
