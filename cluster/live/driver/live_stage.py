@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, assert_never, cast
+from typing import Final, assert_never
 
 from cluster.disks.bit_rot import draw_rot
 from cluster.faults.calls import FaultCall
@@ -56,7 +56,7 @@ from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
-from cluster.live.handover.left_stage import LeftAgenda, LeftCall, LeftInjection, LeftLooks, LeftPauses, LeftStage
+from cluster.live.handover.left_stage import LeftAgenda, LeftCall, LeftLooks, LeftPauses, LeftStage
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection, LastWords
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
@@ -65,9 +65,7 @@ from cluster.live.kubernetes.means import Means
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (
-    DiskFullFault,
     DownFault,
-    FailedSyncFault,
     ImpairingFault,
     KillFault,
     LinkFault,
@@ -81,12 +79,6 @@ UNKNOWN_ORDERS: Final = 1_000
 """Number of orders that another driver may have given since its checkpoint: more than it gives between two of them."""
 
 
-class _Due(NamedTuple):
-    at_ms: float
-    number: int
-    call: LiveCall
-
-
 class Agenda:
     """Scheduled calls, by time since the run began."""
 
@@ -94,7 +86,7 @@ class Agenda:
         """``make`` makes a call."""
         self._now_ms = now_ms
         self._make = make
-        self._due: list[_Due] = []
+        self._due: list[LeftCall] = []
         self._count = 0
 
     @property
@@ -114,18 +106,17 @@ class Agenda:
     @property
     def state(self) -> LeftAgenda:
         """The state for another driver that takes the run over."""
-        return LeftAgenda(self._count, [LeftCall(*each) for each in self._due])
+        return LeftAgenda(self._count, self._due)
 
     def take_over(self, left: LeftAgenda) -> None:
         """Restore the state that another driver left."""
-        self._count = left.count
-        self._due = [_Due(each.at_ms, each.number, each.what) for each in left.due]
+        self._count, self._due = left.count, left.due
         heapq.heapify(self._due)
 
     def at(self, at_ms: float, call: LiveCall) -> None:
         """Have ``call`` made at a time of the run."""
         self._count += 1
-        heapq.heappush(self._due, _Due(at_ms, self._count, call))
+        heapq.heappush(self._due, LeftCall(at_ms, self._count, call))
 
     def later(self, delay_ms: int, call: LiveCall) -> None:
         """Have ``call`` made after a delay."""
@@ -135,7 +126,7 @@ class Agenda:
         """Make the calls that are due by now."""
         now_ms = self._now_ms()
         while self._due and self._due[0].at_ms <= now_ms:
-            self._make(heapq.heappop(self._due).call)
+            self._make(heapq.heappop(self._due).what)
 
 
 class Pauses:
@@ -435,11 +426,10 @@ class LiveStage:
     @property
     def state(self) -> LeftStage:
         """The state for another driver that takes the run over. It shares the stage's collections: do not change it."""
-        injection = self._injection
         return LeftStage(
             agenda=self.agenda.state,
             means=self.means.state,
-            injection=LeftInjection(injection.number, {**injection.links}, injection.impairments, {**injection.traps}),
+            injection=self._injection,
             pauses=self._pauses.state,
         )
 
@@ -448,12 +438,7 @@ class LiveStage:
         self.agenda.take_over(left.agenda)
         self.means.take_over(left.means)
         self._pauses.take_over(left.pauses)
-        links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
-        traps = {
-            index: (number, cast(DiskFullFault | FailedSyncFault, plan))
-            for index, (number, plan) in left.injection.traps.items()
-        }
-        self._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
+        self._injection = left.injection
 
     def make_call(self, what: LiveCall) -> None:
         """Make a scheduled call."""

@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.ray_session import Place
-from cluster.live.handover.left_hosts import DiskOperation, LeftCounts, LeftHost, LeftProcesses, LeftReports
+from cluster.live.handover.left_hosts import DiskOperation, LeftCounts, LeftHost, LeftReports
 from cluster.live.host.host import HostView, ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
+from cluster.live.processes.history import ProcessHistory
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 
@@ -57,79 +58,6 @@ class Totals(NamedTuple):
             self.lost + state.messages_lost,
             self.core_seconds + state.core_seconds,
         )
-
-
-class ProcessHistory:
-    """The processes of one host, one after the other."""
-
-    def __init__(self) -> None:
-        self.current: Process | None = None
-        """The process that carries validators, or is about to."""
-        self.last: Process | None = None
-        """The process before the current one."""
-        self.successor: Process | None = None
-        """The process that answers while the host is down, and becomes the current one."""
-        self.version = self.code = ""
-        """The code of the newest process: the version, and the folder."""
-        self.actors = 0
-        """Number of actors that the host had so far."""
-        self.planned_kills = 0
-        """How many more processes of the newest actor the scenario may kill."""
-        self.deaths = 0
-        """Number of processes that are known to be gone."""
-        self.have_surely_ended = False
-        """Whether the processes of a lost node are known to be gone, so that the host may start elsewhere at once."""
-        self._is_death_noted = True
-
-    @property
-    def left(self) -> LeftProcesses:
-        """The state for another driver that takes the run over."""
-        return LeftProcesses(
-            self.current,
-            self.last,
-            self.successor,
-            self.version,
-            self.code,
-            self.actors,
-            self.planned_kills,
-            self.deaths,
-            self.have_surely_ended,
-            self._is_death_noted,
-        )
-
-    def take_over(self, left: LeftProcesses) -> None:
-        """Restore the state that another driver left."""
-        self.current, self.last, self.successor = left.current, left.last, left.successor
-        self.version, self.code = left.version, left.code
-        self.actors, self.planned_kills = left.actors, left.planned_kills
-        self.deaths, self._is_death_noted = left.deaths, left.is_death_noted
-        self.have_surely_ended = left.have_surely_ended
-
-    @property
-    def known(self) -> list[Process]:
-        """The processes that may still run on the host's current node. One that was lost with its node is left out."""
-        return [process for process in (self.current, self.dying, self.successor) if process is not None]
-
-    @property
-    def dying(self) -> Process | None:
-        """The last process while it may still run; ``None`` once it is known to be gone."""
-        return None if self._is_death_noted else self.last
-
-    def end(self) -> None:
-        """Make the current process the last one: it is gone, or about to be."""
-        if self.current is not None:
-            self.last, self._is_death_noted = self.current, False
-        self.current = self.successor = None
-
-    def note_death(self) -> None:
-        """Count the death of the last process, which is certain."""
-        if not self._is_death_noted:
-            self._is_death_noted = True
-            self.deaths += 1
-
-    def revive(self) -> None:
-        """Make the last process the current one again: it had not died, it only did not answer."""
-        self.current, self.last, self._is_death_noted = self.last, None, True
 
 
 class HostReports:
@@ -263,7 +191,7 @@ class Host:
             why_lost=self.why_lost,
             is_held_down=self.is_held_down,
             pending_disk_operations=[(method, list(found)) for method, found in self.pending_disk_operations],
-            processes=self.processes.left,
+            processes=self.processes,
             reports=self.reports.left,
         )
 
@@ -275,7 +203,7 @@ class Host:
         host.moves, host.release, host.phase = left.moves, left.release, Phase(left.phase)
         host.why_lost, host.is_held_down = left.why_lost, left.is_held_down
         host.pending_disk_operations = [(method, tuple(found)) for method, found in left.pending_disk_operations]
-        host.processes.take_over(left.processes)
+        host.processes = left.processes
         host.reports.take_over(left.reports)
         return host
 

@@ -13,6 +13,7 @@ from cluster.live.host.host import ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
+from cluster.live.processes.history import ProcessHistory
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 
@@ -48,21 +49,6 @@ class LeftReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Totals of processes that are gone: messages sent, bytes sent, messages lost, and processor seconds."""
 
 
-class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The processes of a host (:class:`~cluster.live.driver.supervised_host.ProcessHistory`)."""
-
-    current: Process | None
-    last: Process | None
-    successor: Process | None
-    version: str
-    code: str
-    actors: int
-    planned_kills: int
-    deaths: int
-    have_surely_ended: bool
-    is_death_noted: bool
-
-
 class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One host (:class:`~cluster.live.driver.supervised_host.Host`), without its open question and its pause."""
 
@@ -77,7 +63,7 @@ class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why_lost: str | None
     is_held_down: bool
     pending_disk_operations: list[tuple[DiskOperation, list[int | Rot]]]
-    processes: LeftProcesses
+    processes: ProcessHistory
     reports: LeftReports
 
 

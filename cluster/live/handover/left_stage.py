@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.faults.impairment import Impairment
 from cluster.live.handover.calls import LiveCall
+from cluster.live.injection import Injection
 from cluster.live.kubernetes.left import LeftMeans
 from cluster.live.processes.processes import Process
-from cluster.scenario.sections.faults import BaseFault
 
 
-class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LeftCall(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A scheduled call."""
 
     at_ms: float
@@ -31,15 +30,6 @@ class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         numbers = {each.number for each in self.due}
         if len(numbers) < len(self.due) or max(numbers, default=0) > self.count:
             raise ValueError(f"each planned call has another number, and none is above {self.count}")
-
-
-class LeftInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The faults in force on hosts (:class:`~cluster.live.injection.Injection`)."""
-
-    number: int
-    links: dict[int, BaseFault]
-    impairments: dict[int, Impairment]
-    traps: dict[int, tuple[int, BaseFault]]
 
 
 class LeftLooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,5 +52,5 @@ class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     agenda: LeftAgenda
     means: LeftMeans
-    injection: LeftInjection
+    injection: Injection
     pauses: LeftPauses

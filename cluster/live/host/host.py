@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import uvloop
@@ -59,6 +59,7 @@ from cluster.scenario.sections.faults import (
     BitRotFault,
     DiskFullFault,
     FailedSyncFault,
+    LinkFault,
     Release,
     SlowDiskFault,
 )
@@ -527,13 +528,13 @@ class _RunningValidator:
         impairment = injection.impairments.get(index) or Impairment()
         loop.impair(impairment.job_ms, impairment.clock_speed)
         for links in loop.setup.all_links:
-            links.set_faults(injection.links)
+            links.set_faults(cast(dict[int, LinkFault], injection.links))
         if isinstance(disk, FaultyDisk):
             disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
             number, trap = injection.traps.get(index, (None, None))
             if trap is not None and number is not None and number not in self.traps_laid:
                 self.traps_laid.add(number)
-                disk.lay_trap(trap)
+                disk.lay_trap(cast(DiskFullFault | FailedSyncFault, trap))
 
     def view(self, use: processes.Use | None, with_stamps: bool, with_taken: bool) -> ValidatorView:
         loop, disk = self.validator, self.disk

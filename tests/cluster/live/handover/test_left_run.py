@@ -14,7 +14,7 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
 from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.supervised_host import Host, HostReports, Phase, ProcessHistory
+from cluster.live.driver.supervised_host import Host, HostReports, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.calls import TakePlace
 from cluster.live.handover.handover import ENDING, FOLLOWING
@@ -213,9 +213,6 @@ def test_a_host_is_the_same_with_another_driver() -> None:
 @pytest.mark.parametrize(
     ("part", "attribute"),
     [
-        (ProcessHistory, "last"),
-        (ProcessHistory, "actors"),
-        (ProcessHistory, "_is_death_noted"),
         (HostReports, "_totals_before"),
         (HostReports, "_lags"),
         (HostReports, "_link_counts"),
