@@ -131,6 +131,11 @@ class Finalizations:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self):,}>"
 
+    def by_time(self) -> Iterator[Finalization]:
+        """All finalizations in the order of time."""
+        order = np.argsort(np.frombuffer(self._at_ms, np.float64), kind="stable")
+        return map(self.__getitem__, order.tolist())
+
     def without(self, left_out: Collection[int]) -> Iterator[Finalization]:
         """The finalizations of all validators except ``left_out``."""
         return (seen for seen in self if seen.validator not in left_out)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.engine import FaultEngine
@@ -34,6 +35,9 @@ from cluster.run.events import (
     Up,
     Violation,
 )
+
+ON_FAIL: Final = "by --stop-on-fail"
+"""What the record of a run says that its first violation ended."""
 
 
 class RunLoop:
@@ -120,7 +124,7 @@ class RunLoop:
             case Violation(text):
                 if self.stops_on_fail:
                     self.record.interrupted = True
-                    self.record.problems.append(f"stopped at height {self.height} by --stop-on-fail: {text}")
+                    self.record.problems.append(f"stopped at height {self.height} {ON_FAIL}: {text}")
                     yield Tell(self.record.problems[-1])
                     yield self._end()
             case Absent():

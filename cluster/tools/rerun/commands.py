@@ -1,4 +1,4 @@
-"""``stampede shrink``, ``replay`` and ``fork``: commands that repeat simulated runs."""
+"""``stampede shrink``, ``replay`` and ``fork``: commands that take a run apart."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Shrink(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Replay(CodeOptions):
-    HELP = "run a simulated run again and print every event"
+    HELP = "print every event of a run: a simulated one is run again, a live one is read"
 
-    folder: Path = argument("RUN", "a simulated run's folder", Path)
+    folder: Path = argument("RUN", "a run's folder", Path)
     from_us: int = option("print events from this time on", "TIME", _time, name="--from", default=0)
     until_us: int | None = option("stop there (1500ms or 1.5s)", "TIME", _time, name="--until")
     validator: Sequence[str] = option("print events of this validator only; repeatable", "NAME", repeats=True)
     kind: Sequence[str] = option("print events of these kinds only", "KIND,…", _kinds, repeats=True, action="extend")
-    step: bool = flag("wait for a key after each event (on a terminal)")
+    step: bool = flag("wait for a key after each event (simulated runs, on a terminal)")
     force: bool = flag("print events even if they differ from the record")
 
     def run(self) -> int:

@@ -38,11 +38,20 @@ class RecordedRun:
         return f"{self.folder}: does not repeat: {place}; {'the code is the same' if here == self.commit else where}"
 
 
-def read_recorded(folder: Path) -> RecordedRun:
-    """Read a run's folder. Raises :class:`BadInput` if it holds no finished run of the simulator."""
+def was_live(folder: Path) -> bool:
+    """Whether a folder has a live run. Raises :class:`BadInput` if it has no finished run."""
+    return _result_in(folder).get("backend") == "live"
+
+
+def _result_in(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
-    result = read_result(folder)
+    return read_result(folder)
+
+
+def read_recorded(folder: Path) -> RecordedRun:
+    """Read a run's folder. Raises :class:`BadInput` if it holds no finished run of the simulator."""
+    result = _result_in(folder)
     if result.get("backend") == "live":
         raise BadInput(f"{folder}: was a live run: only simulated runs repeat")
     try:

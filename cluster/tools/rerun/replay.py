@@ -1,22 +1,26 @@
-"""``stampede replay``: repeats a recorded run and prints every event.
+"""``stampede replay``: prints every event of a run. A simulated run is repeated, a live one is read from its folder.
 
-The run is first repeated without output and compared with its digests, so that the printed events are those of the
-recorded run. Entries are not stored: a replay needs no more memory than a run.
+A simulated run is first repeated without output and compared with its digests, so that the printed events are those of
+the recorded run. Entries are not stored: a replay needs no more memory than a run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, TextIO
 
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.suggestions import unknown
+from cluster.scenario import Scenario
 from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
+from cluster.tools.rerun.live_events import LIVE_KINDS, read_live
 from cluster.tools.rerun.player import Filter, Player
-from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
+from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded, was_live
 from cluster.tools.rerun.step import Stepper
 from cluster.tools.rerun.watched_simulation import KINDS, Entry
 
@@ -24,7 +28,7 @@ SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
 
 
 class DoesNotRepeat(HarnessError):
-    """Raised if the repetition of a run differs from the recorded run."""
+    """Raised if the repetition of a run, or of its loop, differs from what is recorded."""
 
     exit_code = ExitCode.FAIL
 
@@ -47,20 +51,22 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
 
 
 def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bool, is_stepped: bool) -> ExitCode:
-    """Repeat the run in a folder and print its events, or step through them.
+    """Print the events of the run in a folder, or step through those of a simulated one.
 
-    Raises :class:`HarnessError` if the folder has no run, or if the run no longer repeats, unless ``is_forced``.
+    Raises :class:`HarnessError` if the folder has no run, or, unless ``is_forced``, if a simulated run no longer
+    repeats, or the record of a live one does not follow from its journal.
     """
     if shown.until_us is not None and shown.until_us < shown.from_us:
         raise BadInput("--until is before --from")
+    if was_live(folder):
+        return _replay_live(folder, shown, validators, is_forced, is_stepped)
     run = read_recorded(folder)
-    shown = Filter(shown.from_us, shown.until_us, _indexes(run, validators), shown.kinds)
+    _check_kinds(shown, KINDS.keys(), f"{folder}: was a simulated run")
+    shown = replace(shown, validators=_indexes(run.scenario, validators))
     with Interrupts() as interrupts:
         problem = check_repeats(run, interrupts.checkpoint)
-        if problem is not None and not is_forced:
-            raise DoesNotRepeat(f"{run.difference(problem)} (--force prints it nevertheless)")
         if problem is not None:
-            print(f"stampede: {run.difference(problem)}", file=sys.stderr)
+            _tell_problem(run.difference(problem), is_forced)
         player = Player(run, interrupts.checkpoint)
         if is_stepped:
             Stepper(player, shown, sys.stdout).run(sys.stdin)
@@ -69,8 +75,33 @@ def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bo
     return ExitCode.PASS
 
 
-def _indexes(run: RecordedRun, validators: Sequence[str]) -> frozenset[int]:
-    names = run.scenario.validators.names
+def _replay_live(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bool, is_stepped: bool) -> ExitCode:
+    if is_stepped:
+        raise BadInput(f"{folder}: was a live run: --step is for simulated runs, which are run again")
+    _check_kinds(shown, LIVE_KINDS, f"{folder}: was a live run")
+    run = read_live(folder)
+    shown = replace(shown, validators=_indexes(run.record.scenario, validators))
+    if run.problem:
+        _tell_problem(run.problem, is_forced or run.follows)
+    until_us = shown.until_us
+    entries = takewhile(lambda entry: until_us is None or entry.at_us <= until_us, run.entries())
+    _print(filter(shown.takes, entries), sys.stdout)
+    return ExitCode.PASS
+
+
+def _tell_problem(line: str, goes_on: bool) -> None:
+    if not goes_on:
+        raise DoesNotRepeat(f"{line} (--force prints it nevertheless)")
+    print(f"stampede: {line}", file=sys.stderr)
+
+
+def _check_kinds(shown: Filter, known: Set[str], whose: str) -> None:
+    if wrong := sorted(shown.kinds - known):
+        raise BadInput(f"--kind: {whose}, which has no events of kind {wrong[0]}; it has {', '.join(sorted(known))}")
+
+
+def _indexes(scenario: Scenario, validators: Sequence[str]) -> frozenset[int]:
+    names = scenario.validators.names
     for name in validators:
         if name not in names:
             raise BadInput(f"--validator: no validator is named {name!r}; there are {', '.join(names)}")
@@ -90,6 +121,6 @@ def parse_kinds(text: str) -> list[str]:
     """Parse kinds of entries that are separated by commas. Raises :class:`ValueError` for an unknown kind."""
     kinds = [kind.strip() for kind in text.split(",")]
     for kind in kinds:
-        if kind not in KINDS:
-            raise ValueError(unknown("kind", kind, KINDS))
+        if kind not in LIVE_KINDS | KINDS.keys():
+            raise ValueError(unknown("kind", kind, LIVE_KINDS | KINDS.keys()))
     return kinds

@@ -124,12 +124,8 @@ class WatchedMachine(Machine):
     def _perform(self, effect: events.Effect) -> None:
         match effect:
             case events.BlockFinal():
-                self.say(
-                    "final",
-                    f"height {effect.height}, view {effect.view}, block {head(effect.digest)}:"
-                    f" {counted(effect.transactions, 'transaction')}, {counted(effect.fires, 'fire')},"
-                    f" state {head(effect.state_root)}",
-                )
+                counts = (effect.transactions, effect.fires)
+                self.say("final", describe_final(effect.height, effect.view, effect.digest, *counts, effect.state_root))
             case events.Run(job):
                 self.say("job", f"begins: {describe_job(job)}")
             case events.Diverged(height, reason=reason):
@@ -216,6 +212,12 @@ class WatchedSimulation(Simulation):
 def head(digest: bytes) -> str:
     """The first hex digits of a digest, as text."""
     return digest.hex()[:DIGEST_DIGITS] or "none"
+
+
+def describe_final(height: int, view: int, digest: bytes, transactions: int, fires: int, state_root: bytes) -> str:
+    """Describe a final block as text."""
+    counts = f"{counted(transactions, 'transaction')}, {counted(fires, 'fire')}"
+    return f"height {height}, view {view}, block {head(digest)}: {counts}, state {head(state_root)}"
 
 
 def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:

@@ -25,6 +25,7 @@ def test_columns_answer_like_a_list(seen: list[Finalization], left_out: set[int]
         patch.setattr(module, "AT_A_TIME", part)
         found = Finalizations(seen)
         assert list(found) == seen
+        assert list(found.by_time()) == sorted(seen, key=lambda each: each.at_ms)
         assert len(found) == len(seen)
         assert found == Finalizations(seen)
         counted = [each for each in seen if each.validator not in left_out]

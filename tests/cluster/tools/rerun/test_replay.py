@@ -242,6 +242,7 @@ def test_an_interrupted_run_repeats_as_far_as_it_went(tmp_path: Path, capsys: py
         (["--from", "-1"], "'-1' is not a time"),
         (["--from", "3s", "--until", "1s"], "--until is before --from"),
         (["--kind", "vote,votes"], "unknown kind 'votes'; did you mean vote?"),
+        (["--kind", "view"], "was a simulated run, which has no events of kind view; it has block, "),
         (["--validator", "bob"], "no validator is named 'bob'; there are validator-0"),
     ],
 )
