@@ -67,7 +67,9 @@ class RunLoop:
         """The time at which the run is given up."""
         self.over_ms = math.inf
         """The time at which the run's duration is over."""
-        self._has_stopped_load = self._has_ended = False
+        self.has_ended = False
+        """Whether the run is over, or is not watched any more."""
+        self._has_stopped_load = False
         names, late = scenario.validators.names, scenario.validators.late
         self._late = tuple(late)
         record.joins = [JoinRecord(names[index], height) for index, height in late.items()]
@@ -101,10 +103,10 @@ class RunLoop:
         """Take note of what was seen, and return what follows from it."""
         if isinstance(seen, NewHeight):
             self.height = max(seen.height, self.height)
-        if self._has_ended and not isinstance(seen, Left | Absent | FaultSeen):
+        if self.has_ended and not isinstance(seen, Left | Absent | FaultSeen):
             return []
         orders = list(self._handle(seen))
-        if self._has_ended:  # a machine may still be lost while all comes to rest
+        if self.has_ended:  # a machine may still be lost while all comes to rest
             return [order for order in orders if isinstance(order, Tell | End)]
         return orders
 
@@ -188,12 +190,12 @@ class RunLoop:
         return all(each.is_excused or each.height >= max(self.goal, healed + 1) for each in standings.validators)
 
     def _end(self, is_time_up: bool = False) -> End:
-        self._has_ended = True
+        self.has_ended = True
         return End(is_time_up)
 
     def _leave(self) -> None:
         """Note what the run did not get to."""
-        self._has_ended = True
+        self.has_ended = True
         if self.end_height is None:
             self.end_height = self.record.stop_requested_at_height = self.height
             if self.record.backend == "live":  # a simulated run is repeated from its scenario

@@ -128,7 +128,6 @@ class Simulation:
         use_installed_kernels()
         self.scenario = scenario
         """The current scenario; forks change it."""
-        self._given = scenario
         self._fork_due: int | None = None
         self._checkpoint = checkpoint
         self.on_event: Callable[[str], None] | None = None
@@ -147,7 +146,6 @@ class Simulation:
         self.record = RunRecord(scenario, "sim", seed, commit, genesis, scheme)
         self.record.given = scenario if scenario.forks else None
         self.loop = RunLoop(self.record, stops_on_fail=stop_on_fail)
-        self._has_ended = False
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
         self.watches = Watches(scenario, genesis, self.validators, lambda: self.clock.now_ms)
@@ -220,12 +218,10 @@ class Simulation:
             case StopLoad(height) if self._load.is_running:
                 self._load.stop()
                 self._notice(self.record.drain_notice(height))
-            case StopLoad():
+            case StopLoad() | End():
                 pass
             case TakeFork(number):
                 self._fork_due = number
-            case End():
-                self._has_ended = True
             case _:
                 return self.stage.perform(order)
         return ()
@@ -252,7 +248,7 @@ class Simulation:
             self._may_be_over = False
             if self.loop.is_drained:
                 self.feed.see(self._standings())
-        if self._has_ended:
+        if self.loop.has_ended:
             return False
         has_stepped = self.clock.step()
         if self._fork_due is not None:
@@ -264,8 +260,8 @@ class Simulation:
 
         Raises :class:`BadInput` if they change the past.
         """
-        fork = self._given.forks[number]
-        after = self._given.after_fork(number)
+        fork = self.loop.given.forks[number]
+        after = self.loop.given.after_fork(number)
         try:
             self.loop.faults.check(after, self.clock.now_ms)
         except ValueError as error:

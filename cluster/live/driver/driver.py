@@ -192,7 +192,6 @@ class _LiveRun:
         self._journal: JournalFile | None = None
         """The loop's journal; ``None`` before the run's folder exists."""
         self._feed = Feed(self.loop, self._look, self._perform, self._note)
-        self._is_to_end = False
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
         self._handover = None if lease_s is None else Handover(folder, self.on_notice)
@@ -448,7 +447,7 @@ class _LiveRun:
         """Tell the run's loop what was seen, at the newest height. Returns whether the run is to end."""
         for each in (NewHeight(self._watch.height), seen):
             self._feed.see(each)
-        return self._is_to_end
+        return self.loop.has_ended
 
     def _note(self, seen: Seen, orders: Sequence[Order]) -> None:
         if self._journal is not None:
@@ -466,7 +465,6 @@ class _LiveRun:
             case StopLoad(height):
                 self._testnet.stop_load(height)
             case End(is_time_up):
-                self._is_to_end = True
                 if is_time_up and self._testnet.hosts is not None:
                     after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
                     found = standings(self.loop.scenario, self._testnet.hosts)
