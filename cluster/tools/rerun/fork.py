@@ -36,7 +36,7 @@ class _Forked(Simulation):
     origin: RecordedRun
 
     def take_fork(self, number: int) -> None:
-        if number == len(self._given.forks) - 1:
+        if number == len(self.loop.given.forks) - 1:
             for height, digest in self.record.checkpoints.items():
                 if self.origin.checkpoints.get(height) != digest:
                     raise DoesNotRepeat(self.origin.difference(f"the runs differ before height {height} is final"))
