@@ -4,17 +4,18 @@ A loop is a function of what it is told (:mod:`cluster.run.loop`). A day of a ru
 the network of which nothing follows. They are not kept, so a journal grows with the faults and the requests of a run.
 With each frame the highest height and the newest look come before it, since what it means may depend on them.
 
-A frame (:mod:`validator.storage.frames`) has the MessagePack array ``[kind, fields]``: a number of :data:`KINDS`, and
-the values of its fields.
+A frame (:mod:`validator.storage.frames`) has the JSON array ``[kind, fields]``, encoded as a record is
+(:mod:`cluster.record.saved`): a number of :data:`KINDS`, and the values of its fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from cluster.common.errors import BadInput
 from cluster.faults.events import (
     BitFlipped,
     Counted,
@@ -26,6 +27,7 @@ from cluster.faults.events import (
     Seat,
     Voted,
 )
+from cluster.record.saved import decode, encode
 from cluster.run.events import (
     Absent,
     ForkTaken,
@@ -42,7 +44,6 @@ from cluster.run.events import (
     Up,
     Violation,
 )
-from cluster.scenario import Scenario
 from validator.storage.frames import frame, split
 
 KINDS: Final[tuple[type[Seen], ...]] = (
@@ -117,20 +118,7 @@ class Journal:
 
 def encoded(seen: Seen) -> bytes:
     """The frame of what was told."""
-    what = KINDS.index(type(seen)), tuple(seen)
-    try:
-        return frame(msgspec.msgpack.encode(what, enc_hook=_plain))
-    except UnicodeEncodeError:  # half a surrogate pair, from the name of a file in a reason
-        return frame(msgspec.msgpack.encode(_readable(msgspec.to_builtins(what, enc_hook=_plain))))
-
-
-def _readable(value: Any) -> Any:
-    """The value with ``?`` in place of what no text can have."""
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {_readable(key): _readable(each) for key, each in value.items()}
-    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
+    return frame(encode((KINDS.index(type(seen)), seen)))
 
 
 def read_journal(content: bytes) -> tuple[list[Seen], int]:
@@ -138,27 +126,15 @@ def read_journal(content: bytes) -> tuple[list[Seen], int]:
 
     Raises :class:`DamagedJournal`.
     """
+    frames, whole = split(content)
     try:
-        frames, whole = split(content)
         return [_decoded(each.payload) for each in frames], whole
-    except (ValueError, msgspec.DecodeError) as error:
+    except BadInput as error:
         raise DamagedJournal(f"is damaged: {error}") from None
 
 
 def _decoded(payload: bytes) -> Seen:
-    kind, fields = msgspec.msgpack.decode(payload, type=tuple[int, Sequence[Any]])
+    kind, fields = decode(payload, tuple[int, msgspec.Raw])
     if not 0 <= kind < len(KINDS):
-        raise DamagedJournal(f"kind {kind} is none of {len(KINDS)}")
-    return msgspec.convert(fields, KINDS[kind], dec_hook=_from_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Scenario):
-        return value.model_dump(mode="json", exclude_unset=True)
-    raise NotImplementedError(f"a journal has no place for a {type(value).__name__}")
-
-
-def _from_plain(kind: type, value: Any) -> Any:
-    if kind is not Scenario:
-        raise NotImplementedError(f"a journal has no place for a {kind.__name__}")
-    return Scenario.model_validate(value)
+        raise BadInput(f"kind {kind} is none of {len(KINDS)}")
+    return decode(bytes(fields), KINDS[kind])

@@ -211,7 +211,7 @@ def test_damaged_and_other_files_are_refused_in_one_line(folder: Path, capsys: p
     path.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
     said = refusal(capsys, folder, code=ExitCode.FAIL)
     assert f"{path}: its last {len(content):,} bytes are torn; leads to other faults" in said
-    path.write_bytes(frame(b"\x92\x63\x90"))
+    path.write_bytes(frame(b"[99,[]]"))
     assert f"{path}: is damaged: kind 99 is none of" in refusal(capsys, folder)
     for call in (Begin(7), End(7), Restart(7, [1]), UpgradeNext(7)):
         path.write_bytes(encoded(Up(1.0)) + encoded(Due(2.0, call)))
