@@ -34,6 +34,7 @@ from cluster.common.limits import is_seed
 from cluster.common.suggestions import instead
 from cluster.live.control_client import ControlClient
 from cluster.live.web.addresses import LOOPBACK, Served, listening_address
+from cluster.local_chain.chain import Chain
 from cluster.record.folder import ENDPOINTS_FILE, run_folder
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
@@ -43,7 +44,6 @@ from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.simulation.driver import simulate as _simulate
-from cluster.tools.actors.chain import Chain
 from cluster.tools.run.scenario_run import finish
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0

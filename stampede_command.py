@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "spec", "validator")
+OWN_PACKAGES: Final = ("cluster", "consensus", "kits", "loadgen", "spec", "validator")
 BAD_INPUT: Final = 2
 INCONCLUSIVE: Final = 3
 WITHOUT_DOCSTRINGS: Final = 2

@@ -16,7 +16,7 @@ from typing import Self
 from reporting import folder
 
 from cluster.disks.directory import DirectoryDisk
-from cluster.tools.actors.local_chain import BareChain
+from cluster.local_chain.bare_chain import BareChain
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.chain.transactions import Call, Transaction
 from validator.execution.timer_calls import SchedulingTerms, schedule

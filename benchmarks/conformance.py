@@ -17,10 +17,10 @@ from functools import partial
 
 from reporting import Lane, Metric, Size, run_benchmark
 
-from cluster.tools.inspect.conform.families.table import TABLE
-from cluster.tools.inspect.conform.source import GeneratedCases
-from cluster.tools.inspect.conform.sweep import run_sweep
-from cluster.tools.inspect.conform.tool import ToolCommand
+from kits.conform.families.table import TABLE
+from kits.conform.source import GeneratedCases
+from kits.conform.sweep import run_sweep
+from kits.conform.tool import ToolCommand
 
 OWN = f"{sys.executable} -m cluster.tools.cli.main t8n"
 PROCESSORS = len(os.sched_getaffinity(0))

@@ -33,8 +33,8 @@ from cluster.tools.sweeps.drawing.guided.corpus import Entry
 from cluster.tools.sweeps.drawing.guided.features import features_of
 from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
-from cluster.tools.sweeps.mutation.detection import CRASHES, mutant_runs
 from consensus.protocols import PROTOCOLS
+from kits.mutation.detection import CRASHES, mutant_runs
 
 PLAIN, CORPUS = "plain", "corpus"
 WAYS = (PLAIN, CORPUS)

@@ -19,11 +19,11 @@ from typing import Any
 from reporting import Lane, Metric, Size, folder, run_benchmark
 from rich.console import Console
 
-from cluster.tools.sweeps.lab.experiment import Experiment
-from cluster.tools.sweeps.lab.experiments.registry import EXPERIMENTS
-from cluster.tools.sweeps.lab.market import LANE_CYCLES, Market
-from cluster.tools.sweeps.lab.population import Group
-from cluster.tools.sweeps.lab.running import run_lab
+from kits.market.lab.experiment import Experiment
+from kits.market.lab.experiments.registry import EXPERIMENTS
+from kits.market.lab.market import LANE_CYCLES, Market
+from kits.market.lab.population import Group
+from kits.market.lab.running import run_lab
 from validator.chain.genesis import Policy
 
 FEW, MANY, FULL_MANY = 1_000, 10_000, 100_000

@@ -30,7 +30,7 @@ from sink_endpoint import endpoint
 
 import stampede
 from cluster.common.errors import ExitCode
-from cluster.tools.load.dos.search.search_run import search_candidates_per_minute
+from kits.market.dos.search.search_run import search_candidates_per_minute
 from loadgen.client import ValidatorClient
 from loadgen.runplan import RunPlan, Statistics
 from loadgen.workloads import LoadPlan, Observation

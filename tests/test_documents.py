@@ -43,11 +43,11 @@ OTHER_PROGRAMS: Final = ("helm", "kind", "kubectl")
 CLUSTERS: Final = "docs/kubernetes.md"
 
 HELD_ELSEWHERE: Final = {
-    ("docs/actors.md", "python"): "tests/cluster/tools/actors/test_actor_page.py",
-    ("docs/actors.md", "console"): "tests/cluster/tools/actors/test_actor_page.py",
+    ("docs/actors.md", "python"): "tests/kits/actors/test_actor_page.py",
+    ("docs/actors.md", "console"): "tests/kits/actors/test_actor_page.py",
     ("docs/architecture.md", "mermaid"): "tests/test_architecture.py",
     ("docs/client.md", "python"): "tests/test_client_guide.py",
-    ("docs/exploration.md", "text"): "tests/cluster/tools/inspect/explore/test_commands.py",
+    ("docs/exploration.md", "text"): "tests/kits/explore/test_commands.py",
     ("docs/load.md", "python"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "console"): "tests/loadgen/test_own_locust.py",
     ("docs/load.md", "yaml"): "tests/cluster/scenario/test_own_workloads.py",

@@ -101,7 +101,7 @@ def test_ours_are_found_here() -> None:
     assert hidden() is None
     assert CHECKED_FIRST == OWN_PACKAGES == warm_up.PACKAGES
     assert {*OWN_PACKAGES} <= {*code_survey.FOLDERS}
-    imported = {name for name in MAY_IMPORT["cluster"] if "." not in name} | {"loadgen"}
+    imported = {name for name in MAY_IMPORT["kits"] if "." not in name} | {"loadgen"}
     assert imported == {*OWN_PACKAGES}
 
 

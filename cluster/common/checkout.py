@@ -19,7 +19,7 @@ GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
 DIRTY: Final = "-dirty"
 DIGEST_DIGITS: Final = 8
-OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "spec", "validator")
+OWN_PACKAGES: Final = ("cluster", "consensus", "kits", "loadgen", "spec", "validator")
 
 SAFE_PATH: Final = "PYTHONSAFEPATH"
 """The variable that keeps the working directory off the path of a Python."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.actors.bench import Bench
-from tests.cluster.tools.actors.reference import FILE, PAGE
+from tests.kits.actors.reference import FILE, PAGE
 from tests.validator.chains import BOB
 from validator.primitives.types import Address
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from cluster.simulation.driver import Simulation
-from cluster.tools.load.dos.search import search_run
 from cluster.tools.sweeps.drawing.genotype import Genotype
+from kits.market.dos.search import search_run
 from tests.benchmarks.test_simulator import load
 
 RUNS: Final[dict[str, Callable[[Any], object]]] = {

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.roots import StateRoots
-from cluster.tools.inspect.conform.case import Page
-from cluster.tools.inspect.conform.difference import first_difference
-from cluster.tools.inspect.t8n import ShownChain, outcome_of
-from cluster.tools.inspect.t8n_by_spec import answer_and_rules, execute_page, final_page, root_page
-from cluster.tools.inspect.t8n_input import InputBlock, read_request
+from kits.conform.case import Page
+from kits.conform.difference import first_difference
+from kits.conform.t8n import ShownChain, outcome_of
+from kits.conform.t8n_by_spec import answer_and_rules, execute_page, final_page, root_page
+from kits.conform.t8n_input import InputBlock, read_request
 from spec.leaves import leaves
 from validator.chain.genesis import Genesis
 

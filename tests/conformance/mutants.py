@@ -2,7 +2,7 @@
 
 A rule that can be broken without any default case noticing is a rule that the comparison does not check. The generator
 is good enough when every one of these changes the answer to some default case. Rules that are broken in the validator
-by `tests/cluster/tools/inspect/conform/planted.py` are not among them: families of cases find these.
+by `tests/kits/conform/planted.py` are not among them: families of cases find these.
 """
 
 import importlib
@@ -656,7 +656,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
 ]
 
 
-AFRESH = ("spec", "cluster.audit.specified", "cluster.tools.inspect.t8n_by_spec", "tests.conformance.compare")
+AFRESH = ("spec", "cluster.audit.specified", "kits.conform.t8n_by_spec", "tests.conformance.compare")
 """What is imported anew for a mutant: the specification, and what answers by it."""
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from cluster.audit.specified import roots
 from cluster.audit.specified.chain import spec_chain
-from cluster.tools.inspect.conform.case import Page
-from cluster.tools.inspect.conform.cases.crowded import crowded_case
-from cluster.tools.inspect.conform.cases.made import odd_scripts_case, watch_case
-from cluster.tools.inspect.conform.families.table import TABLE
-from cluster.tools.inspect.t8n_by_spec import answer_of, execute_page
+from kits.conform.case import Page
+from kits.conform.cases.crowded import crowded_case
+from kits.conform.cases.made import odd_scripts_case, watch_case
+from kits.conform.families.table import TABLE
+from kits.conform.t8n_by_spec import answer_of, execute_page
 from spec import tree
 from spec.leaves import leaves
-from tests.cluster.tools.inspect.conform.planted import BUGS, planted
 from tests.conformance.compare import compare, read, specs_answer, validators_answer
 from tests.conformance.mutants import MUTANTS, mutated
+from tests.kits.conform.planted import BUGS, planted
 
 SEEDS = 250
 CHUNK = 25

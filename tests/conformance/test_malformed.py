@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from cluster.common import strict_json as json_input
 from cluster.tools.cli import main as cli
-from cluster.tools.inspect.conform.cases.crowded import crowded_case as case
-from cluster.tools.inspect.conform.cases.names import ACTORS, USERS
-from cluster.tools.inspect.conform.cases.odd_scripts import BAD_SCRIPTS
+from kits.conform.cases.crowded import crowded_case as case
+from kits.conform.cases.names import ACTORS, USERS
+from kits.conform.cases.odd_scripts import BAD_SCRIPTS
 
 CORPUS = Path(__file__).parent.parent / "vectors" / "t8n" / "malformed"
 GROUPS = ["genesis", "parameters", "blocks", "transactions", "text"]
@@ -266,9 +266,7 @@ def test_mutations_never_end_in_a_traceback(
     change: str,
     data: st.DataObject,
 ) -> None:
-    monkeypatch.setattr(
-        "cluster.tools.inspect.t8n_input.MAX_BLOCKS", 1_000
-    )  # more empty ones would be right, and take minutes
+    monkeypatch.setattr("kits.conform.t8n_input.MAX_BLOCKS", 1_000)  # more empty ones would be right, and take minutes
     documents = dict(zip(("genesis", "blocks"), base, strict=True))
     path = data.draw(st.sampled_from(places(documents[file])))
     documents[file] = mutate(documents[file], path, change, odd)

@@ -14,12 +14,12 @@ from typing import Any, Final
 from cluster.common.checkout import ROOT
 from cluster.scenario import load_scenario
 from cluster.scenario.overrides import parse_setting
-from cluster.tools.k8s.client.rights import client_role
-from cluster.tools.k8s.render import Deployment, Monitoring
-from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.render.objects import namespace, results_pod
-from cluster.tools.k8s.rendering import rendered
-from cluster.tools.k8s.text import (
+from kits.kubernetes.client.rights import client_role
+from kits.kubernetes.render import Deployment, Monitoring
+from kits.kubernetes.render.metadata import Manifest
+from kits.kubernetes.render.objects import namespace, results_pod
+from kits.kubernetes.rendering import rendered
+from kits.kubernetes.text import (
     KUSTOMIZATION_FILE,
     MADE_BY,
     file_name,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.tools.k8s.render.metadata import Manifest
-from cluster.tools.k8s.text import KUSTOMIZATION_FILE, yaml_text
+from kits.kubernetes.render.metadata import Manifest
+from kits.kubernetes.text import KUSTOMIZATION_FILE, yaml_text
 from tests.k8s.generated import FOLDER, FOLDERS, JOBS, NAMESPACE, OVERLAYS, SINGLE_FILES, difference, generated, variant
 from tests.tools import KUBECTL, needs
 

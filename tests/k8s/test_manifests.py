@@ -27,13 +27,13 @@ import yaml
 
 from cluster.scenario import Scenario, load_scenario
 from cluster.tools.cli import main as cli
-from cluster.tools.k8s.render import Deployment, Monitoring, manifests, soak_manifests
-from cluster.tools.k8s.render.objects import results_pod
+from kits.kubernetes.render import Deployment, Monitoring, manifests, soak_manifests
+from kits.kubernetes.render.objects import results_pod
 from tests.k8s.generated import OVERLAYS, variant
 
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
-RENDERER = ROOT / "cluster" / "tools" / "k8s" / "render"
+RENDERER = ROOT / "kits" / "kubernetes" / "render"
 RAY_JOB_DEFINITION = ROOT.parent / "shared" / "k8s-schemas" / "ray.io_rayjobs.yaml.gz"
 KUBERNETES_VERSIONS = ("1.30", kubernetes_validate.latest_version())
 EACH_VERSION = [pytest.param(KUBERNETES_VERSIONS[0], marks=pytest.mark.slow), KUBERNETES_VERSIONS[1]]

@@ -35,6 +35,16 @@ MAY_IMPORT = {
     "loadgen/workloads": ("loadgen.workloads", *ENCODING),
     "loadgen": ("loadgen", *ENCODING),
     "cluster": ("cluster", "consensus", "spec", "validator", "loadgen.workloads", "loadgen.client", "loadgen.runplan"),
+    "kits": (
+        "kits",
+        "cluster",
+        "consensus",
+        "spec",
+        "validator",
+        "loadgen.workloads",
+        "loadgen.client",
+        "loadgen.runplan",
+    ),
     "k8s": ("k8s",),
     "actors": ("actors",),
 }
@@ -78,8 +88,8 @@ FOREIGN = {
     "locust": ("loadgen", "tests"),
     "gevent": ("loadgen", "tests"),
     "geventhttpclient": ("loadgen", "tests"),
-    "yaml": ("cluster/common/strict_yaml.py", "cluster/tools/k8s/client/cluster.py", "tests"),
-    "opentelemetry": ("cluster/tools/run/tracing/otlp.py", "tests/cluster/tools/run/tracing"),
+    "yaml": ("cluster/common/strict_yaml.py", "kits/kubernetes/client/cluster.py", "tests"),
+    "opentelemetry": ("kits/tracing/otlp.py", "tests/kits/tracing"),
 }
 """Libraries that only some folders may import."""
 
@@ -202,7 +212,7 @@ PYTEST_PLUGIN = "stampede_pytest.py"
 """Only pytest loads it, so whoever does has pytest."""
 
 
-UPLOADER = "cluster/tools/k8s/uploading.py"
+UPLOADER = "kits/kubernetes/uploading.py"
 """Only the image runs it, which has its group of packages."""
 
 
@@ -251,6 +261,8 @@ RULES = (
             ("loadgen/a.py", "from consensus.types import View"),
             ("loadgen/workloads/a.py", "from loadgen.client import Client"),
             ("cluster/a.py", "from loadgen.locustfile import User"),
+            ("cluster/tools/a.py", "def f():\n    from kits.tracing.tracer import Tracer"),
+            ("validator/a.py", "import kits.market"),
             ("cluster/a.py", "from tests.consensus.network import Network"),
             ("stampede.py", "import tests.consensus"),
         ),
@@ -280,6 +292,8 @@ RULES = (
             ("cluster/simulation/a.py", "from cluster.live.driver import driver"),
             ("cluster/live/a.py", "from cluster.checks.run import check_run"),
             ("cluster/record/a.py", "def f():\n    from cluster.disks import memory"),
+            ("kits/market/lab/a.py", "from kits.conform.t8n import run_t8n"),
+            ("kits/mutation/a.py", "def f():\n    import kits.explore.search"),
             ("cluster/checks/a.py", "if TYPE_CHECKING:\n    from cluster.tools.drills.base import Drill"),
         ),
         fine=(
@@ -307,13 +321,13 @@ RULES = (
             ("loadgen/client.py", "from geventhttpclient import HTTPClient"),
             ("loadgen/runplan.py", "import locust"),
             ("validator/a.py", "from opentelemetry import trace"),
-            ("cluster/tools/run/tracing/a.py", "import opentelemetry.sdk.trace"),
+            ("kits/tracing/a.py", "import opentelemetry.sdk.trace"),
         ),
         fine=(
             ("cluster/live/a.py", "import ray\nfrom ray.util import state"),
             ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
             ("cluster/a.py", "import rayleigh"),
-            ("cluster/tools/run/tracing/otlp.py", "from opentelemetry.sdk.trace import ReadableSpan"),
+            ("kits/tracing/otlp.py", "from opentelemetry.sdk.trace import ReadableSpan"),
         ),
     ),
     Rule(

@@ -20,6 +20,7 @@ OURS = (
     "cluster",
     "consensus",
     "k8s",
+    "kits",
     "loadgen",
     "spec",
     "stampede",
@@ -38,10 +39,11 @@ LAYERS = {
         ("faults", "audit"),
         ("run",),
         ("checks",),
-        ("simulation", "live"),
+        ("local_chain", "simulation", "live"),
         ("report",),
         ("tools",),
     ),
+    "kits": (("actors", "conform", "explore", "kubernetes", "market", "measure", "mutation", "tracing"),),
     "validator": (
         ("primitives",),
         ("chain",),
@@ -57,7 +59,7 @@ LAYERS = {
 }
 """The folders of a package, lowest first: each imports from those of the layers before it alone."""
 
-WITHOUT_CIRCLES = ("cluster", "consensus", "loadgen", "spec", "validator")
+WITHOUT_CIRCLES = ("cluster", "consensus", "kits", "loadgen", "spec", "validator")
 """Packages whose modules stand in one order, and what lies in one folder at every level, too. Imports for types
 count."""
 

@@ -27,10 +27,10 @@ from typing import IO, Any, Final
 import pytest
 from _pytest.runner import runtestprotocol
 
-from cluster.tools.sweeps.mutation.detection import all_mutants
+from kits.mutation.detection import all_mutants
 from tests.tiers.plants import CONTROL, plant
 
-HUNTS: Final = ("tests/cluster/tools/sweeps/mutation/", "tests/tiers/")
+HUNTS: Final = ("tests/kits/mutation/", "tests/tiers/")
 PROCESSES: Final = 2
 HANGS_AFTER_S: Final = 60
 """With a planted bug a test may never end; then it counts as failed."""

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.tools.sweeps.mutation import harness_mutants
-from cluster.tools.sweeps.mutation.detection import all_mutants
-from cluster.tools.sweeps.mutation.harness_mutants import HARNESS_MUTANTS
 from consensus.protocols import PROTOCOLS
+from kits.mutation import harness_mutants
+from kits.mutation.detection import all_mutants
+from kits.mutation.harness_mutants import HARNESS_MUTANTS
 from validator.node.assembly import PRODUCTION, Parts
 
 CONTROL: Final = "control"

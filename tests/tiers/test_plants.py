@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tools.sweeps.mutation.detection import all_mutants
+from kits.mutation.detection import all_mutants
 from tests.tiers.plants import CONTROL, places_of
 
 ROOT = Path(__file__).resolve().parents[2]

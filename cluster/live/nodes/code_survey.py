@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from cluster.common.checkout import ROOT
 from cluster.common.wording import first_few
 
-FOLDERS: Final = ("actors", "cluster", "consensus", "loadgen", "scenarios", "spec", "validator")
+FOLDERS: Final = ("actors", "cluster", "consensus", "kits", "loadgen", "scenarios", "spec", "validator")
 """Folders that are compared and shipped."""
 SUFFIXES: Final = (".css", ".html", ".j2", ".js", ".json", ".py", ".pyi", ".yaml")
 """Suffixes of the compared and shipped files; other files are compiled, or the user's own."""

@@ -47,7 +47,7 @@ class Detection:
     """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
 
     scenario: str
-    """The scenario's name in :mod:`cluster.tools.sweeps.mutation.detection_scenarios`."""
+    """The scenario's name in :mod:`kits.mutation.detection_scenarios`."""
     mutated: tuple[int, ...] = ONE
     protocol: str = "simplex"
     seeds: int = 4

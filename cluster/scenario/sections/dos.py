@@ -1,7 +1,7 @@
 """The ``dos`` section of a scenario: the attacks of ``stampede dos``, and the grades of their results.
 
 A run does not read it. The names of graded metrics are those of the scorecard
-(:mod:`cluster.tools.load.dos.measures`).
+(:mod:`kits.market.dos.measures`).
 """
 
 from __future__ import annotations

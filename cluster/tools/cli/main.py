@@ -18,30 +18,22 @@ from typing import Any, NoReturn, TextIO, cast
 
 from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
+from cluster.common.plugins import COMMANDS, load, plugins
 from cluster.common.suggestions import unknown
 from cluster.common.wording import SPELLED, printable
-from cluster.tools.actors import commands as actors
 from cluster.tools.compare import commands as compare
-from cluster.tools.compare.calibrate import commands as calibrate
 from cluster.tools.console.command import Command, add_commands
 from cluster.tools.console.crashes import crash_line, show_traceback
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.outputs import annotation
 from cluster.tools.drills import commands as drills
 from cluster.tools.explain import commands as explain
-from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
 from cluster.tools.inspect import disk_commands
-from cluster.tools.inspect.conform import commands as conform
-from cluster.tools.inspect.explore import commands as explore
-from cluster.tools.k8s import commands as k8s
-from cluster.tools.load import commands as load
-from cluster.tools.load.dos import commands as dos
+from cluster.tools.load import commands as load_commands
 from cluster.tools.rerun import commands as rerun
 from cluster.tools.run import commands as run
 from cluster.tools.sweeps import commands as sweeps
-from cluster.tools.sweeps.lab import commands as lab
-from cluster.tools.sweeps.mutation import commands as mutation
 from validator.primitives.user_file import UserFileError
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
@@ -189,27 +181,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="stampede", description="A testnet harness for chains whose actors schedule timers.")
     parser.add_argument("--version", action=_Version, help="print the version and commit, and exit")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for module in (
-        run,
-        load,
-        dos,
-        explain,
-        size,
-        drills,
-        sweeps,
-        mutation,
-        rerun,
-        inspect,
-        disk_commands,
-        conform,
-        explore,
-        compare,
-        calibrate,
-        actors,
-        k8s,
-        lab,
-    ):
+    for module in (run, load_commands, explain, drills, sweeps, rerun, inspect, disk_commands, compare):
         add_commands(subparsers, module.COMMANDS)
+    for point in plugins(COMMANDS).values():
+        try:
+            found = load(point)
+            add_commands(subparsers, getattr(found, "COMMANDS", found))
+        except BadInput as error:  # a broken package does not take the other commands away
+            _complain(str(error))
     completing = subparsers.add_parser(COMPLETION, help=COMPLETION_HELP, description=COMPLETION_HELP)
     completing.fill = lambda each: _add_completion(each, parser)
     return parser

@@ -47,7 +47,7 @@ SCENARIO: Final = {
 }
 """Fields of the scenario that :func:`warm_up` simulates. It has timers in every tier, some of which are cancelled."""
 
-PACKAGES: Final = ("cluster", "consensus", "loadgen", "spec", "validator")
+PACKAGES: Final = ("cluster", "consensus", "kits", "loadgen", "spec", "validator")
 """The packages that processes of a testnet load."""
 
 

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.audit.figures import OTHER_ERRORS, BlockColumns, FailedRuns, RunKind
+from cluster.local_chain.bare_chain import BareChain
+from cluster.local_chain.watching import ProgramRun, WatchingVm
 from cluster.record.archive import BlockRecord
-from cluster.tools.actors.local_chain import BareChain
-from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from validator.chain.block import Block, transaction_hashes
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE, address_of, parse

@@ -7,16 +7,17 @@ They end the run or the collection of its data, but never the checks, the writin
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from rich.console import Console
 
 from cluster.audit.books import keep_books
+from cluster.audit.figures import Failure
 from cluster.audit.reexecution.again import execute_again
 from cluster.checks.run import Judge, Judged, judge_run
 from cluster.checks.verdict import Check, Verdict
@@ -25,11 +26,13 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import all_tried
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
+from cluster.common.plugins import TRACERS, load_named
 from cluster.live.handover import handover
 from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.record.archive import BlockRecord
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, point_latest, run_folder
-from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest
+from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest, Step
 from cluster.report.results import finish_run, leave_unjudged, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
@@ -44,9 +47,6 @@ from cluster.tools.run.verdict_output import print_kept, print_traces, print_ver
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
-
-if TYPE_CHECKING:
-    from cluster.tools.run.tracing.tracer import Tracer
 
 STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
@@ -242,23 +242,37 @@ class _Known:
         refresh_index(self.folder)
 
 
+class Tracer(Protocol):
+    """Observes one run, and exports what it saw of it."""
+
+    def on_step(self, step: Step) -> None: ...
+
+    def on_look(self, record: RunRecord) -> None: ...
+
+    def finish(
+        self, record: RunRecord, chain: Sequence[BlockRecord], reasons: Mapping[Failure, str]
+    ) -> tuple[str, bool]:
+        """Export the rest of a run that is over. Returns what was exported in words, and whether that was all."""
+        ...
+
+    def close(self) -> None: ...
+
+
 @contextmanager
 def _tracing(planned: PlannedRun, folder: Path) -> Iterator[Tracer | None]:
     """The tracer of a run, if its spans are wanted, until the context ends. Raises :class:`BadInput`."""
-    if planned.outputs.collector is None:
+    collector = planned.outputs.collector
+    if collector is None:
         yield None
         return
-    from cluster.tools.run.tracing.otlp import is_disabled
-    from cluster.tools.run.tracing.tracer import Tracer
-
-    if is_disabled():
-        yield None
-        return
-    tracer = Tracer(planned.outputs.collector, folder, planned.scenario, planned.backend)
+    tracer: Tracer | None = load_named(TRACERS, "otlp", "--otlp", "tracing")(
+        collector, folder, planned.scenario, planned.backend
+    )
     try:
         yield tracer
     finally:
-        tracer.close()
+        if tracer is not None:
+            tracer.close()
 
 
 def drive(

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.audit.mechanisms import SHOWN_BY
 from cluster.record.rules import Mechanism
-from cluster.tools.inspect.conform.rules import RULES
+from kits.conform.rules import RULES
 from tests.cluster.audit.chains import everything, ledger_of, make, signed
 from tests.validator.chains import ACTOR, BOB, OTHER, PRICE, make_genesis, schedule, script
 from validator.chain.genesis import Policy

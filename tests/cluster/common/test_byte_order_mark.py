@@ -12,13 +12,13 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong
+from cluster.local_chain.programs import read_source
 from cluster.record import genesis_file
 from cluster.scenario import load_scenario
-from cluster.tools.actors.programs import read_source
 from cluster.tools.compare.budget import read_budget
-from cluster.tools.inspect import t8n_input
-from cluster.tools.inspect.explore.schedule import read_schedule
-from cluster.tools.inspect.peer import read_secret
+from kits.conform import t8n_input
+from kits.conform.peer import read_secret
+from kits.explore.schedule import read_schedule
 
 PROGRAM = "class A(Actor):\n    def f(self, payload):\n        pass\n"
 GENESIS = '{"chain_id": "a", "validators": ["' + "ab" * 32 + '"]}'

@@ -22,14 +22,14 @@ from cluster.scenario import scenario_from
 from cluster.scenario.overrides import parse_removal
 from cluster.scenario.sections.validators import split_address
 from cluster.tools.console.options import parse_duration, parse_port, parse_seed
-from cluster.tools.inspect.t8n_input import read_genesis
 from cluster.tools.load.commands import _address
-from cluster.tools.load.dos.search.commands import parse_budget
 from cluster.tools.rerun.player import parse_time_us
 from cluster.tools.rerun.step import _number
 from cluster.tools.run.commands import parse_fault
 from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.drawing.genotype import Genotype
+from kits.conform.t8n_input import read_genesis
+from kits.market.dos.search.commands import parse_budget
 from validator.primitives.params import ParameterError, parse_value
 from validator.primitives.types import parse_decimal
 

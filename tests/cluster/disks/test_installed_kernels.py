@@ -14,12 +14,12 @@ import pytest
 
 from cluster.audit.reexecution import reexecutor
 from cluster.live.host import host
+from cluster.local_chain import bare_chain
 from cluster.scenario import Scenario
 from cluster.simulation import driver
-from cluster.tools.actors import local_chain
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("consensus", "spec", "validator", "cluster", "loadgen")
+PACKAGES = ("consensus", "spec", "validator", "cluster", "kits", "loadgen")
 COUNTED = """
 import sys
 import numpy as np
@@ -154,7 +154,7 @@ USERS: list[tuple[Any, Callable[[], object]]] = [
     (reexecutor, lambda: reexecutor.Reexecutor(None)),  # type: ignore[arg-type]
     (host, lambda: host.ValidatorHost("", "", 0, 0, "")),
     (driver, lambda: driver.simulate(SCENARIO, 1)),
-    (local_chain, lambda: local_chain.BareChain(None, None)),  # type: ignore[arg-type]
+    (bare_chain, lambda: bare_chain.BareChain(None, None)),  # type: ignore[arg-type]
 ]
 
 

@@ -36,11 +36,11 @@ from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
 from cluster.tools.drills.kinds.restart_all import RestartAll
-from cluster.tools.drills.kinds.siege import Siege
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.peer_process import peer_alongside
 from cluster.tools.drills.registry import DRILLS
+from kits.market.siege import Siege
 from tests.cluster.tools.drills.planted import (
     ALL_OF_FOUR,
     ANY_NUMBER_OF_FAULTS,

@@ -14,7 +14,7 @@ from cluster.misbehaviour.mutants.base import ALL, Detection
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
 from cluster.simulation.watches.safety_monitor import broken
-from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
+from kits.mutation.detection_scenarios import scenario_of
 
 pytestmark = [pytest.mark.live, pytest.mark.soak]
 

@@ -43,10 +43,10 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario, load_scenario
-from cluster.tools.run.tracing.tracer import Tracer
-from tests.cluster.tools.run.tracing.collector import GotSpan, collecting
-from tests.cluster.tools.run.tracing.span_rules import problems_of, traces_of
+from kits.tracing.tracer import Tracer
 from tests.hangs import HANGS_AFTER_S
+from tests.kits.tracing.collector import GotSpan, collecting
+from tests.kits.tracing.span_rules import problems_of, traces_of
 from validator.primitives.user_file import UserFileError
 
 pytestmark = pytest.mark.live

@@ -20,8 +20,8 @@ from cluster.record import folder as folders
 from cluster.record.folder import claimed, run_folder
 from cluster.report.results import finish_run
 from cluster.tools.cli import main as cli
-from cluster.tools.inspect.conform.results.failure_page import CASE_FILES, GOT_FILE, PAGE_FILE
-from cluster.tools.sweeps.mutation.machine.log import LOG_FILE
+from kits.conform.results.failure_page import CASE_FILES, GOT_FILE, PAGE_FILE
+from kits.mutation.machine.log import LOG_FILE
 from tests.cluster.records import make_record
 from tests.cluster.tools.compare.folders import write_run, write_sweep
 

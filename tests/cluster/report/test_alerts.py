@@ -23,8 +23,8 @@ from cluster.report.alerts import RUNBOOKS, rules
 from cluster.report.dashboard import TESTNET_LABEL, VALIDATOR_LABEL, dashboard_text
 from cluster.scenario import Scenario
 from cluster.tools.cli import main as cli
-from cluster.tools.k8s.render import Deployment, Monitoring
-from cluster.tools.k8s.render.monitoring import monitors
+from kits.kubernetes.render import Deployment, Monitoring
+from kits.kubernetes.render.monitoring import monitors
 from stampede import up
 from tests.cluster.report.test_dashboard import METRIC, histogram_of, texts
 from tests.hangs import HANGS_AFTER_S

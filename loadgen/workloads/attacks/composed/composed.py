@@ -1,6 +1,6 @@
 """Composed attack: bursts of timers, cancellations, messages, payments, jobs and agents, in any mixture.
 
-Each result of :mod:`~cluster.tools.load.dos.search` is a group of such users. A turn is one call of the user's actor
+Each result of :mod:`~kits.market.dos.search` is a group of such users. A turn is one call of the user's actor
 and some transfers. The actor is a script, or a Python program if the options require it; for programs, options about
 saved timers or messages have no effect.
 """

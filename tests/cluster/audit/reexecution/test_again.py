@@ -20,8 +20,8 @@ from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.load.dos.case_runs import run_case
-from cluster.tools.load.dos.cases import make_plan, make_variants
+from kits.market.dos.case_runs import run_case
+from kits.market.dos.cases import make_plan, make_variants
 from spec.encoding import encode_receipts, read_receipts, uint
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY
 

@@ -24,7 +24,7 @@ from cluster.record.archive import DivergedExecution, decode_traces, encode_trac
 from cluster.report.results import finish_run
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
+from kits.mutation.detection_scenarios import scenario_of
 from validator.chain.records import (
     GLOBALS,
     account_key,

@@ -30,9 +30,9 @@ from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.recorder import _Pages
-from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
+from kits.mutation.detection_scenarios import scenario_of
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.cluster.records import ChainMaker, ledger_of, make_record
 from validator.chain.records import timer_key

@@ -28,7 +28,7 @@ from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
+from kits.mutation.detection_scenarios import scenario_of
 from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.block import decode_block
 from validator.primitives.codec import encode

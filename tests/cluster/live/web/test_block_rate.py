@@ -15,7 +15,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.record.run import RunObserver, RunRequest, Sample
 from cluster.scenario import Scenario
-from cluster.tools.load.dos.measures import Window, block_rate
+from kits.market.dos.measures import Window, block_rate
 from tests.cluster.live.test_live_run import PAIR
 from tests.cluster.live.web import hostile_process
 from tests.hangs import HANGS_AFTER_S

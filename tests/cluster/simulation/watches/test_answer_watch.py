@@ -10,9 +10,9 @@ from cluster.scenario import Scenario
 from cluster.scenario.model import LimitsSection
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.answer_watch import AnswerWatch
-from cluster.tools.sweeps.mutation.detection_scenarios import DETECTION_SCENARIOS
 from consensus.messages import Message, Timeout
 from consensus.types import View
+from kits.mutation.detection_scenarios import DETECTION_SCENARIOS
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 
 BENCH = HotStuffBench()

@@ -23,13 +23,13 @@ from cluster.common.files import all_tried
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.cli.main import main
 from cluster.tools.console.outputs import OutputOptions
-from cluster.tools.sweeps.lab.experiments import registry
 from cluster.tools.sweeps.log import SweepLog
-from tests.cluster.tools.compare.calibrate.test_commands import FIELDS, Live
+from kits.market.lab.experiments import registry
 from tests.cluster.tools.console.test_output_options import FILES, PARSER
-from tests.cluster.tools.sweeps.lab.planted import Slope
-from tests.cluster.tools.sweeps.mutation.machine.test_search import PATH, Fakes
 from tests.cluster.tools.sweeps.test_sweeps import GOOD
+from tests.kits.market.lab.planted import Slope
+from tests.kits.measure.calibrate.test_commands import FIELDS, Live
+from tests.kits.mutation.machine.test_search import PATH, Fakes
 
 NO_ROOM: Final = os.strerror(errno.ENOSPC)
 TOO_LARGE: Final = os.strerror(errno.EFBIG)
@@ -75,7 +75,7 @@ class Several(NamedTuple):
 
 
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cluster.tools.compare.calibrate import calibration
+    from kits.measure.calibrate import calibration
 
     found = Live()
     monkeypatch.setattr(calibration, "live_testnet", found.testnet)

@@ -27,8 +27,8 @@ from cluster.scenario.overrides import parse_setting
 from cluster.tools.cli import main as cli
 from cluster.tools.cli.completion import Completion, parsers_of
 from cluster.tools.console.command import Command
-from cluster.tools.explain.size import calibration
 from cluster.tools.load import target
+from kits.measure.size import calibration
 from loadgen.workloads import own as workloads
 from stampede import load_scenario as load_scenario_to_run
 from stampede import simulate

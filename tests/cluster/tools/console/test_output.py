@@ -23,7 +23,7 @@ from cluster.tools.cli.completion import parsers_of
 from cluster.tools.cli.main import _parser, _perform_process
 from cluster.tools.console.command import Command
 from cluster.tools.console.output import LastingOutput
-from cluster.tools.inspect.executor_child import run_executor
+from kits.conform.executor_child import run_executor
 from tests.hangs import HANGS_AFTER_S
 from tests.repository.sources import ROOT
 from validator.node.executor.stream import framed

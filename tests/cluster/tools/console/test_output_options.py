@@ -201,9 +201,9 @@ OWN_WRITERS: Final = {
     "cluster/tools/cli/main.py": "the null device, in place of a standard error that was closed",
     "cluster/tools/console/outputs.py": "appends to the summary of a workflow's step",
     "cluster/tools/drills/peer_process.py": "the key and the scenario of a node that it starts",
-    "cluster/tools/inspect/checkouts.py": "the lock of a checkout",
-    "cluster/tools/inspect/conform/corpus.py": "cases in a new folder; reports what cannot be written",
-    "cluster/tools/inspect/conform/tool.py": "the input of a tool, in a temporary folder",
+    "kits/conform/checkouts.py": "the lock of a checkout",
+    "kits/conform/corpus.py": "cases in a new folder; reports what cannot be written",
+    "kits/conform/tool.py": "the input of a tool, in a temporary folder",
     "cluster/tools/sweeps/log.py": "appends lines; reports what cannot be written",
 }
 """Modules of the commands that write files otherwise than by :mod:`cluster.common.files`, and why."""
@@ -224,8 +224,8 @@ def is_writing(node: ast.AST) -> bool:
 
 
 def test_commands_write_by_the_functions_that_follow_what_the_user_names() -> None:
-    folder = ROOT / "cluster" / "tools"
-    sources = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in folder.rglob("*.py"))
+    paths = [path for folder in ("cluster/tools", "kits") for path in (ROOT / folder).rglob("*.py")]
+    sources = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in paths)
     assert writers(sources) == set(OWN_WRITERS)
 
 

@@ -12,7 +12,7 @@ from cluster.misbehaviour.mutants.base import Detection
 from cluster.record.rules import SafetyRule
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.models.catch_up_watch import IDLE_RETRIES, CatchUpWatch
-from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
+from kits.mutation.detection_scenarios import scenario_of
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
 from tests.validator.network import Network
 from validator.chain.block import Block, Header, header_hash, transactions_root

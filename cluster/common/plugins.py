@@ -1,0 +1,48 @@
+"""What installed packages add to Stampede: entry points, as for plug-ins of pytest. A kit of ours is one of them.
+
+``stampede.commands``
+    a module with ``COMMANDS``, or that mapping (:mod:`cluster.tools.console.command`).
+``stampede.drills``
+    a subclass of :class:`cluster.tools.drills.base.Drill`, under the drill's name.
+``stampede.tracers``
+    ``otlp``: a function of (collector, folder, scenario, backend) that returns a tracer of the run, or ``None``.
+``stampede.deployments``
+    under the first word of ``k8s run --command``: a function of (scenario, further words) that returns the arguments.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+
+COMMANDS: Final = "stampede.commands"
+DRILLS: Final = "stampede.drills"
+TRACERS: Final = "stampede.tracers"
+DEPLOYMENTS: Final = "stampede.deployments"
+
+
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group, by name, in the order of their names. Nothing is loaded."""
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def load(point: EntryPoint) -> Any:
+    """The object of an entry point. Raises :class:`BadInput`, which names the package, if it cannot be loaded."""
+    try:
+        return point.load()
+    except Exception as error:
+        package = "a package" if point.dist is None else point.dist.name
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(
+            f"{package}: {point.value}, its {point.group} {point.name}, cannot be loaded: {reason}"
+        ) from error
+
+
+def load_named(group: str, name: str, purpose: str, kit: str) -> Any:
+    """The object of the entry point ``name``. Raises :class:`BadInput` if no installed package has it."""
+    found = plugins(group).get(name)
+    if found is None:
+        raise BadInput(f"{purpose}: no installed package has it; expected the kit {kit}: pip install 'stampede[{kit}]'")
+    return load(found)

@@ -1,0 +1,1 @@
+"""``stampede explore``: every schedule of a few steps of a consensus engine."""

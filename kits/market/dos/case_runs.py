@@ -1,0 +1,174 @@
+"""Performs the runs of a scorecard, in the simulator or on live testnets, and takes the measures of each.
+
+Simulated runs are distributed over processes; live runs are performed one after the other. Processor time and size of
+state come from a second execution of the run's final blocks (:mod:`cluster.audit.reexecution`). The first execution
+cannot be measured: the simulator executes for all validators at once, and live validators share the machine. A full
+block of honest users is measured in the same process as the second execution, once for the parameters of a chain.
+Processor time varies between machines and runs. Everything else of a simulated run follows from scenario and seed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.audit.reexecution.again import execute_again
+from cluster.checks.run import Judged, judge_run
+from cluster.common.checkout import checkout_commit
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.record.archive import BlockRecord
+from cluster.record.run import RunObserver, RunRecord, RunRequest
+from cluster.tools.console.outputs import Outputs
+from cluster.tools.sweeps.outcome import crashed
+from kits.market.dos.cases import BASELINE, Case, Plan
+from kits.market.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
+from validator.chain.block import BlockReceipts
+from validator.chain.genesis import Genesis, Policy, PolicyFile
+from validator.primitives.codec import decode
+from validator.primitives.params import Parameters
+
+NO_ATTACK: Final = "no-attack"
+"""Part of the folder name of a run without an attack."""
+FULL_BLOCKS_KEPT: Final = 16
+"""Maximum number of cached results of :func:`full_block_s` in a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The result of one run of a scorecard."""
+
+    measures: RunMeasures | None
+    """Measures of the run; ``None`` if it crashed."""
+    attackers_sent: int = 0
+    """Transactions that attackers sent to validators, including those that no block contains."""
+    pool_transactions: int = 0
+    """Transactions in the fullest mempool of a validator at the end."""
+    problem: str = ""
+    """The check that failed, or the crash, in one line; empty if there is neither."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the run ended by an exception that was not expected."""
+        return self.measures is None
+
+
+def run_cases(
+    plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None
+) -> Iterator[tuple[Case, CaseResult]]:
+    """Simulate all runs of a plan, ``workers`` at a time (``None``: one for each processor). Yields each result.
+
+    Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
+    """
+    # Imported here since it imports Ray.
+    from cluster.tools.sweeps.fanout import run_each
+
+    cases = plan.cases
+    for number, result in run_each(partial(run_case, plan), cases, workers, "run", notice):
+        yield cases[number], result
+
+
+def run_case(plan: Plan, case: Case) -> CaseResult:
+    """Simulate one run in this process. If it crashes, the result has the crash as its problem.
+
+    A user's policy is executed again for the first run of each variant.
+    """
+    from cluster.simulation.driver import simulate
+
+    try:
+        record = simulate(plan.scenario(case.variant, case.attack), case.seed)
+        if record.interrupted:
+            raise KeyboardInterrupt
+        if (case.attack, case.seed) == (BASELINE, plan.seeds[0]):
+            execute_again(record)
+        return measure_case(plan, judge_run(record))
+    except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
+        return CaseResult(None, problem=crashed(case.seed, error, 0.0).reason)
+
+
+def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]]:
+    """Perform all runs of a plan on live testnets, one after the other, as ``stampede run`` does.
+
+    Each run has a separate folder inside ``folder``. A signal ends the run and raises :class:`KeyboardInterrupt`. A
+    testnet that cannot be started raises :class:`~cluster.common.errors.HarnessError`.
+    """
+    from cluster.tools.run.scenario_run import PlannedRun, drive, perform_run
+
+    commit = checkout_commit()
+    for number, case in enumerate(plan.cases):
+        scenario = plan.scenario(case.variant, case.attack)
+        request = RunRequest(scenario, case.seed, commit, folder / f"{number}-{case.attack or NO_ATTACK}")
+
+        def perform(
+            _: Path, observer: RunObserver, interrupts: Interrupts, request: RunRequest = request
+        ) -> AbstractContextManager[RunRecord]:
+            return drive(request, "live", observer, interrupts)
+
+        judged = perform_run(PlannedRun(scenario, "live", perform, outputs=Outputs(annotates=False)), request.folder)
+        if judged.books.record.interrupted:
+            raise KeyboardInterrupt
+        yield case, measure_case(plan, judged)
+
+
+def measure_case(plan: Plan, judged: Judged) -> CaseResult:
+    """Execute the blocks of a judged run again and measure them; returns the run's result."""
+    record, verdict = judged.books.record, judged.verdict
+    chain = judged.books.chain
+    blocks = measured_blocks(record.genesis, chain, min(plan.window.last, len(chain)))
+    measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
+    measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters, record.genesis.policy_file)
+    measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
+    return CaseResult(
+        measures,
+        attackers_sent=_sent_by_attackers(record),
+        pool_transactions=max((_pool_size(each.status) for each in record.validators), default=0),
+        problem=" ".join(verdict.reason.split()) if verdict.outcome is Outcome.FAIL else "",
+    )
+
+
+@lru_cache(FULL_BLOCKS_KEPT)
+def full_block_s(policy: Policy, parameters: Parameters, policy_file: PolicyFile | None = None) -> float:
+    """Processor seconds of a full block of honest users in this process; 0 if the parameters leave no room for one."""
+    # Imported here since it loads compiled code.
+    from cluster.audit.reexecution.full_block import full_block_seconds
+
+    genesis = Genesis("full-block", (bytes(32),), policy, parameters, policy_file=policy_file)
+    return full_block_seconds(genesis, time.process_time)
+
+
+def measured_blocks(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) -> list[ExecutedBlock]:
+    """Execute a chain's blocks again, from height 1 on; returns each with the processor time of its execution.
+
+    The block at height ``sized`` also has the size of the state after it, and of what execution holds in memory. From
+    a block on whose execution differs from the recorded one, blocks have only their receipts.
+    """
+    # Imported here since it loads compiled code.
+    from cluster.audit.reexecution.reexecutor import Reexecutor
+
+    reexecutor = Reexecutor(genesis)
+    blocks: list[ExecutedBlock] = []
+    for record in chain:
+        before = time.process_time()
+        mismatch = reexecutor.take(record)
+        took_s = time.process_time() - before
+        if mismatch is not None:  # a check reports it; later blocks cannot be executed
+            return blocks + [ExecutedBlock(decode(each.receipts, BlockReceipts)) for each in chain[len(blocks) :]]
+        sizes = (reexecutor.state_bytes, reexecutor.memory_bytes) if len(blocks) + 1 == sized else ()
+        blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, *sizes))
+    return blocks
+
+
+def _sent_by_attackers(record: RunRecord) -> int:
+    titles = {group.title for group in record.scenario.load.users if group.is_attack}
+    sends = record.load.sends.workloads
+    return sum(sends[title].sent for title in titles if title in sends)
+
+
+def _pool_size(status: dict[str, Any] | None) -> int:
+    size = (status or {}).get("pending_transactions", 0)
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,135 @@
+"""Median smoothing: does it help incumbents when many actors enter or leave? (Seed 001 §8, limitation 2.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import ClassVar
+
+from kits.market.lab.experiment import (
+    LANE_PRICES,
+    Cell,
+    Decision,
+    Effort,
+    Experiment,
+    Level,
+    Plot,
+    Results,
+    Setup,
+)
+from kits.market.lab.market import Market
+from kits.market.lab.measures import of_trades
+from kits.market.lab.population import Group
+from kits.market.lab.strategies import Share
+from validator.chain.genesis import Policy
+
+ALPHAS = (1_000, 200, 50, 10)
+SHOCKS = ("entry", "exit")
+MATERIAL = 0.05
+"""Share of the incumbents' wait by which smoothing must shorten it."""
+
+
+def window(blocks: int) -> int:
+    """The fairness window of a run, so that a shock and its end fit into it."""
+    return blocks // 8
+
+
+class MedianSmoothing(Experiment):
+    name: ClassVar[str] = "median_smoothing"
+    title: ClassVar[str] = "Smoothed median"
+    question: ClassVar[str] = "Does a smoothed median spare incumbents when a swarm of actors enters or leaves?"
+    hypothesis: ClassVar[str] = (
+        "A shock moves the median and puts incumbents at a disadvantage for about one window; smoothing lessens it"
+        " (seed 001 §8, limitation 2)."
+    )
+    rule: ClassVar[str] = (
+        "Smooth if some α shortens the incumbents' wait in the window after an entry clearly, by more than a twentieth"
+        " (intervals for three comparisons), and the same α does not lengthen it after an exit by as much."
+    )
+    factors: ClassVar[Mapping[str, Sequence[Level]]] = {
+        "LANE_FEE_MULTIPLIER_MILLI": LANE_PRICES,
+        "shock": SHOCKS,
+        "MEDIAN_SMOOTHING_MILLI": ALPHAS,
+    }
+    plots: ClassVar[Sequence[Plot]] = (
+        Plot("incumbents.wait_shock", "Incumbents' wait in the window after the shock", "MEDIAN_SMOOTHING_MILLI"),
+        Plot("incumbents.weight_shock", "Incumbents' weight in that window", "MEDIAN_SMOOTHING_MILLI"),
+    )
+    shown: ClassVar[Sequence[str]] = (
+        "incumbents.wait_before",
+        "incumbents.wait_shock",
+        "incumbents.weight_shock",
+        "full_share",
+    )
+    full: ClassVar[Effort] = Effort(1_000, 8)
+
+    @classmethod
+    def setup(cls, cell: Cell, blocks: int) -> Setup:
+        multiplier, shock, alpha = cell
+        active = (0.5, 1.0) if shock == "entry" else (0.0, 0.5)
+        groups = (
+            Group(name="incumbents", agents=20, load=0.9, strategy=lambda _: Share(0.3)),
+            Group(name="swarm", agents=60, load=0.4, active=active, strategy=lambda _: Share(0.3)),
+        )
+        params = {
+            "LANE_FEE_MULTIPLIER_MILLI": multiplier,
+            "FAIRNESS_WINDOW_BLOCKS": window(blocks),
+            "MEDIAN_SMOOTHING_MILLI": alpha,
+        }
+        return Setup(Policy.CIP1, groups, params)
+
+    @classmethod
+    def further(cls, market: Market) -> dict[str, float]:
+        half, span, found = market.blocks // 2, window(market.blocks), dict[str, float]()
+        for phase, start in (("before", half - span), ("shock", half)):
+            uses = [use for use in market.uses if start < use.height <= start + span]
+            for name in market.groups:
+                trades = [t for t in market.trades if t.job.group == name and start < t.job.due <= start + span]
+                of_phase = of_trades(trades)
+                found[f"{name}.wait_{phase}"] = of_phase["wait_mean"]
+                found[f"{name}.utility_{phase}"] = of_phase["utility"]
+                found[f"{name}.weight_{phase}"] = fmean(fmean(use.weights[name]) for use in uses)
+        return found
+
+    @classmethod
+    def decide(cls, results: Results) -> Decision:
+        measure, (usual, free) = "incumbents.wait_shock", LANE_PRICES
+        helps = {price: cls._helpful(results, price) for price in LANE_PRICES}
+        both = [alpha for alpha in helps[usual] if alpha in helps[free]]
+        changes = {
+            price: ", ".join(
+                f"{results.change((price, 'entry', alpha), (price, 'entry', 1_000), measure).text} (α = {alpha})"
+                for alpha in ALPHAS[1:]
+            )
+            for price in LANE_PRICES
+        }
+        shocked = results.gap((usual, "entry", 1_000), measure, "incumbents.wait_before")
+        if both:
+            recommendation = f"Smooth, with α = {both[0]} thousandths."
+        elif helps[usual]:
+            recommendation = f"Smooth, with α = {helps[usual][0]} thousandths, as long as the lane has its price."
+        elif helps[free]:
+            recommendation = (
+                "It depends: smoothing helps where the lane is always full. Do not smooth with a lane price."
+            )
+        else:
+            recommendation = "Do not smooth the median."
+        return Decision(
+            f"Without smoothing an entry lengthens the incumbents' wait by {shocked.text} blocks. Smoothing changes it"
+            f" by {changes[usual]}; without a lane price by {changes[free]}.",
+            recommendation,
+            "The entry adds load, too, and most of its effect may be that. The window is an eighth of the run.",
+        )
+
+    @classmethod
+    def _helpful(cls, results: Results, price: int) -> list[int]:
+        """The α that help incumbents after an entry, and do not harm them after an exit."""
+        measure, tests, found = "incumbents.wait_shock", len(ALPHAS) - 1, []
+        entry, leave = ((price, shock, 1_000) for shock in SHOCKS)
+        bounds = [MATERIAL * results.mean(cell, measure).mean for cell in (entry, leave)]
+        for alpha in ALPHAS[1:]:
+            after_entry = results.change((price, "entry", alpha), entry, measure, tests)
+            after_exit = results.change((price, "exit", alpha), leave, measure)
+            if after_entry.falls_below(-bounds[0]) and not after_exit.exceeds(bounds[1]):
+                found.append(alpha)
+        return found

@@ -1,0 +1,185 @@
+"""The pages of a lab: one for each experiment, and an index."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import product
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from cluster.common.files import all_tried, write_for_user
+from cluster.common.wording import counted
+from cluster.report.charts import ChartPanel, Key, line_keys, point_keys
+from cluster.report.page import render_page
+from cluster.report.svg import COLOURS, Chart, Series, render
+from cluster.report.svg import number as short_number
+from kits.market.lab.experiment import Cell, Estimate, Experiment, Level, Plot, Results
+from kits.market.lab.running import Lab, effort_of, seeds_of
+
+INDEX_FILE: Final = "index.html"
+DODGE: Final = 0.09
+"""Distance in x between the points of neighbouring series at a level, where levels are 1 apart."""
+FIGURES: Final = 3
+"""Significant digits of a figure on a page."""
+
+
+def page_file(experiment: type[Experiment]) -> str:
+    return f"{experiment.name}.html"
+
+
+def write_pages(folder: Path, lab: Lab) -> None:
+    """Write the page of each experiment and the index.
+
+    Raises :class:`BadInput` with a line for each page that cannot be written, after all others were.
+    """
+    with all_tried() as trying:
+        for experiment in lab.experiments:
+            with trying():
+                write_for_user(folder / page_file(experiment), render_experiment(lab, experiment))
+        with trying():
+            write_for_user(folder / INDEX_FILE, render_index(lab))
+
+
+def command(lab: Lab, experiment: type[Experiment] | None = None) -> str:
+    """The command that repeats an experiment, or all of the lab."""
+    names = [each.name for each in lab.experiments]
+    what = ["run", experiment.name] if experiment else ["run", *names] if len(names) == 1 else ["run-all"]
+    return shlex.join(["stampede", "lab", *what, *(["--quick"] if lab.is_quick else [])])
+
+
+def render_index(lab: Lab) -> str:
+    """The index of a lab, as HTML."""
+    rows = [{"experiment": each, "file": page_file(each), "decision": lab.decision(each)} for each in lab.experiments]
+    return render_page(
+        "lab_index.html.j2",
+        lab=lab,
+        rows=rows,
+        runs=counted(len(lab.rows), "run"),
+        command=command(lab),
+    )
+
+
+def render_experiment(lab: Lab, experiment: type[Experiment]) -> str:
+    """The result page of an experiment, as HTML."""
+    results, effort = lab.results(experiment), effort_of(experiment, lab.is_quick)
+    return render_page(
+        "lab.html.j2",
+        lab=lab,
+        experiment=experiment,
+        decision=lab.decision(experiment),
+        effort=effort,
+        seeds=seeds_of(experiment, lab.is_quick),
+        runs=counted(len(experiment.cells()) * effort.seeds, "run"),
+        panels=[
+            _panel(experiment, results, plot, fixed, f"plot-{place}-{part}")
+            for place, plot in enumerate(experiment.plots)
+            for part, fixed in enumerate(facets(experiment, plot))
+            if any(_matches(experiment, cell, fixed) for cell in experiment.cells())
+        ],
+        measures=experiment.shown,
+        rows=[_row(experiment, results, cell) for cell in experiment.cells()],
+        digest=lab.digest_of(experiment),
+        command=command(lab, experiment),
+    )
+
+
+def _row(experiment: type[Experiment], results: Results, cell: Cell) -> dict[str, Any]:
+    """A row of the table: a cell's levels, and for each measure its mean and interval as text."""
+    figures = [
+        (measure, *_texts(results.mean(cell, measure))) if _has(results, cell, measure) else (measure, "", "")
+        for measure in experiment.shown
+    ]
+    return {"levels": list(zip(experiment.factors, map(_level, cell), strict=True)), "figures": figures}
+
+
+def _texts(estimate: Estimate) -> tuple[str, str]:
+    low, high = estimate.interval
+    return _figure(estimate.mean), f"{_figure(low)} to {_figure(high)}" if isfinite(high - low) else ""
+
+
+def _figure(value: float) -> str:
+    """A figure as text, such as ``0.0312``, ``-1.5`` or ``1,234``."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.{FIGURES}g}" if abs(value) >= 1e-4 else f"{value:.1g}"
+
+
+def _level(level: Level) -> str:
+    return level if isinstance(level, str) else short_number(level)
+
+
+# --- plots ------------------------------------------------------------------------------------------------------------
+
+
+def facets(experiment: type[Experiment], plot: Plot) -> list[dict[str, Level]]:
+    """The levels that each drawing of a plot fixes. A plot has several drawings if one would have too many lines."""
+    others = [name for name in experiment.factors if name != plot.over]
+    fixed: list[str] = []
+    while prod(len(experiment.factors[name]) for name in others) > COLOURS:
+        fixed.append(others.pop(0))
+    levels = product(*(experiment.factors[name] for name in fixed))
+    return [dict(zip(fixed, each, strict=True)) for each in levels]
+
+
+def _matches(experiment: type[Experiment], cell: Cell, fixed: dict[str, Level]) -> bool:
+    return fixed.items() <= dict(zip(experiment.factors, cell, strict=True)).items()
+
+
+def _panel(
+    experiment: type[Experiment], results: Results, plot: Plot, fixed: dict[str, Level], ident: str
+) -> ChartPanel:
+    chart = plot_chart(experiment, results, plot, fixed, ident)
+    is_scatter = any(one.style == "scatter" for one in chart.named)
+    keys: Sequence[Key] = ()
+    if len(chart.named) > 1:
+        keys = point_keys((one.colour, one.name) for one in chart.named) if is_scatter else line_keys(chart)
+    return ChartPanel(chart, Markup(render(chart)), "", (), (), keys)
+
+
+def plot_chart(
+    experiment: type[Experiment], results: Results, plot: Plot, fixed: dict[str, Level], ident: str
+) -> Chart:
+    """The chart of a plot: a series for each combination of the factors that are not on the x axis, with intervals.
+
+    ``fixed`` are levels of factors that hold for the whole chart. Levels without a cell are left out. Numbers on the x
+    axis are equally far apart and connected. Texts are not connected.
+    """
+    over = list(experiment.factors).index(plot.over)
+    shown = {cell[over] for cell in experiment.cells() if _matches(experiment, cell, fixed)}
+    levels = [level for level in experiment.factors[plot.over] if level in shown]
+    lines = [name for name in experiment.factors if name != plot.over and name not in fixed]
+    combinations = list(product(*(experiment.factors[name] for name in lines)))
+    style = "scatter" if any(isinstance(level, str) for level in levels) else "line"
+    series = []
+    for place, combination in enumerate(combinations):
+        shift = (place - (len(combinations) - 1) / 2) * DODGE
+        chosen = {**fixed, **dict(zip(lines, combination, strict=True))}
+        points, intervals = [], []
+        for at, level in enumerate(levels):
+            cell = tuple(level if name == plot.over else chosen[name] for name in experiment.factors)
+            if _has(results, cell, plot.measure):
+                estimate = results.mean(cell, plot.measure)
+                points.append((at + shift, estimate.mean))
+                is_known = isfinite(estimate.interval[0])
+                intervals.append(estimate.interval if is_known else (estimate.mean, estimate.mean))
+        name = ", ".join(map(_level, combination))
+        series.append(Series(name, points, style, place, intervals=intervals))
+    title = ", ".join([plot.title, *(f"{name} {_level(level)}" for name, level in fixed.items())])
+    return Chart(
+        ident=ident,
+        title=title,
+        description=f"{plot.title} over {plot.over}, with 95 % intervals. The table has the figures.",
+        x_label=plot.over,
+        y_label=plot.measure,
+        series=series,
+        x_ticks=range(len(levels)),
+        format_x=lambda at: _level(levels[round(at)]),
+        empty="No run has this measure.",
+    )
+
+
+def _has(results: Results, cell: Cell, measure: str) -> bool:
+    """Whether the experiment has the cell, and all its runs have the measure."""
+    return cell in results.rows and all(measure in found for found in results.rows[cell].values())

@@ -1,0 +1,71 @@
+"""``cluster.common.plugins``: what installed packages add, and what is said of one that is broken or not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cluster.common.errors import BadInput
+from cluster.common.plugins import COMMANDS, DEPLOYMENTS, DRILLS, TRACERS, load, load_named, plugins
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+COMMAND: Final = """
+from dataclasses import dataclass
+from cluster.tools.console.command import Command
+
+@dataclass(frozen=True, kw_only=True)
+class Greet(Command):
+    HELP = "greet"
+    RUNS_CODE = False
+    def run(self):
+        print("hello")
+        return 0
+
+COMMANDS = {"greet": Greet}
+"""
+
+
+def package(folder: Path, module: str) -> None:
+    """An installed package with one command."""
+    info = folder / "greeting-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[{COMMANDS}]\ngreet = {module}\n", encoding="utf-8")
+    (folder / "greeting.py").write_text(COMMAND, encoding="utf-8")
+
+
+def stampede(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{installed}"}
+    code = "import sys; from stampede_command import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_package_adds_a_command(tmp_path: Path) -> None:
+    package(tmp_path, "greeting")
+    found = stampede(tmp_path, "greet")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "hello\n", "")
+
+
+def test_a_broken_package_is_named_and_takes_no_other_command_away(tmp_path: Path) -> None:
+    package(tmp_path, "greeting.nothing")
+    found = stampede(tmp_path, "scenarios")
+    assert found.returncode == 0 and "smoke" in found.stdout
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("stampede: greeting: greeting.nothing, its stampede.commands greet, cannot be loaded: ")
+
+
+@pytest.mark.parametrize("group", [COMMANDS, DEPLOYMENTS, DRILLS, TRACERS])
+def test_what_the_kits_add_can_be_loaded(group: str) -> None:
+    found = plugins(group)
+    assert found and all(load(point) is not None for point in found.values())
+
+
+def test_what_no_package_has_is_refused_with_the_kit_that_has_it() -> None:
+    with pytest.raises(BadInput, match=r"^--otlp: no installed package has it; expected the kit tracing: pip install"):
+        load_named(TRACERS, "nothing", "--otlp", "tracing")

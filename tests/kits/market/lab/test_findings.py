@@ -1,0 +1,100 @@
+"""The findings quote a lab, and the lab can be run again: its table is in the repository."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from rich.console import Console
+
+from cluster.report.svg import WIDE, _Drawing
+from kits.market.lab.experiments.registry import EXPERIMENTS
+from kits.market.lab.measures import range_of
+from kits.market.lab.page import command, facets, plot_chart
+from kits.market.lab.running import LOG_FILE, Lab, plan, read_lab, run_lab, run_one
+from kits.market.lab.table import rounded
+
+DOCS: Final = Path(__file__).resolve().parents[4] / "docs"
+FOLDER: Final = DOCS / "findings"
+ROUNDED: Final = 1e-8
+"""The table's numbers have nine digits."""
+CHEAP: Final = ("lane_multiplier", "rivals")
+"""Experiments of which one run is made again outside of soak tests."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    """The lab of the findings. Its table has the digest of its summary, and the rows of today's factors and seeds."""
+    return read_lab(FOLDER, list(EXPERIMENTS.values()))
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (DOCS / "findings.md").read_text(encoding="utf-8")
+
+
+def test_the_findings_are_of_all_experiments(lab: Lab, text: str) -> None:
+    assert [each.name for each in lab.experiments] == list(EXPERIMENTS)
+    assert not lab.is_quick
+    assert lab.digest in text and command(lab) in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_findings_quote_what_the_rule_decides(lab: Lab, text: str, name: str) -> None:
+    """The rule of today is applied to the table, so a changed rule needs changed findings."""
+    experiment, quoted = EXPERIMENTS[name], " ".join(text.split())
+    decision = lab.decision(experiment)
+    page: dict[str, Any] = json.loads((FOLDER / "lab.json").read_text(encoding="utf-8"))["experiments"][name]
+    for said in (decision.answer, decision.recommendation, decision.limits):
+        assert " ".join(said.split()) in quoted
+    assert page["answer"] == decision.answer and page["digest"] == lab.digest_of(experiment)
+    assert f"`{page['digest'][:16]}`" in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_interval_and_no_axis_has_values_that_a_measure_cannot_have(lab: Lab, name: str) -> None:
+    """The interval of a variance began at -0.141, and the axes of shares ended at 1.5."""
+    experiment, results = EXPERIMENTS[name], lab.results(EXPERIMENTS[name])
+    for cell in experiment.cells():
+        for measure, value in next(iter(results.rows[cell].values())).items():
+            least, most = range_of(measure)
+            assert least <= value <= most + ROUNDED
+            assert least > -inf or most < inf or measure == "waiting_gain", f"the range of {measure} is known"
+            low, high = results.mean(cell, measure).interval
+            assert least <= low <= high <= most
+    for plot in experiment.plots:
+        (least, most), drawings = range_of(plot.measure), facets(experiment, plot)
+        for number, fixed in enumerate(drawings):
+            chart = plot_chart(experiment, results, plot, fixed, f"plot-{number}")
+            axis = _Drawing(chart, WIDE).y
+            assert axis.high <= most
+            assert axis.low >= min(least, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_run_gives_the_row_of_the_findings(lab: Lab, name: str) -> None:
+    check_first_run(lab, name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in CHEAP])
+def test_a_run_of_each_experiment_gives_its_row(lab: Lab, name: str) -> None:
+    check_first_run(lab, name)
+
+
+@pytest.mark.soak
+def test_a_full_lab_has_the_digest_of_the_findings(lab: Lab, tmp_path: Path) -> None:
+    again = run_lab(list(EXPERIMENTS.values()), False, tmp_path, None, Console(quiet=True))
+    assert again.digest == lab.digest and (tmp_path / LOG_FILE).exists()
+
+
+def check_first_run(lab: Lab, name: str) -> None:
+    """Make the first run of an experiment again."""
+    runs = plan([EXPERIMENTS[name]], is_quick=False)
+    row, expected = run_one(runs[0]), next(row for row in lab.rows if row.experiment == name)
+    assert (row.experiment, row.cell, row.seed) == (expected.experiment, expected.cell, expected.seed)
+    assert {name: rounded(value) for name, value in row.measures.items()} == dict(expected.measures)
