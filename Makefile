@@ -179,7 +179,7 @@ $(COMPILED): $(INSTALLED)
 	@printf '%s' '$(CURDIR)' > $@
 
 # The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server and uploads.
-UV_COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+UV_COMPILE := uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
 
 lock:

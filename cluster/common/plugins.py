@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+import re
+from importlib.metadata import EntryPoint, entry_points, requires
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
@@ -21,6 +22,8 @@ COMMANDS: Final = "stampede.commands"
 DRILLS: Final = "stampede.drills"
 TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
+OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>\w+)['"]""")
+"""A requirement of the project that only a kit has."""
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:
@@ -33,6 +36,8 @@ def load(point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (lacking := what_to_install(error.name or "")) is not None:
+            raise BadInput(lacking) from error
         package = "a package" if point.dist is None else point.dist.name
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise BadInput(
@@ -46,3 +51,12 @@ def load_named(group: str, name: str, purpose: str, kit: str) -> Any:
     if found is None:
         raise BadInput(f"{purpose}: no installed package has it; expected the kit {kit}: pip install 'stampede[{kit}]'")
     return load(found)
+
+
+def what_to_install(missing: str) -> str | None:
+    """The error for a library that a kit needs and that is not installed, by its module; ``None`` for other modules."""
+    for line in requires("stampede") or ():
+        found = OF_A_KIT.match(line)
+        if found is not None and found["library"].startswith(missing.partition(".")[0]):
+            return f"{found['library']} is not installed, which this needs: pip install 'stampede[{found['kit']}]'"
+    return None

@@ -17,17 +17,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link as OtelLink
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from cluster.common.errors import BadInput
 from cluster.common.units import NANOSECONDS_PER_MILLISECOND
 from kits.tracing.spans import CHAIN, NO_PARENT, Link, Span, root_of
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import SpanContext
 
 QUEUE_SPANS: Final = 1 << 16
 """Bound for the spans that wait. New ones are dropped beyond it."""
@@ -122,8 +123,6 @@ class SpanExport:
         return self._deadline_s is not None and time.monotonic() >= self._deadline_s
 
     def _send(self, batch: Sequence[tuple[float, Span]]) -> None:
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
         readable = [self._resources.readable(span, began_epoch_ms) for began_epoch_ms, span in batch]
         if self._exporter.export(readable) is SpanExportResult.SUCCESS:
             self._exported += len(batch)
@@ -136,7 +135,7 @@ def is_disabled() -> bool:
 
 
 def _exporter(url: str) -> SpanExporter:
-    try:
+    try:  # it reads OpenTelemetry's variables when it is imported
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         return OTLPSpanExporter(url)
@@ -148,16 +147,12 @@ class _Resources:
     """The resource of each service, and spans in the form of OpenTelemetry."""
 
     def __init__(self, facts: Mapping[str, str]) -> None:
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
         self._facts = facts
         self._scope = InstrumentationScope(SCOPE, facts.get("service.version"))
         self._made: dict[str, Resource] = {}
 
     def of(self, service: str) -> Resource:
         """The resource of a validator, or of the chain. ``OTEL_RESOURCE_ATTRIBUTES`` adds to it."""
-        from opentelemetry.sdk.resources import Resource
-
         if service not in self._made:
             name = service if service != CHAIN else os.environ.get(SERVICE_VARIABLE) or SCOPE
             self._made[service] = Resource.create({**self._facts, "service.name": name})
@@ -165,9 +160,6 @@ class _Resources:
 
     def readable(self, span: Span, began_epoch_ms: float) -> ReadableSpan:
         """A span for the exporter."""
-        from opentelemetry.sdk.trace import Event, ReadableSpan
-        from opentelemetry.trace import Link as OtelLink
-        from opentelemetry.trace import SpanKind, Status, StatusCode
 
         def nanoseconds(at_ms: float) -> int:
             # apart, since their sum has less than a microsecond's precision as a float
@@ -196,8 +188,6 @@ class _Resources:
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:
-    from opentelemetry.trace import SpanContext, TraceFlags
-
     return SpanContext(trace_id, span_id, False, TraceFlags(TraceFlags.SAMPLED))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.common.plugins import COMMANDS, DEPLOYMENTS, DRILLS, TRACERS, load, load_named, plugins
+from cluster.common.plugins import COMMANDS, DEPLOYMENTS, DRILLS, TRACERS, load, load_named, plugins, what_to_install
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 COMMAND: Final = """
@@ -69,3 +69,28 @@ def test_what_the_kits_add_can_be_loaded(group: str) -> None:
 def test_what_no_package_has_is_refused_with_the_kit_that_has_it() -> None:
     with pytest.raises(BadInput, match=r"^--otlp: no installed package has it; expected the kit tracing: pip install"):
         load_named(TRACERS, "nothing", "--otlp", "tracing")
+
+
+@pytest.mark.parametrize(
+    ("module", "kit"), [("opentelemetry.sdk.trace", "tracing"), ("kubernetes", "kubernetes"), ("highspy", "market")]
+)
+def test_a_library_that_only_a_kit_needs_is_named_with_what_installs_it(module: str, kit: str) -> None:
+    said = what_to_install(module)
+    assert said is not None and said.endswith(f"is not installed, which this needs: pip install 'stampede[{kit}]'")
+
+
+@pytest.mark.parametrize("module", ["numpy", "ray", "no_such_module", "kits.tracing"])
+def test_another_missing_module_is_no_question_of_kits(module: str) -> None:
+    assert what_to_install(module) is None
+
+
+def test_a_run_says_what_its_option_needs(tmp_path: Path) -> None:
+    (tmp_path / "opentelemetry").mkdir()
+    (tmp_path / "opentelemetry" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'opentelemetry'\", name='opentelemetry')\n", encoding="utf-8"
+    )
+    words = ("run", "smoke", "--backend", "sim", "--otlp", "http://127.0.0.1:1", "--out", str(tmp_path / "out"))
+    found = stampede(tmp_path, *words)
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("stampede: opentelemetry-") and line.endswith("pip install 'stampede[tracing]'")

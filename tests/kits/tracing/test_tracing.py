@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import ast
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from tests.kits.tracing.collector import Collector, GotSpan, collecting
 from tests.kits.tracing.span_rules import BLOCKS, problems_of, traces_of
 from validator.chain.transactions import transaction_hash
 
+ROOT = Path(__file__).resolve().parents[3]
 SCENARIO = Scenario.model_validate(
     {
         "name": "traced",
@@ -373,15 +375,11 @@ def test_the_variable_that_switches_all_off_does(
     assert not collector.asked.is_set() and "traces " not in capsys.readouterr().out
 
 
-def loaded_at_once(source: str) -> list[str]:
-    """What a module imports when it is loaded."""
-    body = [each for each in ast.parse(source).body if isinstance(each, ast.Import | ast.ImportFrom)]
-    return [alias.name if isinstance(each, ast.Import) else str(each.module) for each in body for alias in each.names]
-
-
-def test_no_command_loads_opentelemetry_before_a_run_needs_it() -> None:
-    """Only one module may import it (``tests/repository/import_rules.py``), and does so in functions."""
-    assert otlp.__file__ is not None
-    source = Path(otlp.__file__).read_text(encoding="utf-8")
-    assert not [name for name in loaded_at_once(source) if name.startswith("opentelemetry")]
-    assert "opentelemetry.sdk.trace" in loaded_at_once(f"{source}\nimport opentelemetry.sdk.trace")
+@pytest.mark.parametrize(
+    ("module", "is_loaded"),
+    [("cluster.tools.cli.main", False), ("cluster.tools.run.scenario_run", False), (otlp.__name__, True)],
+)
+def test_only_a_run_with_the_option_loads_opentelemetry(module: str, is_loaded: bool) -> None:
+    code = f"import sys, {module}; print('opentelemetry' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == f"{is_loaded}\n"
