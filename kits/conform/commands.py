@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.folder import FAILING_CASES
-from cluster.tools.console.command import FILE, FOLDER, Command, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, Command, Topic, argument, flag, option
 from cluster.tools.console.options import ForceOption, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import seed_range, worker_count
@@ -80,6 +80,7 @@ class Export(Command):
 @dataclass(frozen=True, kw_only=True)
 class Conform(ForceOption):
     KIND = FAILING_CASES
+    TOPIC = Topic.TEST
     HELP = "test another implementation of the protocol with conformance cases"
     RUNS_CODE = False
     DESCRIPTION = (
@@ -197,4 +198,4 @@ class Conform(ForceOption):
 
 OTHERS: Final[dict[str, type[Command]]] = {"families": Families, "export": Export}
 """Commands that a first word selects in place of a sweep."""
-COMMANDS: Final = {**REFERENCES, "conform": Conform}
+COMMANDS: Final = {"conform": Conform, **REFERENCES}

@@ -13,12 +13,13 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import printable
-from cluster.tools.console.command import FILE, FOLDER, Command, Group, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, Command, Group, Topic, argument, flag, option
 from cluster.tools.console.options import CodeOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class T8n(CodeOptions):
+    TOPIC = Topic.TEST
     HELP = "apply the pure state transition to blocks (for conformance tests)"
 
     genesis: Path | None = option("the genesis", "G.json", Path)
@@ -53,6 +54,7 @@ class T8n(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SpecRun(Command):
+    TOPIC = Topic.TEST
     HELP = "the specification's answer to what t8n takes"
     RUNS_CODE = False
     DESCRIPTION = (
@@ -76,6 +78,7 @@ class SpecRun(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class SpecDiff(CodeOptions):
+    TOPIC = Topic.TEST
     HELP = "the first block and field of a run in which its chain deviates from the specification"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
@@ -100,6 +103,7 @@ class SpecDiff(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeExecutor(Command):
+    TOPIC = Topic.TEST
     HELP = "the reference executor for validators.nodes[].executor, on standard input and output"
     RUNS_CODE = True  # that of the validator that has started it
 
@@ -115,6 +119,7 @@ class ServeExecutor(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Peer(CodeOptions):
+    TOPIC = Topic.TEST
     HELP = "the reference node for validators.nodes[].external, which takes part in a live testnet"
 
     scenario: Path = argument("SCENARIO", "the scenario that the testnet runs (YAML)", Path)
@@ -133,7 +138,9 @@ class Peer(CodeOptions):
 
 REFERENCES: Final = {
     "t8n": T8n,
-    "spec": Group("execute the specification of the protocol, spec/", {"run": SpecRun, "diff": SpecDiff}, "ACTION"),
+    "spec": Group(
+        "execute the specification of the protocol, spec/", {"run": SpecRun, "diff": SpecDiff}, "ACTION", Topic.TEST
+    ),
     "executor": ServeExecutor,
     "peer": Peer,
 }

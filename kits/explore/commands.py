@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
-from cluster.tools.console.command import FILE, SEVERAL, Command, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, Topic, option
 from cluster.tools.console.options import whole_number
 from cluster.tools.console.output import console, print_line
 from cluster.tools.sweeps.commands import worker_count
@@ -34,6 +34,7 @@ SCHEDULE_FILE: Final = Path("explore-schedule.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Explore(Command):
+    TOPIC = Topic.SEARCH
     HELP = "try every order of events of a small consensus"
     RUNS_CODE = False
     DESCRIPTION = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import RUN_FORMS
 from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
-from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Group, Topic, argument, flag, option
 from cluster.tools.console.options import (
     ChangeOptions,
     CodeOptions,
@@ -210,4 +210,6 @@ TOOLS: Final = {
     "inject": Inject,
     "role": Role,
 }
-COMMANDS: Final = {"k8s": Group("run scenarios on Kubernetes, with the KubeRay operator", TOOLS, "COMMAND")}
+COMMANDS: Final = {
+    "k8s": Group("run scenarios on Kubernetes, with the KubeRay operator", TOOLS, "COMMAND", Topic.KUBERNETES)
+}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.record.folder import MACHINE
-from cluster.tools.console.command import FILE, FOLDER, SEVERAL, option
+from cluster.tools.console.command import FILE, FOLDER, SEVERAL, Topic, option
 from cluster.tools.console.options import ForceOption, parse_seed, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.sweeps.commands import worker_count
@@ -32,6 +32,7 @@ PLAIN_WIDTH: Final = 200
 @dataclass(frozen=True, kw_only=True)
 class Mutants(ForceOption):
     KIND = MACHINE
+    TOPIC = Topic.SEARCH
     HELP = "plant known bugs and print which check catches each"
     RUNS_CODE = False
     DESCRIPTION = (

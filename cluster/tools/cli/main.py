@@ -22,7 +22,7 @@ from cluster.common.plugins import COMMANDS, load, plugins, what_to_install
 from cluster.common.suggestions import unknown
 from cluster.common.wording import SPELLED, printable
 from cluster.tools.compare import commands as compare
-from cluster.tools.console.command import Command, add_commands
+from cluster.tools.console.command import Command, Topic, add_commands
 from cluster.tools.console.crashes import crash_line, show_traceback
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.outputs import annotation
@@ -53,6 +53,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.topic = Topic.TOOLS
+        """The heading under which the help of the whole lists this command."""
         self.words: dict[str, _Parser] = {}
         """Parsers to use in place of this one, keyed by the first argument that selects them."""
 
@@ -77,6 +79,26 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{message} (see {self.prog} --help)")
+
+
+class _AllCommands(_Parser):
+    """The parser of the whole command line. Its help lists the commands by topic."""
+
+    def format_help(self) -> str:
+        (commands,) = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for topic in Topic:
+            formatter.start_section(topic)
+            listed = commands._choices_actions
+            formatter.add_arguments([each for each in listed if commands.choices[each.dest].topic is topic])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([each for each in self._actions if each is not commands])
+        formatter.end_section()
+        formatter.add_text("stampede COMMAND --help has the options of a command.")
+        return formatter.format_help()
 
 
 class _Version(argparse.Action):
@@ -181,10 +203,10 @@ def _as_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="stampede", description="A testnet harness for chains whose actors schedule timers.")
+    parser = _AllCommands(prog="stampede", description="A testnet harness for chains whose actors schedule timers.")
     parser.add_argument("--version", action=_Version, help="print the version and commit, and exit")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for module in (run, load_commands, explain, drills, sweeps, rerun, inspect, disk_commands, compare):
+    for module in (run, load_commands, explain, drills, inspect, sweeps, rerun, disk_commands, compare):
         add_commands(subparsers, module.COMMANDS)
     for point in plugins(COMMANDS).values():
         try:

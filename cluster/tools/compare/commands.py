@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.tools.console.command import FILE, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, Topic, argument, flag, option
 from cluster.tools.console.options import parse_seed
 from cluster.tools.console.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
+    TOPIC = Topic.LOOK
     HELP = "compare two runs, or two groups of runs, and show which differences are significant"
     RUNS_CODE = False
     DESCRIPTION = (

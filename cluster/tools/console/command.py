@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -32,12 +33,26 @@ OPTIONAL: Final = "?"
 SEVERAL: Final = "+"
 
 
+class Topic(StrEnum):
+    """The headings of ``stampede --help``, in their order. The text is that of the heading."""
+
+    RUN = "run a scenario"
+    LOOK = "look into a run"
+    SEARCH = "search for bugs"
+    TEST = "test your implementation"
+    ECONOMICS = "economics"
+    KUBERNETES = "Kubernetes"
+    TOOLS = "tools"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """A command with the values of its options. Subclasses are frozen dataclasses with keyword fields."""
 
     HELP: ClassVar[str]
     """Help text in the list of commands."""
+    TOPIC: ClassVar[Topic] = Topic.TOOLS
+    """The heading under which ``stampede --help`` lists the command."""
     DESCRIPTION: ClassVar[str] = ""
     """Text at the beginning of the command's help page. If it is empty, :attr:`HELP` is used."""
     EPILOG: ClassVar[str] = ""
@@ -105,6 +120,7 @@ class Group:
     help: str
     commands: Mapping[str, type[Command]]
     metavar: str
+    topic: Topic = Topic.TOOLS
 
 
 @dataclass(frozen=True)
@@ -113,6 +129,7 @@ class Filled:
 
     help: str
     fill: Callable[[argparse.ArgumentParser], None]
+    topic: Topic
 
 
 Commands: TypeAlias = Mapping[str, "type[Command] | Group | Filled"]
@@ -135,6 +152,7 @@ def add_commands(subparsers: argparse._SubParsersAction[Any], commands: Commands
             if "\n" in each.EPILOG:
                 parser.formatter_class = argparse.RawDescriptionHelpFormatter
             each.add_to(parser)
+        parser.topic = each.topic if isinstance(each, Group | Filled) else each.TOPIC
 
 
 def _option_name(field_name: str, name: str | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cluster.tools.console.command import Filled
+from cluster.tools.console.command import Filled, Topic
 
 if TYPE_CHECKING:
     import argparse
@@ -17,4 +17,4 @@ def _fill(parser: argparse.ArgumentParser) -> None:
     add_drills(parser)
 
 
-COMMANDS: Final = {"drill": Filled("run a drill: a prepared scenario with a written expectation", _fill)}
+COMMANDS: Final = {"drill": Filled("run a drill: a prepared scenario with a written expectation", _fill, Topic.RUN)}

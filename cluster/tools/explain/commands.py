@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import printable
-from cluster.tools.console.command import FILE, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, SEVERAL, Command, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, RunbooksOption
 from cluster.tools.console.output import console, plain_table
 
@@ -34,6 +34,7 @@ def _output(text: str) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Validate(Command):
+    TOPIC = Topic.RUN
     HELP = "check scenario files, and show which backends can run them"
     RUNS_CODE = False
 
@@ -72,6 +73,7 @@ def _validated(path: Path) -> tuple[str, list[str], list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(ChangeOptions):
+    TOPIC = Topic.RUN
     HELP = "show what a scenario will do and when, its network and warnings"
     RUNS_CODE = False
 
@@ -107,6 +109,7 @@ class Explain(ChangeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Scenarios(Command):
+    TOPIC = Topic.RUN
     HELP = "list the scenarios that ship, which stampede run finds by their names"
     RUNS_CODE = False
 

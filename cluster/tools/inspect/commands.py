@@ -12,7 +12,7 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import json_text, printable
-from cluster.tools.console.command import FILE, OPTIONAL, SEVERAL, Command, argument, flag, option
+from cluster.tools.console.command import FILE, OPTIONAL, SEVERAL, Command, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, whole_number
 from cluster.tools.console.output import console
 from cluster.tools.console.outputs import OutputOptions
@@ -25,6 +25,7 @@ SHOWN: Final = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Runs(Command):
+    TOPIC = Topic.LOOK
     HELP = "list the runs in runs/ and update their index page"
     RUNS_CODE = False
 
@@ -61,6 +62,7 @@ class Runs(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeRun(ChangeOptions, CodeOptions, OutputOptions):
+    TOPIC = Topic.LOOK
     HELP = "judge a run again, with the checks of this code or with other criteria"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
@@ -73,6 +75,7 @@ class JudgeRun(ChangeOptions, CodeOptions, OutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyRun(CodeOptions):
+    TOPIC = Topic.LOOK
     HELP = "execute a run's blocks again from genesis, compare state roots"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
@@ -95,6 +98,7 @@ class VerifyRun(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Bisect(CodeOptions):
+    TOPIC = Topic.LOOK
     HELP = "find the step and the state keys at which a diverged validator's execution differs"
 
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)

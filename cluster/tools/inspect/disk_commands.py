@@ -16,7 +16,7 @@ from typing import Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_for_user
 from cluster.disks.directory import LOCK_NAME, DirectoryDisk
-from cluster.tools.console.command import FILE, OPTIONAL, Command, Group, argument, option
+from cluster.tools.console.command import FILE, OPTIONAL, Command, Group, Topic, argument, option
 from validator.primitives.types import HASH_BYTES, Hash, Height
 from validator.state import HistoryError, LogStateStore
 from validator.state.hashing import KEY_BYTES_LIMIT, TWIG_ENTRIES, decode_entry, twigs_for, upper_depth
@@ -196,6 +196,7 @@ class DataFolder(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Prove(DataFolder):
+    TOPIC = Topic.LOOK
     HELP = "write a proof of the value of a state key"
 
     key: bytes = argument("KEY", "the key in hex", _key)
@@ -219,6 +220,7 @@ class Prove(DataFolder):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Command):
+    TOPIC = Topic.LOOK
     HELP = "check a proof against the state root of a header"
     RUNS_CODE = False
 
@@ -351,5 +353,5 @@ TOOLS: Final = {"stats": Stats, "get": Get, "scan": Scan, "diff": Diff, "check":
 COMMANDS: Final = {
     "prove": Prove,
     "verify": Verify,
-    "state": Group("read a validator's state: stats, get, scan, diff, check", TOOLS, "TOOL"),
+    "state": Group("read a validator's state: stats, get, scan, diff, check", TOOLS, "TOOL", Topic.LOOK),
 }

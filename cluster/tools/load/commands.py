@@ -10,7 +10,7 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import MAX_PORT
-from cluster.tools.console.command import FILE, OPTIONAL, argument, flag, option
+from cluster.tools.console.command import FILE, OPTIONAL, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, parse_duration, parse_seed, whole_number
 from validator.primitives.types import parse_decimal
 
@@ -46,6 +46,7 @@ def _address(default_port: int) -> Callable[[str], str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Load(ChangeOptions, CodeOptions):
+    TOPIC = Topic.RUN
     HELP = "put a scenario's load, or one workload, on a testnet that runs"
 
     scenario: Path | None = argument(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.limits import MAX_HEIGHTS
-from cluster.tools.console.command import FILE, FOLDER, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
 from cluster.tools.console.output import console
 
@@ -38,6 +38,7 @@ def _kinds(text: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Shrink(CodeOptions):
+    TOPIC = Topic.SEARCH
     HELP = "find the smallest scenario that fails in the same way as a run"
 
     given: Path = argument("RUN|SCENARIO", "a simulated run's folder, or a scenario file", Path)
@@ -60,6 +61,7 @@ class Shrink(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Replay(CodeOptions):
+    TOPIC = Topic.LOOK
     HELP = "print every event of a run: a simulated one is run again, a live one is read"
 
     folder: Path = argument("RUN", "a run's folder", Path)
@@ -80,6 +82,7 @@ class Replay(CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Fork(ForceOption, ChangeOptions, CodeOptions):
+    TOPIC = Topic.LOOK
     HELP = "run a simulated run again with other settings from a height on"
 
     folder: Path = argument("RUN", "a simulated run's folder", Path)

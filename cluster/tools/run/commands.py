@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import Served
-from cluster.tools.console.command import FOLDER, Command, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Topic, argument, flag, option
 from cluster.tools.console.options import (
     BackendOption,
     BindOption,
@@ -52,6 +52,7 @@ class RunOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class Run(BackendOption, DurationOption, RunOptions):
+    TOPIC = Topic.RUN
     HELP = "run a scenario and judge it"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships, such as smoke", Path)
@@ -94,6 +95,7 @@ class Run(BackendOption, DurationOption, RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Attach(RunFolder, CodeOptions, TracedOutputOptions):
+    TOPIC = Topic.RUN
     HELP = "take over a live run whose driver has died, up to its verdict"
 
     def run(self) -> int:
@@ -104,6 +106,7 @@ class Attach(RunFolder, CodeOptions, TracedOutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Up(RunOptions):
+    TOPIC = Topic.RUN
     HELP = "keep a live testnet running until Ctrl-C, then judge it"
 
     scenario: Path = argument("SCENARIO", "as in stampede run; its stop height is ignored", Path)
@@ -129,6 +132,7 @@ class Up(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Inject(RunFolder):
+    TOPIC = Topic.RUN
     HELP = "add a fault to a running live testnet, now or later"
     RUNS_CODE = False
 
@@ -148,6 +152,7 @@ class Inject(RunFolder):
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(RunFolder):
+    TOPIC = Topic.RUN
     HELP = "end a running live testnet as if it had reached its stop height"
     RUNS_CODE = False
 

@@ -13,7 +13,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import Trying, all_tried
 from cluster.common.limits import MAX_SEED
 from cluster.record.folder import SWEEP
-from cluster.tools.console.command import FOLDER, argument, flag, option
+from cluster.tools.console.command import FOLDER, Topic, argument, flag, option
 from cluster.tools.console.options import (
     SHOWN_CHARACTERS,
     ChangeOptions,
@@ -178,6 +178,7 @@ def _refresh_index(folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(SeedOptions, ChangeOptions, CodeOptions):
+    TOPIC = Topic.SEARCH
     HELP = "run one scenario with many seeds in the simulator"
 
     scenario: Path = argument("SCENARIO", "scenario file (YAML), or the name of one that ships", Path)
@@ -230,6 +231,7 @@ class Sweep(SeedOptions, ChangeOptions, CodeOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Fuzz(SeedOptions):
+    TOPIC = Topic.SEARCH
     HELP = "run a random scenario per seed in the simulator"
     RUNS_CODE = False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
 from cluster.record.folder import SCORECARD
-from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, argument, flag, option
+from cluster.tools.console.command import FILE, FOLDER, OPTIONAL, SEVERAL, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption
 from cluster.tools.console.output import console, print_line
 from cluster.tools.sweeps.commands import seed_range, worker_count
@@ -31,6 +31,7 @@ PLAIN_WIDTH: Final = 320
 @dataclass(frozen=True, kw_only=True)
 class Dos(ForceOption, ChangeOptions, CodeOptions):
     KIND = SCORECARD
+    TOPIC = Topic.ECONOMICS
     HELP = "attack a scenario, and score what each attack did and what it cost"
     DESCRIPTION = (
         "Runs each attack against the same scenario without it, with the same seeds and honest users, and grades it"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import quoted
 from cluster.record.folder import LAB, Kind
-from cluster.tools.console.command import FOLDER, Command, Group, argument, flag, option
+from cluster.tools.console.command import FOLDER, Command, Group, Topic, argument, flag, option
 from cluster.tools.console.options import ForceOption
 from cluster.tools.console.output import console, plain_table, print_line
 from cluster.tools.sweeps.commands import worker_count
@@ -135,5 +135,6 @@ COMMANDS: Final = {
         "run experiments about scheduling policies",
         {"list": ListExperiments, "run": RunExperiment, "run-all": RunAll, "report": Report},
         "list|run|run-all|report",
+        Topic.ECONOMICS,
     )
 }

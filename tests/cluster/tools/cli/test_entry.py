@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +16,9 @@ import pytest
 import stampede_command
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import ExitCode
+from cluster.tools.cli import main as command_line
 from cluster.tools.cli.main import main
+from cluster.tools.console.command import Topic
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -142,3 +146,15 @@ def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"stampede {version('stampede')} ({checkout_commit()})\n"
+
+
+def test_the_help_lists_each_command_once_under_its_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = command_line._parser()
+    text = parser.format_help()
+    (commands,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    headings = [f"{topic}:" for topic in Topic]
+    assert [line for line in text.splitlines() if line in headings] == headings
+    listed = re.findall(r"^  ([a-z0-9-]+)(?:  |$)", text.partition("options:")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(commands.choices), "each is listed, none twice"
+    before = text.partition(f"{Topic.LOOK}:")[0]
+    assert "  run  " in before and "  replay  " not in before

@@ -17,6 +17,7 @@ from cluster.tools.console.command import (
     Command,
     Filled,
     Group,
+    Topic,
     add_commands,
     argument,
     flag,
@@ -83,7 +84,7 @@ def test_arguments_of_a_base_come_first_and_its_options_last() -> None:
 def test_slow_options_are_added_when_they_are_asked_for() -> None:
     filled: list[argparse.ArgumentParser] = []
     made = _parser()
-    add_commands(subparsers(made), {"slow": Filled("slow", filled.append)})
+    add_commands(subparsers(made), {"slow": Filled("slow", filled.append, Topic.TOOLS)})
     assert filled == []
     made.parse_args(["slow"])
     assert [each.prog for each in filled] == ["stampede slow"]
