@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all test-tools test-k8s fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
+.PHONY: help install install-dev run test test-slow test-all test-tools test-k8s docs fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -59,6 +59,7 @@ help:
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make soak-handover  $(SOAK_HANDOVERS) live runs whose drivers are killed at any moment: each gets its verdict, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
+	@echo "make docs     build the pages as a site in build/site, with search; a dead link fails"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
 	@echo "make image    build the container image (needs docker, or CONTAINERS=podman);  make sbom  prints its bill of materials"
@@ -135,6 +136,10 @@ shadow: install
 			--requirement $(SHADOW_VENVS)/requirements.lock || exit 2; \
 		options="$$options --python $$place/bin/python"; \
 	done; $(BIN)/stampede verify-run $(RUN) $$options
+
+docs: $(INSTALLED_DEV)
+	$(BIN)/mkdocs build
+	@echo "build/site/index.html"
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

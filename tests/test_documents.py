@@ -447,3 +447,36 @@ def test_scenarios_are_scenarios(block: Block) -> None:
     if "policy: ./" in block.text:
         fields["chain"]["policy"] = {"name": "own", "source": example("python")}
     assert scenario_from({"name": "documented", **fields}, block.ident).name
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+def built_site(root: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "mkdocs", "build", "--config-file", str(root / "mkdocs.yml")]
+    return subprocess.run([*words, "--site-dir", str(target)], cwd=root, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_and_no_dead_link(tmp_path: Path) -> None:
+    done = built_site(ROOT, tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    indices = {"README": "index"}
+    for page in PAGES:
+        path = page.relative_to(ROOT)
+        assert (tmp_path / "site" / path.with_name(f"{indices.get(path.stem, path.stem)}.html")).is_file(), path
+    assert "Stampede" in (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", ["[x](docs/none.md)", "[x](docs/lab.md#none)", "[x](none.py)"])
+def test_a_dead_link_fails_the_site(tmp_path: Path, planted: str) -> None:
+    root = tmp_path / "root"
+    for path in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        root.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, root / path)
+    for folder in ("docs", "k8s", "kits", "spec", "scenarios"):
+        shutil.copytree(ROOT / folder, root / folder)
+    with (root / "README.md").open("a", encoding="utf-8") as page:
+        page.write(f"\n{planted}\n")
+    assert built_site(root, tmp_path / "site").returncode != 0

@@ -230,7 +230,7 @@ def imports_are_declared(path: str, source: str) -> Iterator[Finding]:
         if name in sys.stdlib_module_names or name in OURS or (is_in(path, "benchmarks") and beside in text_files()):
             continue
         held = distributions().get(WITH_ANOTHER.get(name, name), frozenset())
-        is_for_development = path == PYTEST_PLUGIN or is_in(path, "tests", "benchmarks")
+        is_for_development = path == PYTEST_PLUGIN or is_in(path, "tests", "benchmarks", "docs")
         if not held & declared_names("dev" if is_for_development else "s3" if path == UPLOADER else None):
             yield line, f"imports {name}, which pyproject.toml does not name"
 
