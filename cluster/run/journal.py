@@ -44,7 +44,7 @@ from cluster.run.events import (
     Up,
     Violation,
 )
-from validator.storage.frames import frame, split
+from validator.storage.frames import frame, is_torn, split
 
 KINDS: Final[tuple[type[Seen], ...]] = (
     Up,
@@ -122,11 +122,14 @@ def encoded(seen: Seen) -> bytes:
 
 
 def read_journal(content: bytes) -> tuple[list[Seen], int]:
-    """All that a journal has, and the length of its complete part in bytes. A torn frame at its end does not count.
+    """All that a journal has, and the length of its complete part in bytes. A frame that a crash has torn does not
+    count, nor does anything after it.
 
-    Raises :class:`DamagedJournal`.
+    Raises :class:`DamagedJournal`, also for a frame that is damaged in another way.
     """
     frames, whole = split(content)
+    if whole < len(content) and not is_torn(content[whole:], whole):
+        raise DamagedJournal(f"is damaged: the frame at offset {whole} is not what was written")
     try:
         return [_decoded(each.payload) for each in frames], whole
     except BadInput as error:

@@ -86,7 +86,7 @@ def recover(disk: Disk, name: str) -> Iterator[Frame]:
         data = _frame_bytes(disk, name, offset)
         payload = payload_at(data, 0)
         if payload is None:
-            if not _is_torn(data, offset):
+            if not is_torn(data, offset):
                 raise DiskError(f"{name}: record at offset {offset} is damaged")
             disk.truncate(name, offset)
             return
@@ -132,8 +132,11 @@ def payload_at(data: bytes, offset: int) -> bytes | None:
     return payload if is_whole else None
 
 
-def _is_torn(data: bytes, offset: int) -> bool:
-    """Whether a crash can have torn the frame at a file's ``offset``. ``data`` are its bytes, not a complete frame."""
+def is_torn(data: bytes, offset: int) -> bool:
+    """Whether a crash can have torn the frame at a file's ``offset``, rather than bit rot damaged it.
+
+    ``data`` are the bytes from there on, which do not begin with a whole frame.
+    """
     length = length_at(data, 0)
     end = HEADER_BYTES if length is None else FRAME_BYTES + length
     if end > len(data):

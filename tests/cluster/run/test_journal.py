@@ -117,6 +117,18 @@ def test_a_torn_frame_at_the_end_does_not_count() -> None:
         assert whole == sum(map(len, frames[: len(seen)])) <= size
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_a_frame_that_has_rotted_is_refused_wherever_it_is(number: int) -> None:
+    """To cut it off would lose the frames after it."""
+    frames = [encoded(Up(1.5)), encoded(NETWORK), encoded(NewHeight(7))]
+    offset = sum(map(len, frames[:number]))
+    for place in range(len(frames[number])):
+        content = bytearray(b"".join(frames))
+        content[offset + place] ^= 4
+        with pytest.raises(DamagedJournal, match=f"^is damaged: the frame at offset {offset} is not what was written$"):
+            read_journal(bytes(content))
+
+
 def test_a_reason_that_is_no_unicode_is_kept_as_far_as_it_is() -> None:
     """It may have the name of a file."""
     content = encoded(Failed(1.5, 2, "data/\udcff: no space")) + encoded(Violation("v: \ud800"))
