@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -39,13 +39,13 @@ def judge_again(folder: Path, changes: Sequence[Change] = (), outputs: Outputs =
     for change in changes:
         if re.split(r"[.\[]", change.path)[0] != CRITERIA:
             raise BadInput(f"{change.path}: cannot change once the run is over; expected a field of {CRITERIA}")
-    with claimed(folder), ExitStack() as lock:
+    with claimed(folder), driving(folder):  # a driver that attaches claims no folder
         is_again = (folder / RECORD_FILE).exists()
         if changes and not is_again:
             raise BadInput(
                 f"{folder}: has no record yet, which keeps the criteria of the run: judge it once without changes first"
             )
-        record = _recorded(folder) if is_again else _left_behind(folder, lock)
+        record = _recorded(folder) if is_again else _left_behind(folder)
         what = f"{folder} with {options_of(changes)}"
         record.scenario = change_scenario(record.scenario, changes, what)
         if record.given is not None:
@@ -76,8 +76,8 @@ def _recorded(folder: Path) -> RunRecord:
     return record
 
 
-def _left_behind(folder: Path, lock: ExitStack) -> RunRecord:
-    """The record of a live run whose driver died; its lock is held until ``lock`` closes. Raises :class:`BadInput`."""
+def _left_behind(folder: Path) -> RunRecord:
+    """The record of a live run whose driver died. Raises :class:`BadInput`."""
     from cluster.live.audit.left_behind import record_left
     from cluster.live.handover import checkpoint
 
@@ -86,7 +86,6 @@ def _left_behind(folder: Path, lock: ExitStack) -> RunRecord:
             f"{folder}: has no record of a run: expected {RECORD_FILE}, which each finished run has,"
             " or the checkpoint of a run that was started with --attachable"
         )
-    lock.enter_context(driving(folder))
     if not (folder / RESULT_FILE).exists():
         raise BadInput(f"{folder}: its testnet may still be up: stampede attach {folder} brings it to its verdict")
     failed = refuse_ended(folder)

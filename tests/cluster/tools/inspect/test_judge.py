@@ -159,9 +159,10 @@ def test_a_folder_without_a_whole_record_is_refused(run: Path, capsys: pytest.Ca
 
 
 def test_a_run_in_progress_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with claimed(run):
-        assert judge(run) == ExitCode.BAD_INPUT
-    assert "another process writes it" in capsys.readouterr().err
+    for held, said in ((claimed, "another process writes it"), (driving, "its driver is alive")):
+        with held(run):
+            assert judge(run) == ExitCode.BAD_INPUT
+        assert said in capsys.readouterr().err
 
 
 # --- a driver that died -----------------------------------------------------------------------------------------------
