@@ -8,12 +8,16 @@ from cluster.faults.events import FaultSeen
 from cluster.run.events import Order, Seen
 from cluster.run.loop import RunLoop
 
+Told = tuple[Seen, Sequence[Order]]
+"""What a loop was told, and the orders that follow."""
+
 
 class Feed:
     """Connects a driver and the loop of its run.
 
     ``look()`` returns how the network is now. ``perform(order)`` performs an order, and returns its answers.
-    ``note(seen, orders)`` is called with all that the loop was told, before the orders that follow are performed.
+    ``note(told)`` is called with what the loop was told at once, and the orders that follow of each, before these are
+    performed.
     """
 
     def __init__(
@@ -21,18 +25,18 @@ class Feed:
         loop: RunLoop,
         look: Callable[[], Iterable[Seen]],
         perform: Callable[[Order], Iterable[Seen]],
-        note: Callable[[Seen, Sequence[Order]], None] = lambda seen, orders: None,
+        note: Callable[[Sequence[Told]], object] = lambda told: None,
     ) -> None:
         self._loop = loop
         self._look = look
         self._perform = perform
         self._note = note
 
-    def see(self, seen: Seen) -> None:
+    def see(self, *seen: Seen) -> None:
         """Tell the loop what was seen, have its orders performed in their order, and tell it the answers."""
-        orders = self._loop.handle(seen)
-        self._note(seen, orders)
-        answers = [answer for order in orders for answer in self._perform(order)]
+        told = [(each, self._loop.handle(each)) for each in seen]
+        self._note(told)
+        answers = [answer for _, orders in told for order in orders for answer in self._perform(order)]
         for answer in answers:
             self.see(answer)
 

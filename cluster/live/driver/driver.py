@@ -70,7 +70,7 @@ from cluster.run.events import (
     Up,
     Violation,
 )
-from cluster.run.feed import Feed
+from cluster.run.feed import Feed, Told
 from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -429,29 +429,41 @@ class _LiveRun:
             self._feed.look()
             stage.look_after()
             self._testnet.watch_load()
-            if self._journal is not None:
-                self._journal.keep()
+            self._keep(hosts, stage)
+
+    def _keep(self, hosts: Hosts, stage: LiveStage) -> None:
+        """Persist what this look found. A checkpoint follows at once if the loop was told something new."""
+        if self._journal is not None:
+            self._journal.keep()
             if self._handover is not None:
-                mark = (stage.agenda.mark, self.loop.end_height, hosts.actors_so_far, self._testnet.load_stage)
+                mark = (self._journal.mark, stage.agenda.mark, hosts.actors_so_far, self._testnet.load_stage)
                 self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _see_whether_it_ends(self, hosts: Hosts) -> bool:
         """Tell the run's loop how far the run is. Returns whether the run is over, must stop, or takes too long."""
         return (
             self._see(Standings(tuple(self._standings(hosts))))
-            or any(self._see(Violation(told)) for told in self._new_violations(hosts))
+            or self._look_for_violations(hosts)
             or self._see(Time(self._clock.now_ms()))
         )
 
-    def _see(self, seen: Seen) -> bool:
+    def _see(self, *seen: Seen) -> bool:
         """Tell the run's loop what was seen, at the newest height. Returns whether the run is to end."""
-        for each in (NewHeight(self._watch.height), seen):
-            self._feed.see(each)
+        self._feed.see(NewHeight(self._watch.height))
+        self._feed.see(*seen)
         return self.loop.has_ended
 
-    def _note(self, seen: Seen, orders: Sequence[Order]) -> None:
+    def _note(self, told: Sequence[Told]) -> None:
+        """Note what the run's loop was told. Violations are persisted before they are reported, with what follows."""
         if self._journal is not None:
-            self._journal.note(seen, orders)
+            for seen, orders in told:
+                self._journal.note(seen, orders)
+        violations = [seen.text for seen, _ in told if isinstance(seen, Violation)]
+        if violations:
+            self._testnet.note_violations()
+            self._write_checkpoint(FOLLOWING)
+        for text in violations:
+            self.on_notice(f"height {self._watch.height}: violation: {text}")
 
     def _look(self) -> Iterator[Seen]:
         """The network as it is now."""
@@ -492,8 +504,8 @@ class _LiveRun:
                     is_excused = bool(state.diverged or node(index).byzantine)
                     yield Standing(state.height, host.phase is Phase.UP, is_excused=is_excused)
 
-    def _new_violations(self, hosts: Hosts) -> Sequence[str]:
-        """Look for violations, and report them."""
+    def _look_for_violations(self, hosts: Hosts) -> bool:
+        """Tell the run's loop of new violations. Returns whether the run is to end."""
         running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
         addresses = [(host, address) for host in running for address in host.reports.addresses]
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
@@ -502,13 +514,7 @@ class _LiveRun:
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
         answered_s = min((host.reports.answered_s for host in running), default=0.0)
         self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
-        told = self._audit.look(urls, diverged)
-        if told:  # persisted before it is reported
-            self._testnet.note_violations()
-            self._write_checkpoint(FOLLOWING)
-        for violation in told:
-            self.on_notice(f"height {self._watch.height}: violation: {violation}")
-        return told
+        return self._see(*map(Violation, self._audit.look(urls, diverged)))
 
     def _wait(self, stage: LiveStage) -> None:
         """Wait until the next look, at most until a fault begins or ends. The first signal ends an open-ended run."""

@@ -23,6 +23,7 @@ from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.faults.events import Failed, Voted
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.control.control_server import SetLoad
 from cluster.live.driver.driver import Notices, _LiveRun, attached_testnet
@@ -45,6 +46,7 @@ from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
 from cluster.tools.run import attaching
+from consensus.messages import VoteKind
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario
 from tests.consensus.bench import NOTARIZE
@@ -66,8 +68,8 @@ FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 class FollowedRun(_LiveRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
-    def __init__(self, folder: Path, scenario: Scenario | None = None) -> None:
-        request = RunRequest(scenario or make_scenario(), 1, "0123456789ab", folder, lease_s=5.0)
+    def __init__(self, folder: Path, scenario: Scenario | None = None, stop_on_fail: bool = False) -> None:
+        request = RunRequest(scenario or make_scenario(), 1, "0123456789ab", folder, stop_on_fail, lease_s=5.0)
         super().__init__(request, UNOBSERVED, Interrupts(), ON_THE_LOOPBACK)
         folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(folder / STORE_FILE)
@@ -93,6 +95,20 @@ class FollowedRun(_LiveRun):
         self._handover.keep()
         self._journal.keep()
         self._audit.close()
+
+
+def taken_over(folder: Path) -> _LiveRun:
+    """What another driver has of a run, before it asks anybody."""
+    left = checkpoint.read(folder)
+    run = _LiveRun(
+        RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s=5.0),
+        UNOBSERVED,
+        Interrupts(),
+        ON_THE_LOOPBACK,
+    )
+    session: Any = SimpleNamespace(ray=None, kept=None)
+    run._read(left, run._make_hosts(session))
+    return run
 
 
 def contradict(run: _LiveRun) -> None:
@@ -126,8 +142,8 @@ def test_a_violation_that_was_seen_fails_the_run_though_the_testnet_is_gone(
 class Diverged(FollowedRun):
     """Its host says that a validator diverged. The driver is killed as soon as it has told that."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, stop_on_fail: bool = False) -> None:
+        super().__init__(folder, stop_on_fail=stop_on_fail)
         hosts = self._testnet.hosts
         assert hosts is not None
         self._write_checkpoint(FOLLOWING)
@@ -135,7 +151,7 @@ class Diverged(FollowedRun):
         self.watchdog = self._testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
         self.on_notice = Notices(self._is_told)
         with pytest.raises(KeyboardInterrupt):
-            self._new_violations(hosts)
+            self._look_for_violations(hosts)
         self.watchdog._pipe.close()
         self.watchdog._process.wait(HANGS_AFTER_S)
         self.is_killed()
@@ -156,6 +172,27 @@ def test_a_violation_that_was_told_is_kept_though_nobody_comes(tmp_path: Path) -
         found = check_run(record).check("state_roots")
     assert found.verdict is Outcome.FAIL and found.detail.startswith("told while it ran: validator-0 executed a final")
     assert len(run.record.seen_violations) == 1
+
+
+def test_a_violation_that_was_told_ends_the_run_of_the_next_driver_too(tmp_path: Path) -> None:
+    run = Diverged(tmp_path, stop_on_fail=True)
+    other = taken_over(tmp_path)
+    assert run.loop.has_ended and other.loop.has_ended and other.record.interrupted
+    assert other.record.problems == run.record.problems != []
+    other._audit.close()
+
+
+def test_whatever_the_loop_was_told_is_in_the_next_checkpoint(tmp_path: Path) -> None:
+    run = FollowedRun(tmp_path)
+    hosts, stage = run._testnet.hosts, run._stage
+    assert hosts is not None and stage is not None
+    for seen in (Failed(9.0, 1, "no space"), Voted(0, 9, VoteKind.NOTARIZE)):
+        agenda = stage.agenda.mark
+        run._see(seen)
+        assert stage.agenda.mark == agenda, "no call to come says so"
+        run._keep(hosts, stage)
+        assert run._journal is not None and checkpoint.read(tmp_path).journal == run._journal.mark
+    run.is_killed()
 
 
 def test_what_only_the_watchdog_knows_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,8 @@ class FaultsOnHosts:
         self.loop = RunLoop(RunRecord(scenario, "live", 1, "test", make_genesis()))
         self.engine = self.loop.faults
         self.journal = bytearray()
-        self.feed = Feed(self.loop, self._look, self._perform, Journal(self.journal.extend).note)
+        note = Journal(self.journal.extend).note
+        self.feed = Feed(self.loop, self._look, self._perform, lambda told: [note(*each) for each in told])
         self._height, self._notice = height, notice
         leftovers = leftovers or Leftovers(None, notice)
         self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, leftovers)

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.common.interrupts import Interrupts
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
-from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, HostReports, Phase
 from cluster.live.handover import checkpoint
@@ -25,16 +23,13 @@ from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.processes import Process, Use
-from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.message_trace import LiveTrace, MessageKind, Stamp, Windows
 from cluster.record.resources import MAX_LOOKS, ResourceLog
 from cluster.record.run import (
-    UNOBSERVED,
     FaultRecord,
     LoadRecord,
     RunRecord,
-    RunRequest,
     TracedMessage,
 )
 from cluster.record.saved import enter, save
@@ -42,7 +37,7 @@ from cluster.run.events import JoinBegun, NewHeight, StopRequested, Up
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
-from tests.cluster.live.driver.test_take_over import FollowedRun, contradict
+from tests.cluster.live.driver.test_take_over import FollowedRun, contradict, taken_over
 from tests.cluster.live.handover.parts import inside, left_run, sends, timeline, written_and_read
 from tests.cluster.records import make_chain, make_record
 from validator.node.events import BlockFinal
@@ -237,20 +232,6 @@ def test_every_phase_of_a_host_has_a_word(phase: Phase) -> None:
 # --- all of it --------------------------------------------------------------------------------------------------------
 
 MADE_AGAIN = (*ASKED_ANEW, *OF_THE_PROCESS, "_hosts", "_record", "_run")
-
-
-def taken_over(folder: Path) -> _LiveRun:
-    """What another driver has of a run, before it asks anybody."""
-    left = checkpoint.read(folder)
-    run = _LiveRun(
-        RunRequest(left.scenario, left.record.seed, left.commit, folder, lease_s=5.0),
-        UNOBSERVED,
-        Interrupts(),
-        ON_THE_LOOPBACK,
-    )
-    session: Any = SimpleNamespace(ray=None, kept=None)
-    run._read(left, run._make_hosts(session))
-    return run
 
 
 def busy_run(folder: Path) -> FollowedRun:
