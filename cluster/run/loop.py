@@ -8,9 +8,10 @@ the orders in their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from cluster.common.errors import BadInput
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import FaultSeen, Tell
@@ -35,6 +36,7 @@ from cluster.run.events import (
     Up,
     Violation,
 )
+from cluster.scenario import Scenario, fault_to_add
 
 ON_FAIL: Final = "by --stop-on-fail"
 """What the record of a run says that its first violation ended."""
@@ -135,6 +137,28 @@ class RunLoop:
                 yield from self._look_for_the_end(seen)
             case _:
                 yield from self.faults.handle(seen)
+
+    # --- what clients request -----------------------------------------------------------------------------------------
+
+    def check_goes_on(self) -> None:
+        """Raise :class:`BadInput` if the run's last height is reached: then nothing is begun any more."""
+        if self.is_draining:
+            raise BadInput(f"the run is about to end: height {self.end_height} is reached")
+
+    def with_fault(self, fields: Mapping[str, Any], at_ms: float) -> Scenario:
+        """The scenario with one more fault, the last one: from now on, or later if ``fields`` say so.
+
+        Raises :class:`BadInput`.
+        """
+        self.check_goes_on()
+        planned_ms = math.ceil(self.faults.planned_ms(at_ms))
+        begins = {} if fields.keys() & {"at_height", "at_ms"} else {"at_ms": planned_ms}
+        fault = fault_to_add(self.scenario, {**fields, **begins}, has_end=self.end_height is not None)
+        if (fault.at_height or self.height + 1) <= self.height:
+            raise BadInput(f"at_height: {fault.at_height} is not above {self.height}, the final height")
+        if (planned_ms if fault.at_ms is None else fault.at_ms) < planned_ms:
+            raise BadInput(f"at_ms: {fault.at_ms} is over: it is {planned_ms} ms since the testnet was up")
+        return self.scenario.model_copy(update={"faults": [*self.scenario.faults, fault]})
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

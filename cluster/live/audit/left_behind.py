@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.handover.handover import COLLECTED, restore
-from cluster.live.handover.left_run import LeftRun
+from cluster.live.handover.left import LeftRun
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -20,11 +20,11 @@ def record_left(left: LeftRun, folder: Path) -> RunRecord:
     scenario, seed = left.scenario, left.record.seed
     genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
     record = RunRecord(scenario, "live", seed, left.commit, genesis)
-    sightings, told, rows = restore(left, record, folder)
+    _, sightings, told, rows = restore(left, record, folder)
     sightings.close()
     told.close()
     audit = LiveAudit(record)
-    audit.take_over(left.audit, rows=rows)
+    audit.take_over(left.audit, rows)
     audit.enter_unasked()
     if left.phase != COLLECTED:
         record.interrupted, record.duration_ms = True, left.clock.at_ms

@@ -28,8 +28,8 @@ from cluster.audit.served.proofs import with_answers
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
 from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.live.audit.safety_watch import SafetyWatch
-from cluster.live.handover.left_watch import LeftAudit
-from cluster.live.handover.told import Row, Told
+from cluster.live.handover.left import LeftAudit
+from cluster.live.handover.rows import Row, Told
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
@@ -175,11 +175,14 @@ class LiveAudit:
         record: RunRecord,
         now_ms: Callable[[], float] = lambda: 0.0,
         reexecution: ReexecutionProcess | None = None,
+        told: Told | None = None,
     ) -> None:
-        """``now_ms`` returns the time since the run began. ``reexecution`` re-executes the blocks, if given."""
+        """``now_ms`` returns the time since the run began. ``reexecution`` re-executes the blocks, if given. ``told``
+        gets the votes and certificates that hosts report, if they must outlive this process.
+        """
         self._record = record
         self.reexecution = reexecution
-        self.safety = SafetyWatch(record, now_ms)
+        self.safety = SafetyWatch(record, now_ms, told)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
@@ -207,12 +210,12 @@ class LiveAudit:
         known = {index: save_validator(found, chain) for index, found in self.known.items()}
         return LeftAudit(known, self.safety.state())
 
-    def take_over(self, state: LeftAudit, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
+    def take_over(self, state: LeftAudit, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Restore the state of another driver's audit. Blocks that the store no longer has are left out.
 
-        ``told`` is the file of votes and certificates that hosts report, and ``rows`` are those that it already has.
+        ``rows`` are the votes and certificates that hosts had reported to that driver.
         """
-        self.safety.take_over(state.safety, told, rows)
+        self.safety.take_over(state.safety, rows)
         self.known = {index: again(found, self.store) for index, found in state.known.items()}
 
     def enter_unasked(self) -> None:

@@ -16,8 +16,8 @@ from typing import Final
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
-from cluster.live.handover.left_watch import LeftSafety
-from cluster.live.handover.told import Row, Told
+from cluster.live.handover.left import LeftSafety
+from cluster.live.handover.rows import Row, Told
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, NotesLost, Observation, VoteSent, view_of
 from cluster.record.chain_store import BlockStore
 from cluster.record.rules import WATCHED_LIVE
@@ -72,9 +72,9 @@ class Heard:
 class Backlog:
     """The queue of reported votes and certificates that were not checked yet."""
 
-    def __init__(self) -> None:
-        self.told: Told | None = None
-        """Writes the reports of hosts to a file, if they must outlive this process."""
+    def __init__(self, told: Told | None = None) -> None:
+        """``told`` gets the reports of hosts, if they must outlive this process."""
+        self._told = told
         self.judged = 0
         """Number of rows (reports of a validator) of the run that were checked."""
         self._taken = 0
@@ -88,15 +88,14 @@ class Backlog:
     def take(self, row: Row) -> None:
         """Queue a host's report of a validator."""
         self._add(self._taken, row)
-        if self.told is not None:
-            self.told.add(row)
+        if self._told is not None:
+            self._told.add(row)
 
-    def take_over(self, judged: int, told: Told | None, rows: Iterable[tuple[int, Row]]) -> None:
+    def take_over(self, judged: int, rows: Iterable[tuple[int, Row]]) -> None:
         """Continue the queue of another driver.
 
         ``judged`` is the number of rows that it had judged. ``rows`` are the rows that its files still have, by number.
         """
-        self.told = told
         self.judged = self._taken = self._judged_before = judged
         for number, row in rows:
             self._add(number, row)
@@ -129,8 +128,10 @@ class SafetyWatch:
     :meth:`take` may be called by one thread, everything else by another.
     """
 
-    def __init__(self, record: RunRecord, now_ms: Callable[[], float]) -> None:
-        """``now_ms`` returns the time since the run began. It dates violations."""
+    def __init__(self, record: RunRecord, now_ms: Callable[[], float], told: Told | None = None) -> None:
+        """``now_ms`` returns the time since the run began. It dates violations. ``told`` gets the reports of hosts, if
+        they must outlive this process.
+        """
         scenario, namespace = record.scenario, record.genesis.chain_id.encode()
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
@@ -141,7 +142,7 @@ class SafetyWatch:
         self._byzantine = {index for index in range(len(self._names)) if scenario.validators.node(index).byzantine}
         self._votes = [OwnVotes() for _ in self._names]
         self._votes_kept_from = 0
-        self.backlog = Backlog()
+        self.backlog = Backlog(told)
         self._height = 0
         """Height of the last final block that was checked."""
         self._newest_view = 0
@@ -191,14 +192,14 @@ class SafetyWatch:
         counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
         return LeftSafety(counts, list(self.log.violations), self.backlog.judged)
 
-    def take_over(self, state: LeftSafety, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
+    def take_over(self, state: LeftSafety, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Restore the :meth:`state` of another driver, and queue the rows that it kept.
 
         Final blocks are checked again.
         """
         self.log.counts.update(state.counts)
         self.log.violations.extend(state.violations)
-        self.backlog.take_over(state.rows, told, rows)
+        self.backlog.take_over(state.rows, rows)
 
     def record(self) -> MonitorRecord:
         """The counts and violations so far, in the form of a run's record."""

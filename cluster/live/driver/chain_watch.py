@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cluster.live.driver.hosts import Hosts
-from cluster.live.handover.finality_log import Sightings
-from cluster.live.handover.left_watch import LeftWatch, SeenBlock, SeenChain
+from cluster.live.handover.left import LeftWatch, SeenBlock, SeenChain
+from cluster.live.handover.rows import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import (
@@ -31,7 +31,7 @@ from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.run import Lag, Resources, RunRecord, Sample
+from cluster.record.run import VOTE_STEPS, Lag, Resources, RunRecord, Sample, Step, StepKind
 from consensus.messages import VoteKind
 from validator.node.events import BlockFinal
 
@@ -58,11 +58,18 @@ class Newest:
 class ChainWatch:
     """Fills a record's finalizations, proposals and samples."""
 
-    def __init__(self, record: RunRecord, began_epoch_ms: float, left: LeftWatch | None = None) -> None:
-        """``left`` is the :attr:`state` of another driver's watch, whose observations ``record`` has."""
+    def __init__(
+        self,
+        record: RunRecord,
+        began_epoch_ms: float,
+        sightings: Sightings | None = None,
+        left: LeftWatch | None = None,
+    ) -> None:
+        """``sightings`` gets finalizations and proposals, if they must outlive this process. ``left`` is the
+        :attr:`state` of another driver's watch, whose observations ``record`` has.
+        """
         self._record = record
-        self.sightings: Sightings | None = None
-        """Writes finalizations and proposals to a file, if they must outlive this process."""
+        self._sightings = sightings
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms, None if left is None else left.trace)
         self.newest = Newest(() if left is None else left.blocks)
@@ -83,6 +90,14 @@ class ChainWatch:
     def height(self) -> int:
         """The highest final height seen anywhere."""
         return 0 if self._chain.newest is None else self._chain.newest.height
+
+    def take_view(self, at_ms: float, view: ValidatorView) -> None:
+        """Take all that a host reports of a validator."""
+        self.take(view.index, view.observations)
+        self.trace.take(view.index, view.stamps)
+        if self._record.timings is not None:
+            self._record.timings.work += view.work
+        self.take_use(at_ms, view)
 
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         for seen in observations:
@@ -108,8 +123,8 @@ class ChainWatch:
 
     def _note_final(self, seen: Finalization) -> None:
         self._record.finalizations.append(seen)
-        if self.sightings is not None:
-            self.sightings.finalized(seen)
+        if self._sightings is not None:
+            self._sightings.finalized(seen)
 
     def _note_served(self, at_ms: float, validator: int, height: int) -> None:
         """Note what an external validator says of itself, up to the highest height that one of ours reported."""
@@ -121,8 +136,8 @@ class ChainWatch:
     def _note_proposal(self, at_ms: float, height: int) -> None:
         if at_ms < self._record.proposals.get(height, math.inf):
             self._record.proposals[height] = at_ms
-            if self.sightings is not None:
-                self.sightings.proposed(at_ms, height)
+            if self._sightings is not None:
+                self._sightings.proposed(at_ms, height)
 
     @property
     def state(self) -> LeftWatch:
@@ -196,3 +211,28 @@ class ChainWatch:
         self._chain.transactions += block.transactions
         if self._chain.newest is None or block.height > self._chain.newest.height:
             self._chain.newest = block
+
+
+def steps_of(view: ValidatorView, began_epoch_ms: float) -> Iterator[Step]:
+    """The steps in one report of a validator. The run began at ``began_epoch_ms``."""
+    for at_ms, transaction in getattr(view, "taken", ()):  # a host of other code may not report them
+        yield Step(StepKind.TAKEN, at_ms - began_epoch_ms, view.index, transaction=transaction)
+    for seen in view.observations:
+        found = _step(seen)
+        if found is not None:
+            kind, at_ms, number = found
+            yield Step(kind, at_ms - began_epoch_ms, view.index, number)
+
+
+def _step(seen: Observation) -> tuple[StepKind, float, int] | None:
+    """The kind of an observation, its time since the epoch, and its height or view; ``None`` if it is no step."""
+    match seen:
+        case FirstSeen(height=height, at_ms=at_ms):
+            return StepKind.BEGAN, at_ms, height
+        case ViewSeen(at_ms=at_ms, view=view):
+            return StepKind.ENTERED, at_ms, view
+        case FinalSeen(at_ms=at_ms, block=block):
+            return StepKind.FINAL, at_ms, block.height
+        case VoteSent(view=view, kind=kind, at_ms=at_ms) if kind in VOTE_STEPS and at_ms:
+            return VOTE_STEPS[kind], at_ms, view
+    return None

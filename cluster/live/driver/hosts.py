@@ -23,8 +23,7 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host, Phase, Totals
-from cluster.live.handover.calls import LiveCall, TakePlace
-from cluster.live.handover.left_hosts import LeftHosts
+from cluster.live.handover.left import LeftHosts, LiveCall, TakePlace
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.injection import Injection, LastWords
@@ -215,6 +214,11 @@ class Hosts:
         found = [address for host in self.all for address in host.reports.addresses]
         return sorted(found, key=lambda address: address.index)
 
+    def urls(self, among: Iterable[Host]) -> dict[int, str]:
+        """The URLs of the validators of some hosts that are ready, by index."""
+        addresses = [(host, address) for host in among for address in host.reports.addresses]
+        return {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
+
     def host_of(self, validator: int) -> Host:
         return next(host for host in self.all if validator in host.validators)
 
@@ -265,6 +269,13 @@ class Hosts:
                 self._take_answer(host, question)
         self._orders.look(0.0)
         self._note_deaths()
+
+    def hear_from_all(self, height: int, timeout_s: float, checkpoint: Callable[[], None]) -> None:
+        """Query the hosts that another driver left until each has answered or is gone, or takes too long."""
+        deadline = time.monotonic() + timeout_s
+        while any(host.reports.are_stale and host.is_running for host in self.all) and time.monotonic() < deadline:
+            self.look(height)
+            checkpoint()
 
     def inject(self, injection: Injection, then: LiveCall | None) -> None:
         """Send all hosts the faults in force from now on; the call ``then`` is made once they have them."""
@@ -373,6 +384,13 @@ class Hosts:
                     failed.append((asked[answer], one_line(error)))
             checkpoint()
         return failed + [(asked[answer], f"no answer within {timeout_s:g} s") for answer in left]
+
+    def allow_pruning(self, heights: Mapping[int, int]) -> None:
+        """Let validators prune their blocks up to heights, keyed by validator index, without waiting for an answer."""
+        for host in self.all:
+            carried = {index: heights[index] for index in host.validators if index in heights}
+            if carried and host.phase is Phase.UP and not host.is_paused:
+                host.actor.allow_pruning.remote(carried)
 
     def distribute(self) -> None:
         """Send every started host the addresses of all validators."""
@@ -525,11 +543,3 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
         if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
             planned += 2 if isinstance(plan, BitRotFault) else 1
     return planned
-
-
-def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
-    """Let validators prune their blocks up to heights, keyed by validator index, without waiting for an answer."""
-    for host in hosts:
-        carried = {index: heights[index] for index in host.validators if index in heights}
-        if carried and host.phase is Phase.UP and not host.is_paused:
-            host.actor.allow_pruning.remote(carried)

@@ -55,8 +55,17 @@ from cluster.faults.link_faults import Seen
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
-from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
-from cluster.live.handover.left_stage import LeftAgenda, LeftCall, LeftLooks, LeftPauses, LeftStage
+from cluster.live.handover.left import (
+    LeftAgenda,
+    LeftCall,
+    LeftLooks,
+    LeftPauses,
+    LeftStage,
+    LiveCall,
+    Prepared,
+    TakePlace,
+    Together,
+)
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection, LastWords
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon

@@ -37,7 +37,7 @@ from cluster.common.checkout import (
 )
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.wording import readable
-from cluster.live.handover.left_run import KeptRay
+from cluster.live.handover.left import KeptRay
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
 from cluster.live.nodes.ray_nodes import RayNode, read_nodes

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.ray_session import Place
-from cluster.live.handover.left_hosts import DiskOperation, LeftCounts, LeftHost, LeftReports
+from cluster.live.handover.left import DiskOperation, LeftCounts, LeftHost, LeftReports
 from cluster.live.host.host import HostView, ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState

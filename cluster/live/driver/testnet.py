@@ -30,8 +30,7 @@ from cluster.live.driver.load_process import (
 from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import RaySession, is_joining, one_line
 from cluster.live.driver.supervised_host import Phase
-from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_run import LeftLoad, LeftTestnet
+from cluster.live.handover.left import LeftHosts, LeftLoad, LeftTestnet
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role

@@ -5,12 +5,12 @@ line                  content
 ====================  ==============================================================================================
 1                     the format's name
 2                     BLAKE3 of all that follows, in hex
-rest                  a :class:`~cluster.live.handover.left_run.LeftRun`, a JSON object in one line
+rest                  a :class:`~cluster.live.handover.left.LeftRun`, a JSON object in one line
 ====================  ==============================================================================================
 
 The file holds the token of the run's Ray, so only its owner may read and write it. A file that belongs to another user,
 or that others may write, is refused. So is one of another version, or one whose fields do not match
-:class:`~cluster.live.handover.left_run.LeftRun`. Data that grows with a run is not in it: blocks and sightings are in
+:class:`~cluster.live.handover.left.LeftRun`. Data that grows with a run is not in it: blocks and sightings are in
 separate files, to which rows are appended.
 """
 
@@ -25,7 +25,7 @@ import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import printable
-from cluster.live.handover.left_run import VERSION, LeftRun
+from cluster.live.handover.left import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE, CHECKPOINT_FILES
 from cluster.record.saved import Damaged, decode, encode, sealed, unsealed
 

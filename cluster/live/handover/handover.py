@@ -1,4 +1,4 @@
-"""A driver's side of a handover: the clock of the run, and the checkpoints from which another driver continues."""
+"""A driver's side of a handover: the clock of the run, and the files from which another driver continues."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.common.errors import BadInput
-from cluster.live.handover import checkpoint, told
-from cluster.live.handover.append_file import AppendFile
-from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
-from cluster.live.handover.left_run import LeftClock, LeftJournal, LeftRun, RunPhase
-from cluster.live.handover.told import TOLD_FILE, Row, Told
+from cluster.live.handover import checkpoint
+from cluster.live.handover.left import LeftClock, LeftJournal, LeftRun, RunPhase
+from cluster.live.handover.rows import SIGHTINGS_FILE, TOLD_FILE, AppendFile, Row, Sightings, Told, remove_told
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import FileBlocks
-from cluster.record.folder import STORE_FILE, WATCHDOG_FILE
+from cluster.record.folder import JOURNAL_FILE, STORE_FILE, WATCHDOG_FILE
 from cluster.record.run import RunRecord
 from cluster.record.saved import enter
 from cluster.run.events import Seen
 from cluster.run.journal import Journal, read_journal
+from cluster.run.loop import RunLoop
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
@@ -76,6 +75,7 @@ class JournalFile:
     def __init__(self, path: Path, kept: bytes = b"") -> None:
         """Keep the first bytes of a journal, which are ``kept``, and go on with it. Raises :class:`OSError`."""
         self._file = AppendFile(path, len(kept))
+        self.flush, self.sync, self.close = self._file.flush, self._file.sync, self._file.close
         self._hasher = blake3(kept)
         self.note = Journal(self._add).note
 
@@ -100,71 +100,89 @@ class JournalFile:
         self._file.add(frame)
         self._hasher.update(frame)
 
-    def keep(self) -> None:
-        """Write what was noted, so that it outlives this process. A full disk does not end the run."""
-        with suppress(OSError):  # the rest waits for the next time
-            self._file.flush()
 
-    def sync(self) -> None:
-        """Write what was noted, so that it survives a power failure. Raises :class:`OSError`."""
-        self._file.sync()
+class RunFiles:
+    """The files of a run that outlive its driver: blocks and journal; and if another driver may take over, checkpoints
+    every few seconds, and at once after the loop was told something, with what was seen and told besides.
+    """
 
-    def close(self) -> None:
-        self.keep()
-        self._file.close()
-
-
-class Handover:
-    """Writes checkpoints every few seconds, and at once after a fault began or ended."""
-
-    def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
-        self.phase: RunPhase = FOLLOWING
+    def __init__(
+        self,
+        folder: Path,
+        notice: Callable[[str], None],
+        store: FileBlocks,
+        journal: JournalFile,
+        seen: tuple[Sightings, Told] | None = None,
+        phase: RunPhase = FOLLOWING,
+    ) -> None:
+        """Without ``seen`` no other driver may take over."""
+        self.phase = phase
+        self.store, self.journal = store, journal
+        self.sightings = None if seen is None else seen[0]
+        self.told = None if seen is None else seen[1]
         self._folder = folder
         self._notice = notice
         self._is_failing = False
         """Whether the last checkpoint could not be written."""
-        self.sightings: Sightings | None = None
-        self.told: Told | None = None
         self._size = 0
         """Size of the last checkpoint that was written, in bytes."""
         self._due_s = 0.0
         """Time at which the next checkpoint is due (monotonic)."""
         self._mark: Hashable = None
 
-    def begin(self) -> None:
-        """Create the files for observations. Raises :class:`OSError`."""
-        self.sightings = Sightings(self._folder / SIGHTINGS_FILE)
-        self.told = Told(self._folder / TOLD_FILE)
+    @classmethod
+    def new(cls, folder: Path, notice: Callable[[str], None], is_attachable: bool) -> RunFiles:
+        """Begin the files of a run. Raises :class:`OSError`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        store, journal = FileBlocks(folder / STORE_FILE), JournalFile(folder / JOURNAL_FILE)
+        seen = (Sightings(folder / SIGHTINGS_FILE), Told(folder / TOLD_FILE)) if is_attachable else None
+        return cls(folder, notice, store, journal, seen)
 
-    def take_over(self, sightings: Sightings, told: Told, phase: RunPhase) -> None:
-        """Continue the files of another driver, in the phase that its checkpoint has."""
-        self.sightings, self.told, self.phase = sightings, told, phase
+    @classmethod
+    def reopen(
+        cls, folder: Path, notice: Callable[[str], None], left: LeftRun, loop: RunLoop
+    ) -> tuple[RunFiles, list[tuple[int, Row]]]:
+        """Go on with the files of another driver. The loop and its record come to where they were for it.
+
+        Returns the votes and certificates that hosts reported, too. Raises :class:`BadInput` and :class:`OSError`.
+        """
+        journal, told_before = JournalFile.reopen(folder / JOURNAL_FILE, left.journal)
+        for seen in told_before:
+            loop.handle(seen)  # what followed was done
+        store, sightings, told, rows = restore(left, loop.record, folder)
+        loop.record.faults = loop.faults.records
+        return cls(folder, notice, store, journal, (sightings, told), left.phase), rows
 
     def look(self, mark: Hashable, write: Callable[[], None]) -> None:
-        """Persist observations, and ``write`` if that is due or ``mark`` has changed since the last look."""
+        """Persist what was seen; ``write`` a checkpoint if one is due, or if ``mark`` or the journal has changed."""
         self.keep()
-        if mark != self._mark or time.monotonic() >= self._due_s:
-            self._mark = mark
+        if (mark, self.journal.mark) != self._mark or time.monotonic() >= self._due_s:
+            self._mark = mark, self.journal.mark
             begun_s = time.monotonic()
             write()
             now_s = time.monotonic()
             self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s), self._size / MAX_BYTES_PER_S)
 
     def keep(self) -> None:
-        """Persist observations, so that they outlive this process. A full disk does not end the run."""
-        for file in (self.sightings, self.told):
+        """Persist what was seen, so that it outlives this process. A full disk does not end the run."""
+        for file in (self.journal, self.sightings, self.told):
             with suppress(OSError):  # rows wait for the next time; the checkpoint reports the problem
                 if file is not None:
                     file.flush()
 
-    def write(self, left: LeftRun, store: FileBlocks, journal: JournalFile) -> None:
+    def write(self, left: LeftRun) -> None:
         """Write a checkpoint, after the files that it refers to.
 
         A failure, such as a full disk, does not end the run: the previous checkpoint is still complete, and the next is
         tried when it is due. Only the first of several successive failures is reported.
         """
         try:
-            self._write(left, store, journal)
+            for file in (self.store, self.journal, self.sightings):
+                if file is not None:
+                    file.sync()
+            if self.told is not None:
+                self.told.flush()
+            self._size = checkpoint.write(self._folder, left)
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:
@@ -172,35 +190,30 @@ class Handover:
                 reason = error.strerror or error
                 self._notice(f"{self._folder}: the checkpoint cannot be written: {reason}; it will be tried again")
 
-    def _write(self, left: LeftRun, store: FileBlocks, journal: JournalFile) -> None:
-        store.sync()
-        journal.sync()
-        if self.sightings is not None:
-            self.sightings.sync()
-        if self.told is not None:
-            self.told.flush()
-        self._size = checkpoint.write(self._folder, left)
-
     def close(self) -> None:
-        for file in (self.sightings, self.told):
+        self.keep()
+        for file in (self.journal, self.sightings, self.told):
             if file is not None:
                 file.close()
 
 
-def restore(left: LeftRun, record: RunRecord, folder: Path) -> tuple[Sightings, Told, list[tuple[int, Row]]]:
+def restore(
+    left: LeftRun, record: RunRecord, folder: Path
+) -> tuple[FileBlocks, Sightings, Told, list[tuple[int, Row]]]:
     """Fill a record from the checkpoint and the files of a driver that died.
 
-    Returns the files for more observations, and the votes and certificates that they have. Raises :class:`OSError`.
+    Returns the files for more blocks and observations, and the votes and certificates that they have. Raises
+    :class:`OSError`.
     """
-    record.store = FileBlocks.reopen(folder / STORE_FILE, folder / BLOCKS_FILE)
+    record.store = store = FileBlocks.reopen(folder / STORE_FILE, folder / BLOCKS_FILE)
     enter(left.record, record)
     sightings, record.finalizations, record.proposals = Sightings.reopen(folder / SIGHTINGS_FILE)
-    return (sightings, *Told.reopen(folder / TOLD_FILE))
+    return (store, sightings, *Told.reopen(folder / TOLD_FILE))
 
 
 def finish(folder: Path) -> None:
     """Remove all files for another driver from the folder of a run that has its verdict. Raises :class:`OSError`."""
     checkpoint.remove(folder)
     (folder / SIGHTINGS_FILE).unlink(missing_ok=True)
-    told.remove(folder / TOLD_FILE)
+    remove_told(folder / TOLD_FILE)
     (folder / WATCHDOG_FILE).unlink(missing_ok=True)

@@ -557,14 +557,14 @@ def interrupted_judge_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
     return judge_run(*arguments)
 
-def crash(run, hosts):
-    if run._watch.height >= 3:
+def crash(driver, hosts):
+    if driver._run.watch.height >= 3:
         raise KeyError("planted")
 
 if moment == "late":
     scenario_run.judge_run = interrupted_judge_run
 if moment == "crash":
-    driver._LiveRun._sample = crash
+    driver._Driver._sample = crash
 sys.exit(main())
 """
 

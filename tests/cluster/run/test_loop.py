@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cluster.common.errors import BadInput
 from cluster.disks import PLANNED_FAILURE
 from cluster.faults.calls import Begin, End, InForce, NoteEnd
 from cluster.faults.events import (
@@ -297,6 +298,23 @@ def test_a_fault_that_is_added_is_in_the_record() -> None:
     other = loop.scenario.model_copy(update={"description": "with another fault"})
     assert orders_of(loop, ScenarioChanged(other)) == []
     assert loop.record.scenario is loop.scenario is other
+
+
+def test_a_fault_is_added_from_now_on_or_later_until_the_last_height_is_reached() -> None:
+    kill, loop = {"kind": "kill", "target": "validator-1"}, make_loop()
+    orders_of(loop, Up(500.0), NewHeight(5))
+    assert loop.with_fault(kill, 2_000.2).faults[-1].at_ms == 1_501, "from now on"
+    assert loop.with_fault(kill | {"at_height": 6}, 2_000.0).faults[-1].at_height == 6
+    for begins, problem in (
+        ({"at_height": 5}, "at_height: 5 is not above 5, the final height"),
+        ({"at_ms": 1_499}, "at_ms: 1499 is over: it is 1500 ms since the testnet was up"),
+    ):
+        with pytest.raises(BadInput, match=f"^{problem}$"):
+            loop.with_fault(kill | begins, 2_000.0)
+    assert not loop.scenario.faults, "the caller tells the loop once it can be done"
+    orders_of(loop, NewHeight(8))
+    with pytest.raises(BadInput, match=r"^the run is about to end: height 8 is reached$"):
+        loop.with_fault(kill, 2_000.0)
 
 
 # --- another driver ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.audit import safety_watch as module
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.safety_watch import SafetyWatch
-from cluster.live.handover.told import Told
+from cluster.live.handover.rows import Told
 from cluster.live.host import observations
 from cluster.live.host.observations import (
     MAX_REMEMBERED,
@@ -138,8 +138,7 @@ def test_what_was_told_to_a_driver_that_was_killed_is_judged_by_the_next(tmp_pat
     """Two votes of one view: one was judged, the other was told only, or comes to the next driver."""
     record, told = record_of(make_chain(1)), Told(tmp_path / "told")
     one, other = (VoteSent(View(3), NOTARIZE, View(2), digest) for digest in (b"a", b"b"))
-    first = watch_of(record)
-    first.backlog.told = told
+    first = SafetyWatch(record, lambda: 7.0, told)
     first.take(2, [one])
     first.take(2, [FirstSeen(1, 5.0)])
     first.look(record.store)
@@ -148,8 +147,9 @@ def test_what_was_told_to_a_driver_that_was_killed_is_judged_by_the_next(tmp_pat
         first.take(2, [other])
     told.flush()
 
-    second = watch_of(record)
-    second.take_over(state, *Told.reopen(tmp_path / "told"))
+    again, rows = Told.reopen(tmp_path / "told")
+    second = SafetyWatch(record, lambda: 7.0, again)
+    second.take_over(state, rows)
     if is_judged:
         second.take(2, [other])
     second.look(record.store)
@@ -157,7 +157,7 @@ def test_what_was_told_to_a_driver_that_was_killed_is_judged_by_the_next(tmp_pat
     assert found.violations == ["7 ms: own_votes: validator-2 notarizes view 3, and did so before with another vote"]
     assert found.counts["own_votes"] == 2, "what was judged counts once"
     third = watch_of(record)
-    third.take_over(second.state(), *Told.reopen(tmp_path / "told"))
+    third.take_over(second.state(), Told.reopen(tmp_path / "told")[1])
     third.look(record.store)
     assert third.record() == found
 

@@ -55,7 +55,7 @@ def test_a_height_that_was_served_to_an_earlier_driver_is_not_noted_again() -> N
     first = ChainWatch(record, 1_000.0)
     first.take(0, [final(7)])
     first.take(3, [HeightSeen(1_250.0, 7)])
-    second = ChainWatch(record, 1_000.0, first.state)
+    second = ChainWatch(record, 1_000.0, left=first.state)
     second.take(3, [HeightSeen(9_000.0, 7)])
     assert [(each.at_ms, each.height) for each in record.finalizations.without({0})] == [(250.0, 7)]
     second.take(0, [final(8)])

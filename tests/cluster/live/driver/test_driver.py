@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.live.driver.driver import Notices
+from cluster.live.driver.live_run import Notices
 from cluster.live.injection import LastWords
 from tests.cluster.live.driver.test_take_over import FollowedRun
 from validator.primitives.user_file import UserFileError
@@ -20,7 +20,7 @@ from validator.primitives.user_file import UserFileError
 def collecting(run: FollowedRun, signals: int) -> list[str]:
     """Collect a run whose load takes a while to end, and send signals meanwhile. Returns what was said."""
     said: list[str] = []
-    run.on_notice = Notices(said.append)
+    run.notice = Notices(said.append)
 
     def finish(checkpoint: Callable[[], None]) -> Any:
         for _ in range(signals):
@@ -30,9 +30,9 @@ def collecting(run: FollowedRun, signals: int) -> list[str]:
         return run.record.load
 
     load: Any = SimpleNamespace(finish=finish, was_told_to_stop=True)
-    run._testnet.load, run._testnet.hosts = load, None
-    with run._interrupts:
-        run._go(lambda: None)
+    run.testnet.load, run.testnet.hosts = load, None
+    with run.interrupts:
+        run.driver._go(lambda: None)
     run.is_killed()
     return said
 
@@ -53,11 +53,11 @@ def test_what_a_users_file_raised_ends_the_run(tmp_path: Path) -> None:
     """Each process that came in its place would end in the same way."""
     host: Any = SimpleNamespace(number=0, validators=[0], is_held_down=False)
     run = FollowedRun(tmp_path)
-    run._stage = None
+    run.stage = None
     said = "file mine.py, line 3: ValueError: no"
     with pytest.raises(UserFileError, match=f"^{said}$"):
-        run._host_was_lost(host, "it ended", LastWords(7, 0, said, is_users=True))
-    run._host_was_lost(host, "it ended", LastWords(7, 0, said))
+        run.driver._events.host_was_lost(host, "it ended", LastWords(7, 0, said, is_users=True))
+    run.driver._events.host_was_lost(host, "it ended", LastWords(7, 0, said))
     (problem,) = run.record.problems
     assert said in problem
     run.is_killed()

@@ -26,22 +26,23 @@ from cluster.common.outcome import Outcome
 from cluster.faults.events import Failed, Voted
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.control.control_server import SetLoad
-from cluster.live.driver.driver import Notices, _LiveRun, attached_testnet
+from cluster.live.driver.driver import _Driver, attached_testnet
+from cluster.live.driver.host_events import HostEvents
+from cluster.live.driver.live_run import LiveRun, Notices
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
+from cluster.live.driver.seen import standings_of, violations_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
-from cluster.live.handover.handover import FOLLOWING, JournalFile
-from cluster.live.handover.left_run import KeptRay, LeftLoad, LeftRun
-from cluster.live.handover.told import Told
+from cluster.live.handover.left import KeptRay, LeftLoad, LeftRun
+from cluster.live.handover.rows import Told
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.record.chain_store import FileBlocks
-from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE, RESULT_FILE, STORE_FILE, read_result
+from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
@@ -65,56 +66,46 @@ CORE: list[tuple[str, list[str]]] = [
 FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-class FollowedRun(_LiveRun):
+class FollowedRun(LiveRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
     def __init__(self, folder: Path, scenario: Scenario | None = None, stop_on_fail: bool = False) -> None:
         request = RunRequest(scenario or make_scenario(), 1, "0123456789ab", folder, stop_on_fail, lease_s=5.0)
-        super().__init__(request, UNOBSERVED, Interrupts(), ON_THE_LOOPBACK)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.record.store = FileBlocks(folder / STORE_FILE)
-        self._audit = self._new_audit()
-        assert self._handover is not None
-        self._handover.begin()
-        self._journal = JournalFile(folder / JOURNAL_FILE)
-        self._watch.sightings, self._audit.safety.backlog.told = self._handover.sightings, self._handover.told
+        super().__init__(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK)
+        self.begin()
+        self.interrupts = Interrupts()
+        self.driver = _Driver(self, UNOBSERVED, self.interrupts)
         kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder / "ray"))
         session: Any = SimpleNamespace(ray=None, kept=kept)
-        self._testnet._session = session
-        self._testnet.hosts = hosts = self._make_hosts(session)
-        hosts.all.extend(Host(number, Place("node", "127.0.0.1"), [number], {}) for number in range(4))
-        for host in hosts.all:
+        self.testnet._session = session
+        self.testnet.hosts = self.hosts = self.driver._events.supervise(session)
+        self.hosts.all.extend(Host(number, Place("node", "127.0.0.1"), [number], {}) for number in range(4))
+        for host in self.hosts.all:
             host.actor, host.phase = object(), Phase.UP
-        self._watch.take(0, [FinalSeen(self._clock.began_epoch_ms, FINAL)])
-        self._stage = self._make_stage(hosts)
-        self._see(Up(0.0))
+        self.watch.take(0, [FinalSeen(self.clock.began_epoch_ms, FINAL)])
+        self.make_stage(self.hosts)
+        self.see(Up(0.0))
 
     def is_killed(self) -> None:
         """After it has written what it writes at each look."""
-        assert self._handover is not None and self._journal is not None
-        self._handover.keep()
-        self._journal.keep()
-        self._audit.close()
+        self.files.keep()
+        self.audit.close()
 
 
-def taken_over(folder: Path) -> _LiveRun:
+def taken_over(folder: Path) -> LiveRun:
     """What another driver has of a run, before it asks anybody."""
     left = checkpoint.read(folder)
-    run = _LiveRun(
-        RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s=5.0),
-        UNOBSERVED,
-        Interrupts(),
-        ON_THE_LOOPBACK,
-    )
+    request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s=5.0)
+    run = LiveRun(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK)
     session: Any = SimpleNamespace(ray=None, kept=None)
-    run._read(left, run._make_hosts(session))
+    run.restore(left, HostEvents(run, Interrupts(), None).supervise(session))
     return run
 
 
-def contradict(run: _LiveRun) -> None:
+def contradict(run: FollowedRun) -> None:
     """A validator casts two votes of a view."""
     votes: list[Any] = [VoteSent(View(3), NOTARIZE, View(2), digest) for digest in (b"a", b"b")]
-    run._take_view(ValidatorView(2, LoopState(), votes))
+    run.driver._events.take_view(ValidatorView(2, LoopState(), votes))
 
 
 @pytest.mark.parametrize("is_in_the_checkpoint", [True, False])
@@ -126,8 +117,8 @@ def test_a_violation_that_was_seen_fails_the_run_though_the_testnet_is_gone(
         run.record.store.append(block)
     if is_in_the_checkpoint:
         contradict(run)
-        run._audit.go_round()
-    run._write_checkpoint(FOLLOWING)
+        run.audit.go_round()
+    run.write_checkpoint()
     if not is_in_the_checkpoint:
         contradict(run)
     run.is_killed()
@@ -144,14 +135,12 @@ class Diverged(FollowedRun):
 
     def __init__(self, folder: Path, stop_on_fail: bool = False) -> None:
         super().__init__(folder, stop_on_fail=stop_on_fail)
-        hosts = self._testnet.hosts
-        assert hosts is not None
-        self._write_checkpoint(FOLLOWING)
-        hosts.all[0].reports.states = {0: LoopState(diverged=True)}
-        self.watchdog = self._testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
-        self.on_notice = Notices(self._is_told)
+        self.write_checkpoint()
+        self.hosts.all[0].reports.states = {0: LoopState(diverged=True)}
+        self.watchdog = self.testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
+        self.notice = Notices(self._is_told)
         with pytest.raises(KeyboardInterrupt):
-            self._look_for_violations(hosts)
+            self.see(*violations_of(self.hosts, self.audit, self.loop.scenario))
         self.watchdog._pipe.close()
         self.watchdog._process.wait(HANGS_AFTER_S)
         self.is_killed()
@@ -179,19 +168,19 @@ def test_a_violation_that_was_told_ends_the_run_of_the_next_driver_too(tmp_path:
     other = taken_over(tmp_path)
     assert run.loop.has_ended and other.loop.has_ended and other.record.interrupted
     assert other.record.problems == run.record.problems != []
-    other._audit.close()
+    other.audit.close()
 
 
 def test_whatever_the_loop_was_told_is_in_the_next_checkpoint(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path)
-    hosts, stage = run._testnet.hosts, run._stage
-    assert hosts is not None and stage is not None
+    hosts, stage = run.hosts, run.stage
+    assert stage is not None
     for seen in (Failed(9.0, 1, "no space"), Voted(0, 9, VoteKind.NOTARIZE)):
         agenda = stage.agenda.mark
-        run._see(seen)
+        run.see(seen)
         assert stage.agenda.mark == agenda, "no call to come says so"
-        run._keep(hosts, stage)
-        assert run._journal is not None and checkpoint.read(tmp_path).journal == run._journal.mark
+        run.keep(hosts, stage)
+        assert checkpoint.read(tmp_path).journal == run.files.journal.mark
     run.is_killed()
 
 
@@ -224,8 +213,8 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
 ) -> None:
     """They start at the next look at the hosts at the earliest."""
     run, written = FollowedRun(tmp_path), list[int]()
-    hosts, stage = run._testnet.hosts, run._stage
-    assert hosts is not None and stage is not None
+    hosts, stage = run.hosts, run.stage
+    assert stage is not None
 
     def look(height: int) -> None:
         if written:
@@ -234,30 +223,30 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
             written.append(hosts.all[1].processes.actors)
             hosts.all[1].processes.actors += 1
 
-    run._write_checkpoint(FOLLOWING)
-    assert run._handover is not None
-    run._handover.look((stage.agenda.mark, run.loop.end_height, 0), lambda: None)
+    run.write_checkpoint()
+    run.keep(hosts, stage)
     monkeypatch.setattr(hosts, "look", look)
-    for name in ("_wait", "_obey", "_sample"):
-        monkeypatch.setattr(run, name, lambda *_: None)
-    monkeypatch.setattr(run, "_see_whether_it_ends", lambda _: len(written) == 2)
-    monkeypatch.setattr(run._testnet, "check", lambda: None)
-    monkeypatch.setattr(run._audit, "start", lambda: None)
-    run._follow(hosts, stage)
+    for name in ("_wait", "_sample"):
+        monkeypatch.setattr(run.driver, name, lambda *_: None)
+    monkeypatch.setattr(run.driver, "_see_whether_it_ends", lambda _: len(written) == 2)
+    monkeypatch.setattr(run.driver._clients, "obey", lambda _: None)
+    monkeypatch.setattr(run.testnet, "check", lambda: None)
+    monkeypatch.setattr(run.audit, "start", lambda: None)
+    run.driver._follow(hosts, stage)
     run.is_killed()
     assert written == [0, 1]
 
 
 def test_a_load_is_not_started_again_once_the_last_height_is_reached(tmp_path: Path) -> None:
     run, order, other = FollowedRun(tmp_path), SetLoad(is_on=True), SetLoad(is_on=True)
-    hosts, stage = run._testnet.hosts, run._stage
-    assert hosts is not None and stage is not None
+    hosts, stage = run.hosts, run.stage
+    assert stage is not None
     control: Any = SimpleNamespace(orders=Queue(), dashboard=SimpleNamespace(is_wanted=False))
-    run._testnet.control = control
+    run.testnet.control = control
     for each, height in ((other, 1), (order, run.loop.scenario.stop.height)):
-        run._see(NewHeight(height))
+        run.see(NewHeight(height))
         control.orders.put(each)
-        run._obey(hosts)
+        run.driver._clients.obey(hosts)
     run.is_killed()
     assert str(other.answer.exception()) == "the testnet has no load"
     assert str(order.answer.exception()) == f"the run is about to end: height {run.loop.end_height} is reached"
@@ -265,19 +254,18 @@ def test_a_load_is_not_started_again_once_the_last_height_is_reached(tmp_path: P
 
 def test_what_happened_without_a_driver_is_judged_at_the_newest_height(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path, Scenario.model_validate({"name": "brief", "stop": {"duration_s": 5}}))
-    run._see(Up(0.0))
-    run._watch.take(0, [FinalSeen(run._clock.began_epoch_ms, replace(FINAL, height=Height(400)))])
-    run._see(Time(9_000.0))
+    run.see(Up(0.0))
+    run.watch.take(0, [FinalSeen(run.clock.began_epoch_ms, replace(FINAL, height=Height(400)))])
+    run.see(Time(9_000.0))
     run.is_killed()
     assert run.loop.end_height == run.record.stop_requested_at_height == 400
 
 
 def stand(run: FollowedRun, *heights: int | None) -> set[Standing]:
     """How far the validators are, of which each has a host; ``None`` for one without a state."""
-    assert run._testnet.hosts is not None
-    for host, height in zip(run._testnet.hosts.all, heights, strict=True):
+    for host, height in zip(run.hosts.all, heights, strict=True):
         host.reports.states = {} if height is None else {host.number: LoopState(height=height, ready=True)}
-    return set(run._standings(run._testnet.hosts))
+    return set(standings_of(run.hosts, run.loop).validators)
 
 
 def test_the_end_waits_for_validators_that_take_part_on_hosts_that_are_not_given_up(tmp_path: Path) -> None:
@@ -286,11 +274,10 @@ def test_the_end_waits_for_validators_that_take_part_on_hosts_that_are_not_given
     run = FollowedRun(
         tmp_path, Scenario.model_validate({"name": "stand", "validators": {"nodes": nodes}, "stop": stop})
     )
-    hosts = run._testnet.hosts
-    assert hosts is not None
+    hosts = run.hosts
     hosts.all[3].late = {3: 40}
-    run._see(NewHeight(22))
-    run._see(StopRequested(1.0))
+    run.see(NewHeight(22))
+    run.see(StopRequested(1.0))
     one, other = Standing(30, is_up=True), Standing(29, is_up=True, is_excused=True)
     assert stand(run, 30, 29, 30, None) == {one, other}, "24 is the goal, before the last one joins"
     assert stand(run, 30, 29, None, None) == {one, other, Standing(0, is_up=False)}
@@ -302,8 +289,7 @@ def test_the_end_waits_for_validators_that_take_part_on_hosts_that_are_not_given
 
 def test_a_host_whose_validators_join_later_is_somebody_who_is_left(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path, Scenario.model_validate({"name": "open", "stop": {"duration_s": 5}}))
-    hosts = run._testnet.hosts
-    assert hosts is not None
+    hosts = run.hosts
     for host in hosts.all[:3]:
         host.phase = Phase.DEAD
     hosts.all[3].late = {3: 40}
@@ -346,7 +332,7 @@ def left_by(folder: Path) -> LeftRun:
     run = FollowedRun(folder)
     for block in make_chain(3).blocks:
         run.record.store.append(block)
-    run._write_checkpoint(FOLLOWING)
+    run.write_checkpoint()
     run.is_killed()
     return checkpoint.read(folder)
 

@@ -21,8 +21,7 @@ from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
-from cluster.live.handover.left_hosts import LeftHosts
-from cluster.live.handover.left_run import VERSION, LeftJournal, LeftLoad, LeftRun, LeftTestnet
+from cluster.live.handover.left import VERSION, LeftHosts, LeftJournal, LeftLoad, LeftRun, LeftTestnet
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save

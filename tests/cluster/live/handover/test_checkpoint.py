@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint
-from cluster.live.handover.left_run import VERSION, LeftRun
+from cluster.live.handover.left import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
 from cluster.record.saved import encode, sealed
 from tests.cluster.live.handover.parts import left_run

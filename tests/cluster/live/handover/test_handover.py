@@ -16,12 +16,10 @@ from cluster.common.errors import BadInput
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
-from cluster.live.handover.append_file import AppendFile
-from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
-from cluster.live.handover.handover import MAX_BYTES_PER_S, Handover, JournalFile, RunClock
+from cluster.live.handover.handover import MAX_BYTES_PER_S, JournalFile, RunClock, RunFiles
+from cluster.live.handover.rows import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
-from cluster.record.chain_store import FileBlocks
 from cluster.record.finalizations import Finalization
 from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE
 from cluster.record.run import FaultRecord
@@ -157,63 +155,58 @@ def test_late_faults_are_told_and_others_are_not() -> None:
     )
 
 
-def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> None:
-    handover, written = Handover(tmp_path, print), list[int]()
-    handover.look("a", lambda: written.append(1))
-    handover.look("a", lambda: written.append(2))
-    handover.look("b", lambda: written.append(3))
-    handover.close()
-    assert written == [1, 3]
+def test_a_checkpoint_is_written_at_once_when_something_is_new(tmp_path: Path) -> None:
+    files, written = RunFiles.new(tmp_path, print, is_attachable=True), list[int]()
+    for number, mark in enumerate("aabb"):
+        files.look(mark, partial(written.append, number))
+    files.journal.note(Up(1.5), [])
+    files.look("b", lambda: written.append(4))
+    files.close()
+    assert written == [0, 2, 4]
 
 
 def test_a_large_checkpoint_is_followed_by_a_longer_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a long run's do not take the disk from its validators."""
-    handover, store = Handover(tmp_path, print), FileBlocks(tmp_path / "blocks.part")
-    journal, now_s, written = JournalFile(tmp_path / JOURNAL_FILE), 0.0, list[float]()
+    files, now_s, written = RunFiles.new(tmp_path, print, is_attachable=True), 0.0, list[float]()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     left = left_run()
     left.record.problems.append("x" * 7 * MAX_BYTES_PER_S)
 
     def write() -> None:
         written.append(now_s)
-        handover.write(left, store, journal)
+        files.write(left)
 
     for second in range(10):
         now_s = float(second)
-        handover.look("a", write)
+        files.look("a", write)
         if not second:
             left.record.problems.clear()  # the next one is small
     assert written == [0.0, 8.0]
     now_s = 10.0
-    handover.look("a", write)
+    files.look("a", write)
     assert written == [0.0, 8.0, 10.0]
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full for a moment, twice."""
     said = list[str]()
-    handover, store = Handover(tmp_path, said.append), FileBlocks(tmp_path / "blocks.part")
-    journal = JournalFile(tmp_path / JOURNAL_FILE)
-    handover.begin()
-
-    def write(commit: str) -> None:
-        handover.write(replace(left_run(), commit=commit), store, journal)
+    files = RunFiles.new(tmp_path, said.append, is_attachable=True)
 
     def is_full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for times in (1, 2):
-        write("before")
+        files.write(replace(left_run(), commit="before"))
         with monkeypatch.context() as full:
             full.setattr(os, "fsync", is_full)
-            write("lost")
-            write("lost, too")
+            files.write(replace(left_run(), commit="lost"))
+            files.write(replace(left_run(), commit="lost, too"))
         line = f"{tmp_path}: the checkpoint cannot be written: No space left on device; it will be tried again"
         assert said == [line] * times, "said once in a row"
         assert checkpoint.read(tmp_path).commit == "before"
-        write("after")
+        files.write(replace(left_run(), commit="after"))
         assert checkpoint.read(tmp_path).commit == "after"
-    handover.close()
+    files.close()
     assert not list(tmp_path.glob(f".{CHECKPOINT_FILE}*")), "nothing half-done is left"
 
 
@@ -224,11 +217,13 @@ def test_a_journal_that_the_checkpoint_does_not_name_is_refused(tmp_path: Path, 
     journal.note(Up(1.5), [])
     left = journal.mark
     journal.note(Violation("after it"), [])
+    journal.sync()
     journal.close()
     content = path.read_bytes()
     if damage == "none":
         again, told = JournalFile.reopen(path, left)
         again.note(Violation("of another driver"), [])
+        again.sync()
         again.close()
         assert told == [Up(1.5)]
         assert read_journal(path.read_bytes())[0] == [Up(1.5), Violation("of another driver")]
@@ -239,19 +234,18 @@ def test_a_journal_that_the_checkpoint_does_not_name_is_refused(tmp_path: Path, 
 
 
 def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handover = Handover(tmp_path, print)
-    handover.begin()
-    assert handover.sightings is not None
-    handover.sightings.finalized(Finalization(1.5, 0, 1))
-    handover.look("a", lambda: None)
-    with monkeypatch.context() as full:
-        full.setattr(AppendFile, "flush", lambda file: os.write(-1, b""))
-        handover.sightings.finalized(Finalization(2.5, 1, 1))
-        handover.look("a", lambda: None)
-    handover.look("a", lambda: None)
-    handover.close()
+    files, rows = RunFiles.new(tmp_path, print, is_attachable=True), [Finalization(1.5, 0, 1), Finalization(2.5, 1, 1)]
+    assert files.sightings is not None
+    for number, row in enumerate(rows):
+        with monkeypatch.context() as full:
+            if number:
+                full.setattr(os, "write", lambda *_: os.close(9_999))
+            files.sightings.finalized(row)
+            files.look("a", lambda: None)
+    files.look("a", lambda: None)
+    files.close()
     _, seen, _ = Sightings.reopen(tmp_path / SIGHTINGS_FILE)
-    assert list(seen) == [Finalization(1.5, 0, 1), Finalization(2.5, 1, 1)]
+    assert list(seen) == rows
 
 
 def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:

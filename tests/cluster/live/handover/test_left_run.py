@@ -14,8 +14,8 @@ from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, HostReports, Phase
 from cluster.live.handover import checkpoint
-from cluster.live.handover.calls import TakePlace
-from cluster.live.handover.handover import ENDING, FOLLOWING
+from cluster.live.handover.handover import ENDING
+from cluster.live.handover.left import TakePlace
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
@@ -81,13 +81,13 @@ def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
     other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
     left = written_and_read(save(record)), written_and_read(watch.state)
     enter(left[0], other)
-    return other, ChainWatch(other, 50.0, left[1])
+    return other, ChainWatch(other, 50.0, left=left[1])
 
 
 OF_THE_PROCESS = (
     "lag",
     "busyness",
-    "sightings",
+    "_sightings",
     "genesis",
     "scheme",
     "store",
@@ -118,7 +118,7 @@ def test_few_heights_are_remembered_by_the_next_driver_too() -> None:
     record = make_record(backend="live")
     watch = ChainWatch(record, 0.0)
     watch.take(0, map(final, range(1, 3 * HEIGHTS_REMEMBERED)))
-    found = ChainWatch(make_record(backend="live"), 0.0, written_and_read(watch.state))
+    found = ChainWatch(make_record(backend="live"), 0.0, left=written_and_read(watch.state))
     assert found._chain == watch._chain and len(found._chain.heights) <= 2 * HEIGHTS_REMEMBERED
 
 
@@ -139,8 +139,8 @@ def test_a_watch_that_forgets_something_is_found_out(
 ) -> None:
     one, begin = watched(), part.__init__
 
-    def begins(self: Any, *arguments: Any) -> None:
-        begin(self, *arguments)
+    def begins(self: Any, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
         new, clock = object.__new__(part), [each for each in arguments if isinstance(each, float)]
         begin(new, make_record(scenario=Scenario.model_validate(LATE), backend="live"), *clock)
         setattr(self, attribute, getattr(new, attribute))
@@ -238,19 +238,18 @@ def busy_run(folder: Path) -> FollowedRun:
     run = FollowedRun(folder)
     for block in make_chain(3).blocks:
         run.record.store.append(block)
-    for found in run._audit.known.values():
+    for found in run.audit.known.values():
         found.blocks = ServedBlocks.all_of(run.record.store)
         found.status = {"height": 3, "supply": 2**100}
     contradict(run)
-    run._audit.go_round()
-    run._watch.take(1, [ViewSeen(run._clock.began_epoch_ms + 9.0, 2)])
-    run._watch.sample(5.0, [3, None, 3, 3])
-    run._watch.take_lag(None, LagSpan(run._clock.began_epoch_ms, run._clock.began_epoch_ms + 9, 5.0))
+    run.audit.go_round()
+    run.watch.take(1, [ViewSeen(run.clock.began_epoch_ms + 9.0, 2)])
+    run.watch.sample(5.0, [3, None, 3, 3])
+    run.watch.take_lag(None, LagSpan(run.clock.began_epoch_ms, run.clock.began_epoch_ms + 9, 5.0))
     run.record.problems.append("something")
     run.record.metrics["startup_seconds"] = 1.5
     run.record.load = LoadRecord(requests=5, sends=sends(), timeline=timeline())
-    hosts = run._testnet.hosts
-    assert hosts is not None
+    hosts = run.hosts
     hosts.all[1] = busy_host()
     hosts.all[1].number = 1
     hosts._compiled.add((Place("node", "127.0.0.1"), "/code"))
@@ -260,50 +259,49 @@ def busy_run(folder: Path) -> FollowedRun:
 
 def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     run = busy_run(tmp_path)
-    run._write_checkpoint(FOLLOWING)
+    run.write_checkpoint()
     run.is_killed()
     other = taken_over(tmp_path)
     assert other.loop.scenario == run.loop.scenario
-    for name in ("_watch", "_stage"):
+    for name in ("watch", "stage"):
         assert inside(getattr(other, name), MADE_AGAIN) == inside(getattr(run, name), MADE_AGAIN), name
     assert inside(other.record, MADE_AGAIN) == inside(run.record, MADE_AGAIN)
     assert list(other.record.finalizations) == list(run.record.finalizations)
-    assert inside(other._audit.known, MADE_AGAIN) == inside(run._audit.known, MADE_AGAIN)
-    assert other._audit.safety.log.violations == run._audit.safety.log.violations != []
-    assert other._clock.began_epoch_ms == run._clock.began_epoch_ms
+    assert inside(other.audit.known, MADE_AGAIN) == inside(run.audit.known, MADE_AGAIN)
+    assert other.audit.safety.log.violations == run.audit.safety.log.violations != []
+    assert other.clock.began_epoch_ms == run.clock.began_epoch_ms
     assert other.record.faults == run.record.faults
     assert other.record.faults is other.loop.faults.records
-    other._audit.close()
+    other.audit.close()
 
 
 def test_joins_sightings_and_the_end_of_a_run_go_on_with_another_driver(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path, Scenario.model_validate(LATE | {"stop": {"duration_s": 5}}))
-    run._see(Up(0.0))
-    run._see(NewHeight(40))
-    run._see(JoinBegun(5.0, 3))
-    run._see(StopRequested(9.0))
-    run._write_checkpoint(FOLLOWING)
+    run.see(Up(0.0))
+    run.see(NewHeight(40))
+    run.see(JoinBegun(5.0, 3))
+    run.see(StopRequested(9.0))
+    run.write_checkpoint()
     run.is_killed()
     other = taken_over(tmp_path)
     assert other.loop.joining == [3] and other.record.joins[0].begun_ms == 5.0
     assert (other.loop.end_height, other.loop.over_ms) == (40, 5_000.0)
     assert other.loop.deadline_ms == run.loop.deadline_ms
-    assert other._handover is not None and other._watch.sightings is other._handover.sightings is not None
-    assert other._audit.safety.backlog.told is other._handover.told is not None
-    other._audit.close()
+    assert other.watch._sightings is other.files.sightings is not None
+    assert other.audit.safety.backlog._told is other.files.told is not None
+    other.audit.close()
 
 
 def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> None:
     run = busy_run(tmp_path)
-    hosts = run._testnet.hosts
-    assert hosts is not None and run._stage is not None
+    hosts = run.hosts
     hosts.all[0].actor = SimpleNamespace(stop=SimpleNamespace(remote=lambda: "to come"))
     hosts.replace(hosts.all[0], Release("3"))
     left = written_and_read(hosts.state)
     assert left.calls == [TakePlace(0)]
     found = {host.actor_name: "its actor" for host in hosts.all}
     session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
-    other = run._make_hosts(session)
+    other = run.driver._events.supervise(session)
     other.create(run.loop.scenario, 1, tmp_path, "127.0.0.1", left)
     assert other._compiled == hosts._compiled and other.nodes.lost == {"node-z"}
     assert [host.left.reports for host in other.all] == [host.left.reports for host in hosts.all]
@@ -313,14 +311,14 @@ def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> 
 def test_a_load_that_runs_is_known_by_its_process_and_its_start(tmp_path: Path) -> None:
     run, process = FollowedRun(tmp_path), Process(4_711, 99, "here")
     load: Any = SimpleNamespace(process=process, before=Statistics(requests=3), began_epoch_ms=5, was_told_to_stop=True)
-    run._testnet.load = load
-    run._write_checkpoint(ENDING)
+    run.testnet.load = load
+    run.write_checkpoint(ENDING)
     run.is_killed()
     left = checkpoint.read(tmp_path)
     assert left.phase == ENDING
     assert (left.testnet.load.process, left.testnet.load.before) == (process, Statistics(requests=3))
     assert (left.testnet.load.began_epoch_ms, left.testnet.load.is_over) == (5, True)
-    assert left.testnet.ray == run._testnet._session.kept  # type: ignore[union-attr]
+    assert left.testnet.ray == run.testnet._session.kept  # type: ignore[union-attr]
 
 
 def test_a_new_run_is_the_same() -> None:

@@ -175,7 +175,7 @@ def left(folder: Path, phase: Any = FOLLOWING, is_told: bool = False) -> Followe
         run.record.store.append(block)
     if is_told:
         contradict(run)
-    run._write_checkpoint(phase)
+    run.write_checkpoint(phase)
     run.is_killed()
     return run
 

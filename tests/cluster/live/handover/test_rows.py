@@ -1,4 +1,4 @@
-"""What hosts told outlives who it was told to, as far back as the files go."""
+"""What was seen of a run outlives who saw it, and what hosts told outlives who it was told to, as far as files go."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.live.handover import told as module
-from cluster.live.handover.told import Row, Told
+from cluster.live.handover import rows as module
+from cluster.live.handover.rows import SIGHTING, Row, Sightings, Told
 from cluster.live.host.observations import CertificateSeen, FirstSeen, VoteSent
+from cluster.record.finalizations import Finalization, Finalizations
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, HotStuffBench
 
@@ -50,7 +51,7 @@ def test_the_newest_rows_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -
     told = Told(path)
     told.add(row(1))
     told.flush()
-    monkeypatch.setattr(module, "MAX_BYTES", 3 * (path.stat().st_size - module.FIRST.size))
+    monkeypatch.setattr(module, "MAX_BYTES", 3 * (path.stat().st_size - 20))
     for view in range(2, 20):
         told.add(row(view))
         told.flush()
@@ -59,11 +60,11 @@ def test_the_newest_rows_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert [number for number, _ in rows] == list(range(view - len(rows), view)), "none between is missing"
         assert again.count == view
         again.close()
-    module.remove(path)
+    module.remove_told(path)
     assert not list(path.parent.iterdir())
 
 
-@pytest.mark.parametrize("torn", [b"\x01", b"\x09\x00\x00\x00torn", bytes(7), bytes(40)])
+@pytest.mark.parametrize("torn", [b"\xa6", b"\xa6\x00\x00\x00torn", bytes(7), bytes(40)])
 def test_a_torn_end_is_removed(path: Path, torn: bytes) -> None:
     told = Told(path)
     told.add(row(5))
@@ -94,3 +95,40 @@ def test_rows_wait_while_the_disk_is_full(path: Path, monkeypatch: pytest.Monkey
                 told.flush()
     told.flush()
     assert Told.reopen(path)[1] == [(0, row(5)), (1, row(6))]
+
+
+# --- sightings --------------------------------------------------------------------------------------------------------
+
+SEEN = [Finalization(1.5, 0, 1), Finalization(2.5, 3, 1), Finalization(9.0, 1, 2)]
+
+
+@pytest.fixture
+def sightings(tmp_path: Path) -> Path:
+    path = tmp_path / "sightings"
+    file = Sightings(path)
+    for seen in SEEN:
+        file.finalized(seen)
+    file.proposed(0.5, 1)
+    file.proposed(0.25, 1)
+    file.sync()
+    file.close()
+    return path
+
+
+def test_sightings_are_read_as_they_were_written(sightings: Path) -> None:
+    again, finalizations, proposals = Sightings.reopen(sightings)
+    assert (finalizations, proposals) == (Finalizations(SEEN), {1: 0.25})
+    again.finalized(Finalization(11.0, 2, 2))
+    again.flush()
+    _, finalizations, _ = Sightings.reopen(sightings)
+    assert list(finalizations) == [*SEEN, Finalization(11.0, 2, 2)]
+
+
+@pytest.mark.parametrize("torn", [b"\1", b"\1" * (SIGHTING.size - 1), bytes(SIGHTING.size), bytes(73)])
+def test_a_torn_end_of_sightings_is_removed(sightings: Path, torn: bytes) -> None:
+    whole = sightings.stat().st_size
+    with sightings.open("ab") as file:
+        file.write(torn)
+    _, finalizations, _ = Sightings.reopen(sightings)
+    assert finalizations == Finalizations(SEEN)
+    assert sightings.stat().st_size == whole

@@ -1,0 +1,246 @@
+"""A live run as its driver has it: the run's loop with its port, and all parts with which another driver can go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from cluster.common.interrupts import Interrupts
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.events import Tell
+from cluster.live.audit.live_audit import LiveAudit
+from cluster.live.audit.reexecution_process import ReexecutionProcess
+from cluster.live.driver.chain_watch import ChainWatch
+from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.live_stage import LiveStage
+from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
+from cluster.live.driver.seen import heights_in_words
+from cluster.live.driver.supervised_host import Phase
+from cluster.live.driver.testnet import Testnet, start_timeout_s
+from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
+from cluster.live.handover.left import VERSION, LeftRun, RunPhase
+from cluster.live.handover.rows import Row
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.web.addresses import Served
+from cluster.record.run import RunRecord, RunRequest, Timings
+from cluster.record.saved import BESIDES, save
+from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Violation
+from cluster.run.feed import Feed, Told
+from cluster.run.loop import RunLoop
+from cluster.scenario.genesis import build_genesis, validator_set
+from consensus.keys import Ed25519Scheme
+from loadgen.runplan import MAX_RUN_TIME_S
+
+NOTICES_KEPT: Final = 64
+
+
+class Notices:
+    """Passes on what the driver says in words, and keeps the newest lines for the dashboard."""
+
+    def __init__(self, to: Callable[[str], None]) -> None:
+        self._to = to
+        self.newest: deque[str] = deque(maxlen=NOTICES_KEPT)
+
+    def __call__(self, line: str) -> None:
+        self.newest.append(line)
+        self._to(line)
+
+
+class LiveRun:
+    """One live run: its loop and record, its testnet, and what watches it.
+
+    :meth:`begin` or :meth:`restore` opens its files. :meth:`close` ends everything that was started or taken over.
+    """
+
+    files: RunFiles
+    watch: ChainWatch
+    audit: LiveAudit
+
+    def __init__(
+        self,
+        request: RunRequest,
+        notice: Callable[[str], None],
+        interrupts: Interrupts,
+        served: Served,
+        is_open: bool = False,
+    ) -> None:
+        scenario, seed = request.scenario, request.seed
+        self.folder, self.is_attachable = request.folder, request.lease_s is not None
+        self.notice = Notices(notice)
+        self.clock = RunClock()
+        genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
+        self.record = RunRecord(scenario, "live", seed, request.commit, genesis)
+        self.record.timings = Timings() if request.takes_timings else None
+        self.record.began_epoch_ms = self.clock.began_epoch_ms
+        self.loop = RunLoop(self.record, is_open, request.stop_on_fail)
+        self.feed = Feed(self.loop, self._look, self._perform, self._note)
+        self.testnet = Testnet(self.record, self.folder, interrupts, served, self.notice, request.lease_s)
+        self.stage: LiveStage | None = None
+        """Performs the run's faults, once the testnet is up."""
+        self.leftovers = Leftovers(None, self.notice, self.testnet.note_leftovers)
+        """What faults have changed in a Kubernetes cluster."""
+        self._began_open = is_open
+        self._at_end = ExitStack()
+
+    def begin(self) -> None:
+        """Begin the run's files. Raises :class:`OSError`."""
+        self._open(RunFiles.new(self.folder, self.notice, self.is_attachable))
+
+    def close(self) -> None:
+        """End everything that was started, or taken over. Nothing interrupts this."""
+        with ExitStack() as last_to_first:
+            if self.testnet.is_ours:
+                last_to_first.callback(self.testnet.close)
+                last_to_first.callback(self.leftovers.close)
+            last_to_first.push(self._at_end)
+
+    def _open(self, files: RunFiles, left: LeftRun | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
+        """Watch the run with these files, and what another driver has left."""
+        self.files, self.record.store = files, files.store
+        reexecution = ReexecutionProcess(self.record, self.folder)
+        seen = None if left is None else left.watch
+        self.watch = ChainWatch(self.record, self.clock.began_epoch_ms, files.sightings, seen)
+        self.audit = LiveAudit(self.record, self.clock.now_ms, reexecution, files.told)
+        if left is not None:
+            self.audit.take_over(left.audit, rows)
+        for close in (self._discard_empty, files.close, reexecution.close, self.audit.close):
+            self._at_end.callback(close)
+
+    def _discard_empty(self) -> None:
+        """Remove the file of a store without blocks."""
+        if self.testnet.is_ours and not self.files.store:
+            self.files.store.discard()
+
+    # --- from driver to driver ----------------------------------------------------------------------------------------
+
+    def write_checkpoint(self, phase: RunPhase = FOLLOWING) -> None:
+        """Write all that another driver needs, if one may take over."""
+        hosts, stage = self.testnet.hosts, self.stage
+        if self.is_attachable and hosts is not None and stage is not None:
+            self.files.phase = phase
+            with self.audit.lock:  # otherwise blocks arrive while they are written
+                self.files.write(self._left(phase, hosts, stage))
+
+    def keep(self, hosts: Hosts, stage: LiveStage) -> None:
+        """Persist what a look found."""
+        mark = stage.agenda.mark, hosts.actors_so_far, self.testnet.load_stage
+        self.files.look(mark, self.write_checkpoint)
+
+    def _left(self, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
+        """The state that another driver needs to go on. It shares the run's collections: do not change it."""
+        return LeftRun(
+            version=VERSION,
+            commit=self.record.commit,
+            phase=phase,
+            clock=self.clock.state(),
+            scenario=self.loop.given,
+            is_open=self._began_open,
+            journal=self.files.journal.mark,
+            height=self.watch.height,
+            stop_on_fail=self.loop.stops_on_fail,
+            testnet=self.testnet.state,
+            record=save(self.record, besides=BESIDES),
+            watch=self.watch.state,
+            stage=stage.state,
+            hosts=hosts.state,
+            audit=self.audit.state(),
+        )
+
+    def restore(self, left: LeftRun, hosts: Hosts | None) -> None:
+        """Rebuild the state that another driver left, and open its files.
+
+        Raises :class:`~cluster.common.errors.BadInput` and :class:`OSError`.
+        """
+        self.clock.take_over(left.record.began_epoch_ms, left.clock.reading)
+        files, rows = RunFiles.reopen(self.folder, self.notice, left, self.loop)
+        self._open(files, left, rows)
+        self.leftovers.take_over(left.stage.means.leftovers)
+        if hosts is not None:
+            self.make_stage(hosts).take_over(left.stage)
+
+    # --- the port of the loop -----------------------------------------------------------------------------------------
+
+    def see(self, *seen: Seen) -> bool:
+        """Tell the run's loop what was seen, at the newest height. Returns whether the run is to end."""
+        self.feed.see(NewHeight(self.watch.height))
+        self.feed.see(*seen)
+        return self.loop.has_ended
+
+    def make_stage(self, hosts: Hosts) -> LiveStage:
+        """Make the stage on which the run's faults act."""
+        self.stage = LiveStage(
+            self.loop.scenario,
+            self.record.seed,
+            hosts,
+            self.loop.faults,
+            self.clock.now_ms,
+            self.feed.see_fault,
+            self.notice,
+            self._keep_blocks,
+            self.leftovers,
+        )
+        return self.stage
+
+    def _note(self, told: Sequence[Told]) -> None:
+        """Note what the run's loop was told. Violations are persisted before they are reported, with what follows."""
+        for seen, orders in told:
+            self.files.journal.note(seen, orders)
+        violations = [seen.text for seen, _ in told if isinstance(seen, Violation)]
+        if violations:
+            self.testnet.note_violations()
+            self.write_checkpoint()
+        for text in violations:
+            self.notice(f"height {self.watch.height}: violation: {text}")
+
+    def _look(self) -> Iterator[Seen]:
+        """The network as it is now."""
+        assert self.stage is not None, "faults begin once the testnet is up"
+        yield NewHeight(self.watch.height)
+        yield self.stage.look(self.watch.height)
+
+    def _perform(self, order: Order) -> Iterable[Seen]:
+        """Perform an order of the run's loop, and return its answers."""
+        match order:
+            case StopLoad(height):
+                self.testnet.stop_load(height)
+            case End(is_time_up):
+                if is_time_up and self.testnet.hosts is not None:
+                    after_s = self.clock.now_ms() / MILLISECONDS_PER_SECOND
+                    found = heights_in_words(self.loop.scenario, self.testnet.hosts)
+                    self.record.time_up = f"the time was up after {after_s:.0f} s: {found}"
+            case TakeFork():
+                raise AssertionError("the live testnet takes no forks")
+            case Tell(text):
+                self.notice(text)
+            case _ if self.stage is not None:  # else the testnet is gone
+                return self.stage.perform(order)
+        return ()
+
+    def _keep_blocks(self, index: int, url: str) -> None:
+        """Record the chain that a validator served in ``record.lost``, since its disk is about to be lost."""
+        found, serves = self.audit.lose(index, url)
+        if serves or found.blocks:
+            self.record.lost.append(found)
+        if not serves:
+            name = self.loop.scenario.validators.names[index]
+            self.notice(f"height {self.watch.height}: {name} does not serve what its disk had")
+
+    def permit_pruning(self, hosts: Hosts) -> None:
+        """Let validators prune the blocks that the audit and their peers have, if the scenario bounds their archives.
+
+        Byzantine validators keep all blocks, which are collected at the end. Call it repeatedly, because a restarted
+        validator has forgotten the permission.
+        """
+        if self.loop.scenario.storage.keep_blocks is not None:
+            given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
+            judged = [found.index for found in self.audit.known.values() if not found.byzantine]
+            hosts.allow_pruning(dict.fromkeys(judged, self.audit.prunable_height(given_up)))
+
+    @property
+    def load_time_s(self) -> int:
+        """The time in seconds after which the load ends by itself, unless the run is open."""
+        scenario = self.loop.scenario
+        longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
+        return MAX_RUN_TIME_S if self.loop.is_open else int(longest_s)
