@@ -26,11 +26,12 @@ from cluster.live.driver.live_run import LiveRun
 from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.ray_session import one_line, why_gone
 from cluster.live.driver.seen import joins_of, standings_of, violations_of
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.driver.testnet import LOOK_EVERY_S
 from cluster.live.handover.handover import COLLECTED, ENDING
 from cluster.live.handover.left import LeftRun, Together
 from cluster.live.kubernetes.means import api_for
+from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, note_crash
 from cluster.run.events import Absent, Left, StopRequested, Time, Up

@@ -10,7 +10,7 @@ from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.audit.collect import collect
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
-from cluster.live.driver.supervised_host import Phase
+from cluster.live.processes.history import Phase
 from cluster.record.run import RunRecord
 
 FREEZE_TIMEOUT_S: Final = 20.0

@@ -21,14 +21,17 @@ from typing import Any, Final, TypeVar
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line, raise_bug
-from cluster.live.driver.supervised_host import Host, Phase, Totals
+from cluster.live.driver.ray_session import RaySession, RemoteProcessSignals, one_line, raise_bug
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftHosts, LiveCall, TakePlace
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
+from cluster.live.host.reports import Totals
 from cluster.live.injection import Injection, LastWords
 from cluster.live.network.transport import PeerAddress
+from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes import resumption
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
@@ -188,7 +191,7 @@ class Hosts:
         self._start_actor = start_actor
         if left is not None:
             self.all.extend(map(Host.of, left.all))
-            self._compiled = {(Place(*place), code) for place, code in left.compiled}
+            self._compiled = set(left.compiled)
             for host in self.all:
                 host.find(self._session.find_host, self._session.forget)
             self.nodes.take_over(self.all, scenario, bind, self._start_anew, left.lost_nodes)
@@ -273,7 +276,7 @@ class Hosts:
     def hear_from_all(self, height: int, timeout_s: float, checkpoint: Callable[[], None]) -> None:
         """Query the hosts that another driver left until each has answered or is gone, or takes too long."""
         deadline = time.monotonic() + timeout_s
-        while any(host.reports.are_stale and host.is_running for host in self.all) and time.monotonic() < deadline:
+        while any(host.is_silent and host.is_running for host in self.all) and time.monotonic() < deadline:
             self.look(height)
             checkpoint()
 
@@ -355,7 +358,7 @@ class Hosts:
             return
         self._signals_for(host).resume(process)
         host.is_paused = False
-        host.reports.note_answer()
+        host.note_answer()
         self._orders.give({host.actor.inject.remote(self._injection): host}, None, ORDER_TIMEOUT_S)
 
     def resume_all(self) -> None:
@@ -509,6 +512,7 @@ class Hosts:
             host.went_down(f"process {host.pid} ended, {view.pid} came in its place")
             self._meet(host, process, view)
             return
+        host.note_answer()
         host.reports.take_states(view)
         is_ready = all(state.ready for state in host.reports.states.values())
         if host.phase is Phase.STARTING and is_ready and host.is_started(self._height):

@@ -17,12 +17,12 @@ from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.seen import heights_in_words
-from cluster.live.driver.supervised_host import Phase
 from cluster.live.driver.testnet import Testnet, start_timeout_s
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
 from cluster.live.handover.left import VERSION, LeftRun, RunPhase
 from cluster.live.handover.rows import Row
 from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import Served
 from cluster.record.run import RunRecord, RunRequest, Timings
 from cluster.record.saved import BESIDES, save

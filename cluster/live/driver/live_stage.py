@@ -53,8 +53,7 @@ from cluster.faults.events import (
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
 from cluster.faults.link_faults import Seen
 from cluster.live.driver.hosts import Hosts
-from cluster.live.driver.ray_session import Place
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import (
     LeftAgenda,
     LeftCall,
@@ -71,6 +70,8 @@ from cluster.live.injection import Injection, LastWords
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
+from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (

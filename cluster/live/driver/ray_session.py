@@ -25,7 +25,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cluster.common.checkout import (
     CLOCK_VARIABLE,
@@ -40,7 +40,7 @@ from cluster.common.wording import readable
 from cluster.live.handover.left import KeptRay
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
-from cluster.live.nodes.ray_nodes import RayNode, read_nodes
+from cluster.live.nodes.ray_nodes import Place, RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import SLACK_S
 from cluster.live.processes.processes import Process
@@ -101,15 +101,6 @@ EXPECTED_OF_ACTORS: Final = (HarnessError, ValidatorError, UserFileError, OSErro
 
 _token = secrets.token_hex(32)
 """Token of every Ray that this process starts: the library reads it once."""
-
-
-class Place(NamedTuple):
-    """The place of a host: a Ray node and the address to listen on there."""
-
-    node_id: str
-    bind: str
-    is_own: bool = False
-    """Whether the node is dedicated to this host and has its disk: the host moves only to a node that replaces it."""
 
 
 class RemoteProcessSignals:

@@ -5,141 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from enum import Enum
-from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from cluster.faults.link_faults import LinkCounts
-from cluster.live.driver.ray_session import Place
-from cluster.live.handover.left import DiskOperation, LeftCounts, LeftHost, LeftReports
-from cluster.live.host.host import HostView, ValidatorAddress
-from cluster.live.host.lag import LagSpan
+from cluster.disks.bit_rot import Rot
+from cluster.live.handover.left import DiskOperation, LeftHost
+from cluster.live.host.reports import HostReports
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.injection import DelayCounts
-from cluster.live.processes.history import ProcessHistory
-from cluster.live.processes.processes import Process
+from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase, ProcessHistory
 from cluster.scenario.sections.faults import Release
 
 ARRIVE: Final = "arrive"
 """The method of a host that announces a validator from a lost node."""
 STALE_S: Final = 3.0
 """A host that did not answer for this long has no heights any more."""
-
-
-class Phase(Enum):
-    DOWN = "down"
-    STARTING = "starting"
-    UP = "up"
-    STOPPING = "stopping"
-    """The host shuts down cleanly, and other code takes its place."""
-    DOUBTED = "doubted"
-    """Ray has given up the actor. The node is asked whether it is alive, since it may have ended, too."""
-    DEAD = "dead"
-    """Ray does not start the host again."""
-
-
-class Totals(NamedTuple):
-    """Work of validators since the run began."""
-
-    messages: int = 0
-    """Messages sent to each other."""
-    size: int = 0
-    """Size of the sent messages, in bytes."""
-    lost: int = 0
-    """Messages lost before they left their sender."""
-    core_seconds: float = 0.0
-    """Processor time of the validators themselves, without transport, pages and the rest of a host."""
-
-    def plus(self, state: LoopState) -> Totals:
-        """These totals plus the figures of one validator's process."""
-        return Totals(
-            self.messages + state.messages_sent,
-            self.size + state.bytes_sent,
-            self.lost + state.messages_lost,
-            self.core_seconds + state.core_seconds,
-        )
-
-
-class HostReports:
-    """The reports of a host's validators, by index, dead processes included."""
-
-    def __init__(self) -> None:
-        self.addresses: list[ValidatorAddress] = []
-        self.states: dict[int, LoopState] = {}
-        """The last reported state of each validator in the current process; empty while the host is down."""
-        self.old_file_sizes: dict[int, dict[str, int]] = {}
-        self.answered_s = 0.0
-        """Time of the last answer (monotonic)."""
-        self._delay_counts: dict[tuple[Process, int], DelayCounts] = {}
-        self._link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
-        """Counts per process and validator, then keyed by the fault of links."""
-        self._lags: list[LagSpan] = []
-        self._totals_before = Totals()
-        """Totals of processes that are gone, as far as they reported."""
-
-    @property
-    def left(self) -> LeftReports:
-        """The state for another driver that takes the run over."""
-        counts = [
-            LeftCounts(process, index, delays, self._link_counts[process, index])
-            for (process, index), delays in self._delay_counts.items()
-        ]
-        return LeftReports(self.addresses, self.states, self.old_file_sizes, counts, self._lags, self._totals_before)
-
-    def take_over(self, left: LeftReports) -> None:
-        """Restore the state that another driver left, except the time of the last answer, which has no meaning here."""
-        self.addresses, self.states, self.old_file_sizes = left.addresses, left.states, left.old_file_sizes
-        self._delay_counts = {(each.process, each.index): each.delays for each in left.counts}
-        self._link_counts = {(each.process, each.index): each.links for each in left.counts}
-        self._lags, self._totals_before = left.lags, Totals(*left.totals_before)
-
-    @property
-    def totals(self) -> Totals:
-        return reduce(Totals.plus, self.states.values(), self._totals_before)
-
-    @property
-    def are_stale(self) -> bool:
-        return time.monotonic() - self.answered_s > STALE_S
-
-    def started(self, addresses: list[ValidatorAddress]) -> None:
-        self.addresses = addresses
-        self.states = {address.index: self.states.get(address.index, LoopState()) for address in addresses}
-
-    def take(self, process: Process, view: HostView) -> None:
-        """Take the parts of a report that count in every phase."""
-        self._lags += view.lags
-        for validator in view.validators:
-            self._delay_counts[process, validator.index] = validator.delay_counts
-            self._link_counts[process, validator.index] = validator.link_counts
-            self.old_file_sizes[validator.index] = validator.old_file_sizes
-
-    def take_states(self, view: HostView) -> None:
-        self.note_answer()
-        self.states = {validator.index: validator.state for validator in view.validators}
-
-    def note_answer(self) -> None:
-        self.answered_s = time.monotonic()
-
-    def note_silence(self) -> None:
-        """Treat the last answer as stale."""
-        self.answered_s = -math.inf
-
-    def end(self) -> None:
-        self._totals_before = self.totals
-        self.states = {}
-
-    def take_lags(self) -> list[LagSpan]:
-        """Reported lags since the last call."""
-        lags, self._lags = self._lags, []
-        return lags
-
-    def delays(self, index: int, kind: str) -> int:
-        """The number of a validator's operations that a kind of impairment slowed down."""
-        return sum(getattr(counts, kind) for (_, each), counts in self._delay_counts.items() if each == index)
-
-    def link_counts(self, key: int) -> LinkCounts:
-        """Effects of a fault of links on the messages of this host."""
-        return sum((counts[key] for counts in self._link_counts.values() if key in counts), LinkCounts())
 
 
 class Host:
@@ -168,10 +47,12 @@ class Host:
         """Whether its validators must not be started."""
         self.is_paused = False
         """Whether its process is stopped: it does not answer, but is not lost."""
-        self.pending_disk_operations: list[tuple[DiskOperation, tuple[Any, ...]]] = []
+        self.pending_disk_operations: list[tuple[DiskOperation, tuple[int | Rot, ...]]] = []
         """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
         self.reports = HostReports()
+        self.answered_s = 0.0
+        """Time of the last answer (monotonic)."""
 
     @property
     def left(self) -> LeftHost:
@@ -179,32 +60,16 @@ class Host:
 
         That driver repeats an open question, and finds the actor, if there is one, by its name.
         """
-        return LeftHost(
-            number=self.number,
-            place=self.place,
-            validators=self.validators,
-            late=self.late,
-            is_placed=self.is_placed,
-            moves=self.moves,
-            release=self.release,
-            phase=self.phase.value,
-            why_lost=self.why_lost,
-            is_held_down=self.is_held_down,
-            pending_disk_operations=[(method, list(found)) for method, found in self.pending_disk_operations],
-            processes=self.processes,
-            reports=self.reports.left,
-        )
+        return LeftHost(**{name: getattr(self, name) for name in LeftHost.__struct_fields__})
 
     @classmethod
     def of(cls, left: LeftHost) -> Host:
         """The host that another driver left. Its actor is to be found (:meth:`find`)."""
-        host = cls(left.number, Place(*left.place), left.validators, left.late)
+        host = cls(left.number, left.place, left.validators, left.late)
+        for name in LeftHost.__struct_fields__:
+            if name != "is_placed":
+                setattr(host, name, getattr(left, name))
         host.actor = left.is_placed or None
-        host.moves, host.release, host.phase = left.moves, left.release, Phase(left.phase)
-        host.why_lost, host.is_held_down = left.why_lost, left.is_held_down
-        host.pending_disk_operations = [(method, tuple(found)) for method, found in left.pending_disk_operations]
-        host.processes = left.processes
-        host.reports.take_over(left.reports)
         return host
 
     def find(self, find: Callable[[str], Any], forget: Callable[[Any], None]) -> None:
@@ -213,7 +78,7 @@ class Host:
         That driver may have created a newer actor after its checkpoint; no validator was started there. The newer actor
         takes the place of the known one if that has ended; otherwise the newer one is ended.
         """
-        self.reports.note_silence()
+        self.answered_s = -math.inf
         if self.is_placed:
             self.actor = find(self.actor_name)
             if self.actor is None:
@@ -257,6 +122,14 @@ class Host:
         states = self.reports.states if self.is_running else {}
         return [index for index in self.validators if index not in states or not states[index].ready]
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it did not answer recently."""
+        return time.monotonic() - self.answered_s > STALE_S
+
+    def note_answer(self) -> None:
+        self.answered_s = time.monotonic()
+
     def state(self, index: int) -> LoopState | None:
         """A validator's last state; ``None`` if it does not run."""
         return self.reports.states.get(index)
@@ -264,7 +137,7 @@ class Host:
     def newest_state(self, index: int) -> LoopState | None:
         """A validator's state; ``None`` if it is not ready or did not answer recently."""
         state = self.state(index)
-        return None if state is None or not state.ready or self.reports.are_stale else state
+        return None if state is None or not state.ready or self.is_silent else state
 
     def height(self, index: int) -> int | None:
         """A validator's final height; ``None`` if it is not ready or did not answer recently."""
@@ -285,7 +158,7 @@ class Host:
             return self.phase.value
         if state.diverged:
             return "diverged"
-        if self.reports.are_stale:
+        if self.is_silent:
             return "silent"
         return "up" if state.ready else "joining"
 
@@ -340,7 +213,7 @@ class Host:
         if self.reports.addresses and not is_on_its_way:
             self.moves += 1
             starts = self.processes.deaths
-            arrivals: list[tuple[DiskOperation, tuple[Any, ...]]]
+            arrivals: list[tuple[DiskOperation, tuple[int | Rot, ...]]]
             arrivals = [(ARRIVE, (index, self.moves, starts)) for index in self.validators]
             self.pending_disk_operations[:0] = arrivals
         self.place, self.processes.have_surely_ended = place, False

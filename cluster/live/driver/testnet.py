@@ -29,12 +29,12 @@ from cluster.live.driver.load_process import (
 )
 from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import RaySession, is_joining, one_line
-from cluster.live.driver.supervised_host import Phase
 from cluster.live.handover.left import LeftHosts, LeftLoad, LeftTestnet
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
+from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import LoadRecord, RunRecord, about_run, note_own_problem

@@ -26,6 +26,15 @@ REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")
 RAYS_OWN_LABELS: Final = "ray.io/"
 
 
+class Place(NamedTuple):
+    """The place of a host: a Ray node and the address to listen on there."""
+
+    node_id: str
+    bind: str
+    is_own: bool = False
+    """Whether the node is dedicated to this host and has its disk: the host moves only to a node that replaces it."""
+
+
 class RayNode(NamedTuple):
     """One node of a Ray cluster."""
 

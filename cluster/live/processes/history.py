@@ -1,10 +1,24 @@
-"""The processes of one host, one after the other."""
+"""The phases of a host, and its processes, one after the other."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 import msgspec
 
 from cluster.live.processes.processes import Process
+
+
+class Phase(Enum):
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+    STOPPING = "stopping"
+    """The host shuts down cleanly, and other code takes its place."""
+    DOUBTED = "doubted"
+    """Ray has given up the actor. The node is asked whether it is alive, since it may have ended, too."""
+    DEAD = "dead"
+    """Ray does not start the host again."""
 
 
 class ProcessHistory(msgspec.Struct, forbid_unknown_fields=True):

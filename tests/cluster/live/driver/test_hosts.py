@@ -15,11 +15,12 @@ from typing import Any, cast
 import pytest
 from ray.exceptions import RayError, RayTaskError
 
+from cluster.disks.bit_rot import Rot
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import ActorCrash, Place, relocated_host
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.ray_session import ActorCrash, relocated_host
+from cluster.live.driver.supervised_host import Host
 from cluster.live.host import host as host_module
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
 from cluster.live.host.lag import LagSpan
@@ -28,6 +29,8 @@ from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection, LastWords
 from cluster.live.kubernetes.calls import Uncordon
 from cluster.live.network.transport import PeerAddress
+from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.record.run import Lag
 from cluster.scenario import Scenario
@@ -262,7 +265,7 @@ def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -
 def test_what_is_to_be_done_to_disks_is_done_before_validators_start(watched: Watched) -> None:
     watched.hosts.kill(watched.host, by_ray=True)
     watched.host.is_held_down = False
-    watched.host.pending_disk_operations += [("wipe", (0,)), ("flip", (0, "bit"))]
+    watched.host.pending_disk_operations += [("wipe", (0,)), ("flip", (0, Rot("blocks.log", 4, 5)))]
     watched.answer_as(8)
     watched.actor.answers["flip"] = "no bit could be flipped"
     watched.actor.calls.clear()

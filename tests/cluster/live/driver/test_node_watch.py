@@ -20,11 +20,11 @@ from cluster.live.driver.node_watch import (
     ORDER_AGAIN_S,
     NodeWatch,
 )
-from cluster.live.driver.ray_session import Place
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.host.host import ValidatorAddress
 from cluster.live.network.transport import PeerAddress
-from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, RayNode
+from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, Place, RayNode
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from tests.cluster.live.handover.parts import written_and_read

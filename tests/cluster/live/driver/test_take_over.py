@@ -30,17 +30,19 @@ from cluster.live.driver.driver import _Driver, attached_testnet
 from cluster.live.driver.host_events import HostEvents
 from cluster.live.driver.live_run import LiveRun, Notices
 from cluster.live.driver.load_process import plan_load
-from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
+from cluster.live.driver.ray_session import RaySession, core_of, why_gone
 from cluster.live.driver.seen import standings_of, violations_of
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.left import KeptRay, LeftLoad, LeftRun
 from cluster.live.handover.rows import Told
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
+from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, read_result
 from cluster.record.run import UNOBSERVED, RunRequest

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
-from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left import VERSION, LeftHosts, LeftJournal, LeftLoad, LeftRun, LeftTestnet
 from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.nodes.ray_nodes import Place
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
 from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Up

@@ -13,12 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.ray_session import Place
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import MAX_BYTES_PER_S, JournalFile, RunClock, RunFiles
 from cluster.live.handover.rows import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
+from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.record.finalizations import Finalization
 from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE
@@ -251,11 +252,11 @@ def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, mo
 def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:
     host = Host(0, Place("node", "127.0.0.1"), [0], {})
     host.actor, host.phase, host.reports.states = object(), Phase.UP, {0: LoopState(height=7, view=9, ready=True)}
-    host.reports.note_answer()
+    host.note_answer()
     assert (host.height(0), host.view(0)) == (7, 9)
     host.find({"host-0.0": object()}.get, forget_nothing)
     assert (host.height(0), host.view(0), host.describe(0)) == (None, None, "silent")
-    host.reports.note_answer()
+    host.note_answer()
     assert host.height(0) == 7
 
 

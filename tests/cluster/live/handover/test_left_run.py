@@ -11,8 +11,7 @@ import pytest
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
-from cluster.live.driver.ray_session import Place
-from cluster.live.driver.supervised_host import Host, HostReports, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import ENDING
 from cluster.live.handover.left import TakePlace
@@ -22,6 +21,8 @@ from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
 from cluster.live.network.transport import PeerAddress
+from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process, Use
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.message_trace import LiveTrace, MessageKind, Stamp, Windows
@@ -152,18 +153,6 @@ def test_a_watch_that_forgets_something_is_found_out(
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
-def forget(monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str) -> None:
-    """A part does not take an attribute over."""
-    take_over = part.take_over
-
-    def takes_over(self: Any, *arguments: Any) -> None:
-        before = getattr(self, attribute)
-        take_over(self, *arguments)
-        setattr(self, attribute, before)
-
-    monkeypatch.setattr(part, "take_over", takes_over)
-
-
 def busy_host() -> Host:
     """One that went through everything."""
     host = Host(2, Place("node-a", "127.0.0.1", True), [2, 6], {6: 40})
@@ -203,30 +192,6 @@ def test_a_host_is_the_same_with_another_driver() -> None:
     host.lose_place(is_certain=True)
     found = Host.of(written_and_read(host.left))
     assert (found.is_placed, found.processes.have_surely_ended) == (False, True)
-
-
-@pytest.mark.parametrize(
-    ("part", "attribute"),
-    [
-        (HostReports, "_totals_before"),
-        (HostReports, "_lags"),
-        (HostReports, "_link_counts"),
-        (HostReports, "old_file_sizes"),
-    ],
-)
-def test_a_host_that_forgets_something_is_found_out(
-    monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str
-) -> None:
-    forget(monkeypatch, part, attribute)
-    host = busy_host()
-    assert inside(Host.of(written_and_read(host.left)), ASKED_ANEW) != inside(host, ASKED_ANEW)
-
-
-@pytest.mark.parametrize("phase", Phase)
-def test_every_phase_of_a_host_has_a_word(phase: Phase) -> None:
-    host = busy_host()
-    host.phase = phase
-    assert Host.of(written_and_read(host.left)).phase is phase
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------

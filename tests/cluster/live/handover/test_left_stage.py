@@ -25,7 +25,7 @@ from cluster.faults.events import Voted
 from cluster.faults.link_faults import Seen
 from cluster.live.driver.hosts import Hosts as RealHosts
 from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftCall, LiveCall, Prepared, TakePlace, Together
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import LastWords
@@ -33,6 +33,7 @@ from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Ev
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
 from cluster.live.kubernetes.stress import ProcessorStress
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.run.events import ScenarioChanged
 from cluster.scenario import Scenario

@@ -18,10 +18,12 @@ import pytest
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import Place, RaySession
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.ray_session import RaySession
+from cluster.live.driver.supervised_host import Host
 from cluster.live.host.host import HostView
+from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes import cleanup_watchdog, processes
+from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from tests.cluster.live.pods import UNSHARE, why_no_pods

@@ -9,10 +9,11 @@ import pytest
 
 from cluster.common.checkout import CLOCK_VARIABLE
 from cluster.live.driver.chain_watch import ChainWatch
-from cluster.live.driver.ray_session import Place, RaySession
+from cluster.live.driver.ray_session import RaySession
 from cluster.live.handover.handover import RunClock
 from cluster.live.host.lag import MIN_LAG_MS, LagMeter
 from cluster.live.host.observations import Observations
+from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.steady_clock import CLOCK, SteadyClock
 from tests.cluster.records import make_record
 from validator.node.events import BlockFinal

@@ -16,9 +16,9 @@ from cluster.common.errors import BadInput
 from cluster.live.control_client import ControlClient, ControlError
 from cluster.live.driver.control import control_server as control
 from cluster.live.driver.control.control_server import AddFault, ControlServer, Overview, SetLoad, StopRun, look_over
-from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import ValidatorAddress
 from cluster.live.network.transport import PeerAddress
+from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import Served
 from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate

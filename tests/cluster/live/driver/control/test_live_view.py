@@ -13,9 +13,10 @@ import pytest
 from cluster.live.driver.chain_watch import NEWEST_BLOCKS, ChainWatch
 from cluster.live.driver.control import live_view
 from cluster.live.driver.control.live_view import FAULT_FORMS, MAX_FAULTS, MAX_HISTORY, MAX_LINES, TARGET, LiveView
-from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.driver.supervised_host import Host
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
+from cluster.live.processes.history import Phase
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario import Scenario, fault_to_add
 from consensus.messages import VoteKind
@@ -44,7 +45,7 @@ def make_hosts(states: dict[int, LoopState | None]) -> Any:
         if state is not None:
             host.phase = Phase.UP
             host.reports.states = {index: state}
-            host.reports.note_answer()
+            host.note_answer()
         hosts.append(host)
 
     def by_validator(read: Callable[[Host, int], Any]) -> list[Any]:
