@@ -24,19 +24,6 @@ class Injection:
     """Disk faults to trigger next, keyed by validator, each with a number so that it is set only once."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastWords:
-    """The reason why a host ended itself, and the process and validator that it concerns."""
-
-    pid: int
-    validator: int
-    reason: str
-    started: int = 0
-    """Start time of the process. In a container every process has one of the same few ids, so ``pid`` is not enough."""
-    is_users: bool = False
-    """Whether a user's file raised it, so that every other process would end in the same way."""
-
-
 @dataclass(slots=True)
 class DelayCounts:
     """Counts of slowed operations of a validator since its process began, by kind of impairment."""

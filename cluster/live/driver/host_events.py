@@ -16,8 +16,8 @@ from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LiveCall
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
-from cluster.live.injection import LastWords
 from cluster.live.kubernetes.names import INSTANCE_VARIABLE
+from cluster.live.processes.last_words import LastWords
 from cluster.record.run import Step
 from validator.primitives.user_file import UserFileError
 

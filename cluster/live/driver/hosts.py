@@ -27,11 +27,12 @@ from cluster.live.handover.left import LeftHosts, LiveCall, TakePlace
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.reports import Totals
-from cluster.live.injection import Injection, LastWords
+from cluster.live.injection import Injection
 from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes import resumption
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario

@@ -66,12 +66,13 @@ from cluster.live.handover.left import (
     Together,
 )
 from cluster.live.host.host import NO_WORD
-from cluster.live.injection import Injection, LastWords
+from cluster.live.injection import Injection
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (

@@ -42,10 +42,11 @@ from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
 from cluster.live.host.observations import CertificateTap, Observation, Taken
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
-from cluster.live.injection import DelayCounts, Injection, LastWords
+from cluster.live.injection import DelayCounts, Injection
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes, resumption
+from cluster.live.processes.last_words import LastWords
 from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp

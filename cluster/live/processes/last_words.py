@@ -7,18 +7,30 @@ for another or a longer file, and may itself be the reason to report.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from cluster.common.wording import json_bytes
-from cluster.live.injection import LastWords
 
 FILE_BYTES: Final = 4_096
 MAX_CHARACTERS: Final = 650
 """Limit of a reason. A character needs up to six bytes: the length of a control character that JSON escapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """The reason why a host ended itself, and the process and validator that it concerns."""
+
+    pid: int
+    validator: int
+    reason: str
+    started: int = 0
+    """Start time of the process. In a container every process has one of the same few ids, so ``pid`` is not enough."""
+    is_users: bool = False
+    """Whether a user's file raised it, so that every other process would end in the same way."""
 
 
 def reserve(path: Path) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -26,8 +28,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cluster.common.wording import json_text
+from cluster.live.web.addresses import Served
 from cluster.live.web.connections import JSON, Connection
 from validator.node.executor.queries import AMOUNT_FIELDS
+
+LOOP_TIMEOUT_S: Final = 10.0
+"""How long the start or the end of a server of a :class:`LoopThread` may take."""
 
 log = logging.getLogger(__name__)
 
@@ -388,3 +394,31 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
+
+
+class LoopThread:
+    """A daemon thread that runs :attr:`loop` until :meth:`close`."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def serve(self, application: ASGIApp, served: Served) -> HttpServer:
+        """Serve an application. Raises :class:`OSError` if the address cannot be bound; then the thread has ended."""
+        started = serve(application, served.bind, served.port)
+        try:
+            return asyncio.run_coroutine_threadsafe(started, self.loop).result(LOOP_TIMEOUT_S)
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self, server: HttpServer) -> None:
+        """End a server that :meth:`serve` started, and the thread."""
+        asyncio.run_coroutine_threadsafe(server.close(), self.loop).result(LOOP_TIMEOUT_S)
+        self._end()
+
+    def _end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.checks.run import Judge
 from cluster.common.errors import BadInput, ExitCode
@@ -18,11 +18,16 @@ from cluster.record.run import RunRecord
 from cluster.record.saved import read_record
 from cluster.scenario import change_scenario
 from cluster.scenario.code.gate import code_of, code_of_genesis, pass_gate
+from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import Change, options_of
 from cluster.tools.console.outputs import TERMINAL_ONLY, Outputs
 from cluster.tools.drills.command_line import drill_with
 from cluster.tools.run.attaching import refuse_ended
 from cluster.tools.run.scenario_run import PlannedRun, run_in
+from consensus.keys import Ed25519Scheme
+
+if TYPE_CHECKING:  # the live testnet takes a while to load
+    from cluster.live.handover.left import LeftRun
 
 CRITERIA: Final = "success"
 """The section of a scenario that a judge reads alone. All others say what ran."""
@@ -78,7 +83,6 @@ def _recorded(folder: Path) -> RunRecord:
 
 def _left_behind(folder: Path) -> RunRecord:
     """The record of a live run whose driver died. Raises :class:`BadInput`."""
-    from cluster.live.audit.left_behind import record_left
     from cluster.live.handover import checkpoint
 
     if not can_be_taken_over(folder):
@@ -93,4 +97,27 @@ def _left_behind(folder: Path) -> RunRecord:
     for check, words in failed.items():
         left.record.seen_violations.setdefault(check, words)
     pass_gate(dict.fromkeys([*code_of(left.scenario), *code_of(left.record.scenario)]), str(folder))
-    return record_left(left, folder)
+    return _record_left(left, folder)
+
+
+def _record_left(left: LeftRun, folder: Path) -> RunRecord:
+    """What the driver and the validators had reported when the driver died. No validator is asked.
+
+    Unless only the verdict was missing, the run counts as interrupted. Raises :class:`OSError`.
+    """
+    from cluster.live.audit.live_audit import LiveAudit
+    from cluster.live.handover.handover import COLLECTED, restore
+
+    scenario, seed = left.scenario, left.record.seed
+    genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
+    record = RunRecord(scenario, "live", seed, left.commit, genesis)
+    _, sightings, told, rows = restore(left, record, folder)
+    sightings.close()
+    told.close()
+    audit = LiveAudit(record)
+    audit.take_over(left.audit, rows)
+    audit.enter_unasked()
+    if left.phase != COLLECTED:
+        record.interrupted, record.duration_ms = True, left.clock.at_ms
+        record.problems.append(f"the driver died at height {left.height}, and no other took the run over")
+    return record

@@ -33,9 +33,8 @@ from cluster.live.host.host import LOGS_FOLDER, ValidatorAddress
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.dashboard.feed import Feed
 from cluster.live.web.dashboard.pages import TESTNET, dashboard_table
-from cluster.live.web.loop_thread import LoopThread
 from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
-from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body
+from cluster.live.web.server import Endpoint, LoopThread, Page, Rate, build_application, json_response, read_body
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord
 from loadgen.client import ClientError, ValidatorClient, json_object

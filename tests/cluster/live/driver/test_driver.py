@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.live.driver.live_run import Notices
-from cluster.live.injection import LastWords
+from cluster.live.processes.last_words import LastWords
 from tests.cluster.live.driver.test_take_over import FollowedRun
 from validator.primitives.user_file import UserFileError
 

@@ -26,11 +26,12 @@ from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, Va
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import ViewSeen
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.injection import Injection, LastWords
+from cluster.live.injection import Injection
 from cluster.live.kubernetes.calls import Uncordon
 from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.record.run import Lag
 from cluster.scenario import Scenario

@@ -11,11 +11,11 @@ import pytest
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.injection import LastWords
 from cluster.live.kubernetes.api import KubernetesApi
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from tests.cluster.live.handover.parts import FaultsOnHosts

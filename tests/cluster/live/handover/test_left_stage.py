@@ -28,12 +28,12 @@ from cluster.live.driver.live_stage import Agenda, LiveStage, Pauses
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftCall, LiveCall, Prepared, TakePlace, Together
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.injection import LastWords
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
 from cluster.live.kubernetes.stress import ProcessorStress
 from cluster.live.processes.history import Phase
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.run.events import ScenarioChanged
 from cluster.scenario import Scenario

@@ -14,8 +14,8 @@ import pytest
 from cluster.live.host import host as host_module
 from cluster.live.host.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
 from cluster.live.host.lease import Lease
-from cluster.live.injection import LastWords
 from cluster.live.processes import last_words
+from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.resumption import boot_seconds
 from cluster.scenario import scenario_from
 from tests.hangs import HANGS_AFTER_S
