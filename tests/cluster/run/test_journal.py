@@ -10,7 +10,7 @@ import pytest
 
 from cluster.faults.events import Failed, Network, Voted
 from cluster.run import journal as journal_module
-from cluster.run.events import Absent, NewHeight, Order, Seen, Standing, Standings, Time, Up, Violation
+from cluster.run.events import Absent, NewHeight, Order, ScenarioChanged, Seen, Standing, Standings, Time, Up, Violation
 from cluster.run.journal import OFTEN, DamagedJournal, Journal, encoded, read_journal
 from cluster.run.loop import RunLoop
 from tests.cluster.live.handover.parts import inside
@@ -59,6 +59,19 @@ def forgotten(name: str, kind: type[Journal] = Journal) -> list[int]:
 def test_another_loop_comes_from_each_beginning_of_a_journal_to_where_the_first_one_was(seed: int) -> None:
     for number in range(4):
         assert forgotten(f"{seed}/{number}") == []
+
+
+def test_faults_that_are_added_and_withdrawn_are_known_to_another_loop() -> None:
+    kills = [{"kind": "kill", "target": f"validator-{index}", "at_height": 3 + index} for index in range(3)]
+    one, again, content = make_loop(faults=kills[:2]), make_loop(faults=kills[:2]), bytearray()
+    others = make_loop(faults=[kills[2], kills[0]]).scenario
+    journal = Journal(content.extend)
+    for each in (Up(0.0), NewHeight(2), ScenarioChanged(others), NETWORK, NewHeight(5)):
+        journal.note(each, one.handle(each))
+    for kept in read_journal(bytes(content))[0]:
+        again.handle(kept)
+    assert inside(again, ELSEWHERE) == inside(one, ELSEWHERE)
+    assert [planned.is_withdrawn for planned in again.faults._ever_planned] == [False, True, False]
 
 
 class WithoutVotes(Journal):

@@ -37,6 +37,7 @@ from cluster.faults.events import (
 from cluster.faults.impairment import Impairment
 from cluster.record.finalizations import Finalization
 from cluster.record.run import Backend, FaultRecord, RunRecord
+from cluster.run.absence import absence_of
 from cluster.run.events import (
     Absent,
     ForkTaken,
@@ -334,6 +335,24 @@ def test_the_time_without_a_driver_does_not_count_and_late_faults_are_told() -> 
     loop.record.absences.pop()
     (absence,) = loop.record.absences
     assert (absence.from_ms, absence.until_ms, absence.late) == (600.0, 2_100.0, tuple(lines[1:]))
+
+
+def test_late_faults_are_told_and_others_are_not() -> None:
+    faults = [
+        FaultRecord("kill", "validator-0", 5, begun_ms=1.0, ended_ms=2.0),
+        FaultRecord("kill", "validator-1", 6, begun_ms=3.0),
+        FaultRecord("kill", "validator-2", 20),
+        FaultRecord("kill", "validator-3", 21),
+        FaultRecord("pause", "validator-0", None, at_ms=900),
+        FaultRecord("pause", "validator-1", None, at_ms=901),
+    ]
+    absence = absence_of(faults, 1_000.0, 31_000.0, (10, 20), 900.0)
+    assert str(absence) == "no driver from height 10 to 20 (30 s)"
+    assert absence.late == (
+        "kill of validator-1 at height 6 was under way without a driver: it may end late",
+        "kill of validator-2 at height 20 was due while there was no driver: it begins late",
+        "pause of validator-0 at 900 ms was due while there was no driver: it begins late",
+    )
 
 
 # --- whatever it is told ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The clock of a run, its checkpoints in time, and faults that go on with another driver."""
+"""The files of a run in time, on disks that are full or damaged, and hosts whose driver was another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,145 +14,16 @@ from msgspec.structs import replace
 from cluster.common.errors import BadInput
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
-from cluster.live.handover.handover import MAX_BYTES_PER_S, JournalFile, RunClock, RunFiles
+from cluster.live.handover.handover import MAX_BYTES_PER_S, JournalFile, RunFiles
 from cluster.live.handover.rows import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
-from cluster.live.processes.processes import Process
 from cluster.record.finalizations import Finalization
 from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE
-from cluster.record.run import FaultRecord
-from cluster.run.absence import absence_of
 from cluster.run.events import Up, Violation
 from cluster.run.journal import read_journal
-from cluster.scenario import Scenario
-from tests.cluster.live.handover.parts import FaultsOnHosts, left_run, written_and_read
-
-FAULTS = [
-    {"kind": "degrade", "loss": 0.2, "at_height": 3, "for_ms": 1_000},
-    {"kind": "kill", "target": "validator-1", "at_height": 4, "down_ms": 2_000},
-    {"kind": "slow_disk", "target": "validator-2", "sync_ms": 50, "at_height": 4, "for_ms": 1_500},
-    {"kind": "kill", "target": "validator-3", "at_height": 9, "down_ms": 100},
-    {"kind": "kill", "target": "validator-0", "at_ms": 60_000, "down_ms": 100},
-]
-
-
-class Hosts:
-    """Four hosts that do what they are told at once."""
-
-    def __init__(self) -> None:
-        self.all = [Host(number, Place("a", ""), [number], {}) for number in range(4)]
-        for host in self.all:
-            host.actor, host.phase, host.processes.current = "actor", Phase.UP, Process(7, host.number)
-            host.reports.states = {host.number: LoopState(ready=True)}
-        self.nodes = None
-        self.injections: list[Any] = []
-        self.killed: list[int] = []
-
-    def host_of(self, index: int) -> Host:
-        return self.all[index]
-
-    def link_counts(self, key: int) -> Any:
-        from cluster.faults.link_faults import LinkCounts
-
-        return LinkCounts()
-
-    def inject(self, injection: Any, then: Any) -> None:
-        self.injections.append(injection)
-        if then is not None:
-            self.make_call(then)
-
-    make_call: Any
-    """Makes a call: the stage's, once there is one."""
-
-    def resume(self, host: Host) -> None:
-        pass
-
-    def kill(self, host: Host, by_ray: bool) -> None:
-        self.killed.append(host.number)
-        host.is_held_down = True
-        host.went_down()
-
-    def carrying(self, indices: Any) -> list[Host]:
-        return [self.all[index] for index in indices]
-
-
-class Run:
-    """As much of a run as faults need: hosts, a clock and a height."""
-
-    def __init__(self) -> None:
-        self.hosts: Any = Hosts()
-        self.height = 1
-        self.clock = RunClock()
-        self.clock.stop(0.0)
-        self.lines: list[str] = []
-        self.tell = self.lines.append
-
-    def begin(self, other: FaultsOnHosts | None = None) -> FaultsOnHosts:
-        scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
-        height = partial(getattr, self, "height")
-        faults = FaultsOnHosts(scenario, self.hosts, self.clock.now_ms, height, self.tell, self.keep)
-        if other is None:
-            faults.begin()
-        else:
-            faults.go_on(other)
-        return faults
-
-    def keep(self, index: int, url: str) -> None:
-        raise AssertionError
-
-    def reach(self, faults: FaultsOnHosts, height: int, now_ms: float) -> None:
-        self.height = height
-        self.clock.stop(now_ms)
-        faults.step()
-        faults.step()
-
-
-def test_faults_go_on_with_another_driver() -> None:
-    old, new = Run(), Run()
-    faults = old.begin()
-    old.reach(faults, 3, 100.0)
-    old.reach(faults, 4, 200.0)
-    assert old.hosts.killed == [1]
-
-    new.hosts.all[:] = [Host.of(written_and_read(host.left)) for host in old.hosts.all]
-    again = new.begin(faults)
-    assert new.hosts.all[1].is_held_down and new.hosts.all[1].phase is Phase.DOWN
-    again.stage.inject(None, 1_000)
-    (sent,) = new.hosts.injections
-    assert sent.number > old.hosts.injections[-1].number + 900, "hosts take it for the newest"
-    assert [fault.kind for fault in sent.links.values()] == ["degrade"] and sent.impairments[2].sync_ms == 50
-
-    new.reach(again, 8, 5_000.0)
-    first, second, third, fourth, fifth = again.engine.records
-    assert first.ended_ms == third.ended_ms == 5_000.0, "late, but both are over"
-    assert not new.hosts.all[1].is_held_down, "it may start again"
-    assert new.hosts.injections[-1].links == {} and new.hosts.injections[-1].impairments[2].sync_ms is None
-    assert fourth.begun_ms is None and new.hosts.killed == []
-    new.reach(again, 9, 6_000.0)
-    assert new.hosts.killed == [3]
-    new.reach(again, 9, 60_000.0)
-    assert new.hosts.killed == [3, 0], "times of faults count on"
-    assert (second.begun_ms, fifth.begun_ms) == (200.0, 60_000.0)
-
-
-def test_late_faults_are_told_and_others_are_not() -> None:
-    faults = [
-        FaultRecord("kill", "validator-0", 5, begun_ms=1.0, ended_ms=2.0),
-        FaultRecord("kill", "validator-1", 6, begun_ms=3.0),
-        FaultRecord("kill", "validator-2", 20),
-        FaultRecord("kill", "validator-3", 21),
-        FaultRecord("pause", "validator-0", None, at_ms=900),
-        FaultRecord("pause", "validator-1", None, at_ms=901),
-    ]
-    absence = absence_of(faults, 1_000.0, 31_000.0, (10, 20), 900.0)
-    assert str(absence) == "no driver from height 10 to 20 (30 s)"
-    assert absence.late == (
-        "kill of validator-1 at height 6 was under way without a driver: it may end late",
-        "kill of validator-2 at height 20 was due while there was no driver: it begins late",
-        "pause of validator-0 at 900 ms was due while there was no driver: it begins late",
-    )
+from tests.cluster.live.handover.parts import left_run
 
 
 def test_a_checkpoint_is_written_at_once_when_something_is_new(tmp_path: Path) -> None:
