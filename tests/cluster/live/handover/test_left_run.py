@@ -10,7 +10,7 @@ import pytest
 
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
-from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
+from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import ENDING
@@ -34,12 +34,11 @@ from cluster.record.run import (
     TracedMessage,
 )
 from cluster.record.saved import enter, save
-from cluster.run.events import JoinBegun, NewHeight, StopRequested, Up
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
 from tests.cluster.live.driver.test_take_over import FollowedRun, contradict, taken_over
-from tests.cluster.live.handover.parts import inside, left_run, sends, timeline, written_and_read
+from tests.cluster.live.handover.parts import inside, sends, timeline, written_and_read
 from tests.cluster.records import make_chain, make_record
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
@@ -113,14 +112,6 @@ def test_a_watch_goes_on() -> None:
     assert inside(other, OF_THE_PROCESS) == inside(one, OF_THE_PROCESS)
     (last,) = {watch.sample(0.0, []) for _, watch in (one, other)}
     assert last.fires == 2 * 59 and last.basefee_cycle == 2**90
-
-
-def test_few_heights_are_remembered_by_the_next_driver_too() -> None:
-    record = make_record(backend="live")
-    watch = ChainWatch(record, 0.0)
-    watch.take(0, map(final, range(1, 3 * HEIGHTS_REMEMBERED)))
-    found = ChainWatch(make_record(backend="live"), 0.0, left=written_and_read(watch.state))
-    assert found._chain == watch._chain and len(found._chain.heights) <= 2 * HEIGHTS_REMEMBERED
 
 
 @pytest.mark.parametrize(
@@ -237,21 +228,6 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     assert other.clock.began_epoch_ms == run.clock.began_epoch_ms
     assert other.record.faults == run.record.faults
     assert other.record.faults is other.loop.faults.records
-    other.audit.close()
-
-
-def test_joins_sightings_and_the_end_of_a_run_go_on_with_another_driver(tmp_path: Path) -> None:
-    run = FollowedRun(tmp_path, Scenario.model_validate(LATE | {"stop": {"duration_s": 5}}))
-    run.see(Up(0.0))
-    run.see(NewHeight(40))
-    run.see(JoinBegun(5.0, 3))
-    run.see(StopRequested(9.0))
-    run.write_checkpoint()
-    run.is_killed()
-    other = taken_over(tmp_path)
-    assert other.loop.joining == [3] and other.record.joins[0].begun_ms == 5.0
-    assert (other.loop.end_height, other.loop.over_ms) == (40, 5_000.0)
-    assert other.loop.deadline_ms == run.loop.deadline_ms
     assert other.watch._sightings is other.files.sightings is not None
     assert other.audit.safety.backlog._told is other.files.told is not None
     other.audit.close()
@@ -284,7 +260,3 @@ def test_a_load_that_runs_is_known_by_its_process_and_its_start(tmp_path: Path) 
     assert (left.testnet.load.process, left.testnet.load.before) == (process, Statistics(requests=3))
     assert (left.testnet.load.began_epoch_ms, left.testnet.load.is_over) == (5, True)
     assert left.testnet.ray == run.testnet._session.kept  # type: ignore[union-attr]
-
-
-def test_a_new_run_is_the_same() -> None:
-    written_and_read(left_run())
