@@ -135,37 +135,13 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
     assert ended.stderr == f"stampede: {folder}: that run has ended, with the verdict pass\n"
 
 
-@pytest.mark.parametrize(
-    ("fault", "validators", "at"),
-    [
-        pytest.param(
-            {"kind": "upgrade", "version": "2"}, {"count": 2}, "upgrade of all begins", marks=pytest.mark.soak
-        ),
-        pytest.param(
-            {"kind": "lose_node", "target": "validator-1", "disks": "kept"},
-            {"count": 4, "ray_nodes": 4},
-            "host 1 goes to node",
-            marks=pytest.mark.soak,
-        ),
-        pytest.param(
-            {"kind": "pause", "target": "validator-1", "for_ms": 1_000},
-            {"count": 2},
-            "for their blocks and accounts",
-            marks=pytest.mark.soak,
-        ),
-    ],
-    ids=["upgrade", "lost node", "collecting"],
-)
-def test_whatever_goes_on_while_the_driver_dies_comes_to_its_end(
-    folder: Path, fault: dict[str, Any], validators: dict[str, Any], at: str
-) -> None:
-    changes = {
-        "validators": validators,
-        "faults": [{**fault, "at_height": 8}],
-        "stop": {"height": 60, "timeout_s": 300},
-    }
+@pytest.mark.soak
+def test_an_upgrade_goes_on_with_another_driver(folder: Path) -> None:
+    """Other moments are those of ``make soak-handover``."""
+    upgrade = {"kind": "upgrade", "version": "2", "at_height": 8}
+    changes = {"validators": {"count": 2}, "faults": [upgrade], "stop": {"height": 60, "timeout_s": 300}}
     driver = Driver(folder, {**SCENARIO, **changes}, "--attachable", "200")
-    driver.wait_for(at)
+    driver.wait_for("upgrade of all begins")
     driver.kill()
     attached = stampede("attach", str(folder))
     assert attached.returncode == 0, attached.stdout + attached.stderr
