@@ -10,7 +10,7 @@ from cluster.audit.safety.rule_log import RuleLog
 from consensus.messages import AnyCertificate, Certificate, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from kits.explore.offers import Offers, certificate_of, timeout_certificate_of
-from kits.explore.scope import NAMESPACE, Facts, Scope
+from kits.explore.scope import GENESIS, NAMESPACE, Facts, Scope
 from validator.chain.block import Header
 
 PROGRESS: Final = "progress"
@@ -25,7 +25,7 @@ def world_problem(scope: Scope, facts: Facts, offers: Offers) -> str | None:
     ]
     certificates += [timeout_certificate_of(timeouts[: scope.quorum]) for timeouts in offers.timeouts.values()]
     log = RuleLog(lambda: 0.0)
-    chain = CertifiedChain(scope.validator_set, NAMESPACE, scope.leader, log)
+    chain = CertifiedChain(scope.validator_set, NAMESPACE, scope.leader, log, genesis_hash=GENESIS)
     for certificate in sorted(certificates, key=lambda each: (_KINDS.index(each.kind), each.view)):
         chain.certified("a validator", certificate)
     for height, header, digest in _final_chain(scope, facts, certificates):

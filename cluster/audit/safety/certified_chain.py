@@ -16,8 +16,8 @@ skips              Simplex: a finalised view has no nullification. HotStuff: a q
 certified          the final block of a view is the one that the view's certificates name, with that parent view; no
                    finalised view is passed over
 proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
-ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
-                   the certificates that the protocol asks for
+ancestry           a final block's parent is the final block below it, at last the genesis block, and every view between
+                   the two is skipped with the certificates that the protocol asks for
 leaders            a final block's proposer leads its view
 =================  ===================================================================================================
 """
@@ -84,6 +84,8 @@ class CertifiedChain:
     """Whether each certificate is entered before its consequences; otherwise *notarized_first* is not checked."""
     views_kept: int | None = None
     """How many views are kept below the newest final one; ``None``: all."""
+    genesis_hash: bytes | None = None
+    """The parent hash of the first final block; ``None`` if it is not known."""
     newest_finalized: int = GENESIS_VIEW
     _views: dict[int, _View] = field(default_factory=dict)
     _seen: dict[AnyCertificate, None] = field(default_factory=dict)
@@ -224,11 +226,12 @@ class CertifiedChain:
 
     def _ancestry_problems(self, height: int, header: Header, knows_skips: bool = True) -> Iterator[str]:
         parent = self._parent(height)
+        digest = parent.digest if parent.height else self.genesis_hash
         if header.height != height:
             yield f"says height {header.height}"
         if parent.height != height - 1:
             yield "comes before the one below it"
-        elif parent.height and header.parent_hash != parent.digest:
+        elif digest is not None and header.parent_hash != digest:
             yield "does not build on the one below it"
         if header.view <= parent.view:
             yield f"is of view {header.view}, its parent of view {parent.view}"

@@ -91,8 +91,10 @@ class SpecifiedChain:
         """The deviation after which nothing is executed any more."""
         self._roots = StateRoots(ROOTS_COMPARED)
         root = self._roots.root(self.world)
-        self._parent = None if root is None else genesis_hash(self.world.genesis, root)
-        """The hash of the last block; ``None`` if it is the genesis block and its state root is not known."""
+        self.genesis_hash = None if root is None else genesis_hash(self.world.genesis, root)
+        """The hash of the genesis block; ``None`` if its state root is not known."""
+        self._parent = self.genesis_hash
+        """The hash of the last block; ``None`` if it is the genesis block and is not known."""
 
     @property
     def has_told_prices(self) -> bool:

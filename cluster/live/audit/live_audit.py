@@ -182,10 +182,10 @@ class LiveAudit:
         """
         self._record = record
         self.reexecution = reexecution
-        self.safety = SafetyWatch(record, now_ms, told)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
+        self.safety = SafetyWatch(record, now_ms, told, self.kept.ledger.chain.genesis_hash)
         self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
         self.wants_tiers = False

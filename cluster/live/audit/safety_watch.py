@@ -128,16 +128,22 @@ class SafetyWatch:
     :meth:`take` may be called by one thread, everything else by another.
     """
 
-    def __init__(self, record: RunRecord, now_ms: Callable[[], float], told: Told | None = None) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        now_ms: Callable[[], float],
+        told: Told | None = None,
+        genesis_hash: bytes | None = None,
+    ) -> None:
         """``now_ms`` returns the time since the run began. It dates violations. ``told`` gets the reports of hosts, if
-        they must outlive this process.
+        they must outlive this process. ``genesis_hash`` is ``None`` if it is not known.
         """
         scenario, namespace = record.scenario, record.genesis.chain_id.encode()
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
         self.log = RuleLog(now_ms)
         self.heard = Heard()
-        self.chain = CertifiedChain(validators, namespace, leader, self.log, hears_all=False, views_kept=VIEWS_KEPT)
+        self.chain = CertifiedChain(validators, namespace, leader, self.log, False, VIEWS_KEPT, genesis_hash)
         self._names = scenario.validators.names
         self._byzantine = {index for index in range(len(self._names)) if scenario.validators.node(index).byzantine}
         self._votes = [OwnVotes() for _ in self._names]

@@ -131,6 +131,7 @@ class SafetyMonitor:
         """The books of the final blocks seen."""
         if self._ledger is None:
             self._ledger = Ledger(self.genesis)
+            self.certificates.genesis_hash = self._ledger.chain.genesis_hash
         return self._ledger
 
     def record(self) -> MonitorRecord:
@@ -185,16 +186,17 @@ class SafetyMonitor:
         if known is not None:
             return
         self._final[height] = final = _Final.of(archived, header)
+        ledger = self.ledger
         self.certificates.final(height, header, final.digest)
         self.log.counts[Rule.PROVED_FINAL] += 1
-        self._enter(height, archived)
+        self._enter(ledger, height, archived)
 
-    def _enter(self, height: int, archived: ArchivedBlock) -> None:
+    def _enter(self, ledger: Ledger, height: int, archived: ArchivedBlock) -> None:
         """Enter a final block into the books, and note the violations that they find in it."""
-        known = len(self.ledger.violations)
-        self.ledger.apply(archived.block, archived.receipts)
+        known = len(ledger.violations)
+        ledger.apply(archived.block, archived.receipts)
         self.log.counts[Rule.LEDGER] += 1
-        for violation in self.ledger.violations[known:]:
+        for violation in ledger.violations[known:]:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     def counts(self, name: str, block: BlockFinal) -> None:

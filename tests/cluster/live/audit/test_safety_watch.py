@@ -216,6 +216,18 @@ def ancestry(watch: SafetyWatch) -> list[str]:
     return [violation for violation in watch.log.violations if "ancestry" in violation]
 
 
+@pytest.mark.parametrize("is_of_run", [True, False])
+def test_the_first_block_must_build_on_the_genesis_block(is_of_run: bool) -> None:
+    record = record_of(make_chain(2))
+    if not is_of_run:
+        record = replace(record, genesis=replace(record.genesis, validators=record.genesis.validators[::-1]))
+    watch = LiveAudit(record).safety
+    watch.look(record.store, is_end=True)
+    assert ["height 1 does not build on the one below it" in what for what in ancestry(watch)] == [True] * (
+        not is_of_run
+    )
+
+
 HOSTS = frozenset({(0, 1), (1, 2)})
 
 

@@ -178,12 +178,18 @@ def test_what_differs_between_validators_is_named() -> None:
     ]
 
 
-def test_a_chain_that_does_not_hang_together_is_named() -> None:
+@pytest.mark.parametrize("height", [1, 7])
+def test_a_block_with_another_parent_is_named(height: int) -> None:
     maker = make_chain()
-    maker.blocks[6] = with_header(
-        maker.blocks[6], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
+    maker.blocks[height - 1] = with_header(
+        maker.blocks[height - 1], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
     )
-    assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).log.violations)
+    what = f"ancestry: the final block at height {height} does not build"
+    assert any(what in violation for violation in follow(maker).log.violations)
+
+
+def test_a_block_before_the_one_below_it_is_named() -> None:
+    maker = make_chain()
     gap = make_monitor(maker.genesis)
     gap.final("alice", 3, archived(maker.blocks[2]))
     assert any("height 3 comes before the one below it" in violation for violation in gap.log.violations)
