@@ -7,7 +7,7 @@ timers come before the transactions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from spec import governance, jobs, messages, watches
 from spec.encoding import (
@@ -19,7 +19,6 @@ from spec.encoding import (
     Call,
     CallbackReceipt,
     Deploy,
-    Event,
     Hash,
     MessageReceipt,
     Receipts,
@@ -67,22 +66,6 @@ class NotAdmitted(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
-
-
-class Outcome(NamedTuple):
-    """What a block came to."""
-
-    receipts: Receipts
-    phase: Phase
-    """The timer phase: what it used of the lane, who waits and why, and what the queries took."""
-    basefee_cycle: int
-    basefee_cell: int
-    basefee_lane: int
-    user_cycles: int
-    user_cells: int
-    burned: int
-    tips: int
-    events: list[Event]
 
 
 # --- the genesis ------------------------------------------------------------------------------------------------------
@@ -174,8 +157,14 @@ class BlockRun:
         self.user_cycles = self.system_cycles = self.cells = 0
         """What user's and system transactions have used of their lanes, and both of the cells."""
         self.burned = self.tips = 0
+        """What transactions have burned and tipped."""
         self.deferred_cycles = 0
         self.deferred_is_full = False
+
+    @property
+    def cycles(self) -> int:
+        """What transactions have used."""
+        return self.user_cycles + self.system_cycles
 
 
 def begin(world: World, proposer: Address) -> BlockRun:
@@ -231,7 +220,7 @@ def execute(block: BlockRun, transaction: Transaction) -> TransactionReceipt:
     return receipt
 
 
-def finish(block: BlockRun) -> Outcome:
+def finish(block: BlockRun) -> Receipts:
     """All steps after the last transaction."""
     world, phase = block.world, block.phase
     world.reached("B-03", block.tips)
@@ -245,8 +234,8 @@ def finish(block: BlockRun) -> Outcome:
     watches.look(world, world.height + 1)
     world.policy.count_fires(phase)
     jobs.end_jobs(world)
-    burned = _close(block)
-    receipts = Receipts(
+    _close(block)
+    return Receipts(
         world.height,
         block.proposer,
         block.transactions,
@@ -258,17 +247,14 @@ def finish(block: BlockRun) -> Outcome:
         uint(world.p50),
         block.callbacks,
     )
-    prices = world.basefee_cycle, world.basefee_cell, world.basefee_lane
-    used = block.user_cycles + block.system_cycles, block.cells
-    return Outcome(receipts, phase, *prices, *used, burned, block.tips + phase.tips, world.events)
 
 
-def run_block(world: World, proposer: Address, transactions: Sequence[Transaction]) -> Outcome:
+def run_block(world: World, proposer: Address, transactions: Sequence[Transaction]) -> tuple[BlockRun, Receipts]:
     """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that it must not."""
     block = begin(world, proposer)
     for transaction in transactions:
         execute(block, transaction)
-    return finish(block)
+    return block, finish(block)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -415,32 +401,26 @@ def _run_deferred(block: BlockRun, run: Host, handler: str, payload: bytes) -> E
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def _close(block: BlockRun) -> int:
-    """Step 6: the prices of the next block; returns what this one burned."""
+def _close(block: BlockRun) -> None:
+    """Step 6: the prices of the next block, and what this one burned."""
     world, phase, p = block.world, block.phase, block.world.parameters
-    cycles, cells = block.user_cycles + block.system_cycles + phase.cycles, block.cells + phase.cells
-    world.reached("F-01", cycles > p["BLOCK_CYCLES_TARGET"])
-    world.reached("F-02", cycles < p["BLOCK_CYCLES_TARGET"])
-    world.reached("F-03", cells > p["BLOCK_CELLS_TARGET"])
-    world.reached("F-04", cells < p["BLOCK_CELLS_TARGET"])
+    cycles, cells = block.cycles + phase.cycles, block.cells + phase.cells
     world.reached("W-01" if world.policy.timers_first else "B-02", block.transactions and phase.fires)
     world.reached("B-01", not (block.transactions or phase.fires or block.messages or phase.destroyed or phase.waits))
-    basefee = next_basefee(world, world.basefee_cycle, cycles, p["BLOCK_CYCLES_TARGET"], CYCLE_SLOPE)
     fires = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
-    burned = {
-        "burned by transactions": block.burned,
-        "burned by fires": phase.burned_cycle,
-        "burned by fires at the lane price": phase.burned_lane,
-        "burned by queries": phase.bidding.burned,
-    }
+    world.reached("F-01" if cycles > p["BLOCK_CYCLES_TARGET"] else "F-02", cycles != p["BLOCK_CYCLES_TARGET"])
+    world.reached("F-03" if cells > p["BLOCK_CELLS_TARGET"] else "F-04", cells != p["BLOCK_CELLS_TARGET"])
+    of_cycle = next_basefee(world, world.basefee_cycle, cycles, p["BLOCK_CYCLES_TARGET"], CYCLE_SLOPE)
+    of_cell = next_basefee(world, world.basefee_cell, cells, p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE)
     counters = world.counters
-    counters["basefee of the cycle"] = basefee
-    counters["basefee of the cell"] = next_basefee(
-        world, world.basefee_cell, cells, p["BLOCK_CELLS_TARGET"], CYCLE_SLOPE
-    )
-    counters["basefee of the lane"] = world.policy.next_basefee_lane(world, basefee, phase.cycles)
+    counters["basefee of the cycle"], counters["basefee of the cell"] = of_cycle, of_cell
+    counters["basefee of the lane"] = world.policy.next_basefee_lane(world, of_cycle, phase.cycles)
     counters["p50"] = world.policy.next_p50(world, fires)
     counters["last block's cycles"] = cycles
-    for name, amount in burned.items():
+    for name, amount in (
+        ("burned by transactions", block.burned),
+        ("burned by fires", phase.burned_cycle),
+        ("burned by fires at the lane price", phase.burned_lane),
+        ("burned by queries", phase.bidding.burned),
+    ):
         counters[name] = counters.get(name, 0) + amount
-    return sum(burned.values())

@@ -11,14 +11,13 @@ from typing import Final
 
 from cluster.audit.figures import BlockColumns, RunOutcomes, TimerFigures
 from cluster.audit.mechanisms import mechanisms
-from cluster.audit.paid_waits import Lane, PaidWaits, paid_waits
+from cluster.audit.paid_waits import PaidWaits, paid_waits
 from cluster.audit.specified.judge import Executed, SpecifiedChain
 from cluster.audit.violation import BOUNDS, Violation, short
 from cluster.record.rules import Mechanism
-from spec.block import Outcome
 from spec.encoding import Call
 from spec.leaves import tier_of
-from spec.phase import NO_ROOM
+from spec.phase import NO_ROOM, Phase
 from spec.policies.cip1 import Cip1
 from validator.chain.genesis import Genesis
 
@@ -78,17 +77,17 @@ class Ledger:
         self._note(self.chain.last)
 
     def _note(self, executed: Executed) -> None:
-        (block, _, outcome), world, height = executed, self.world, self.height
-        header, receipts = block.header, outcome.receipts
-        for mechanism in mechanisms(world, outcome, self._without_room):
+        header, run, receipts = executed.block.header, executed.run, executed.receipts
+        world, phase, height = self.world, run.phase, self.height
+        for mechanism in mechanisms(world, receipts, self._without_room):
             self.reached.setdefault(mechanism, deque(maxlen=MAX_HEIGHTS_REACHED)).append(height)
-        self._without_room = frozenset(key for key, reason in outcome.phase.waits.items() if reason == NO_ROOM)
-        self._judge_waits(outcome)
+        self._without_room = frozenset(key for key, reason in phase.waits.items() if reason == NO_ROOM)
+        self._judge_waits(phase)
         if "" in world.median:
             self.smoothed_medians[height] = world.median[""]
         cells = sum(run.cells for runs in (receipts.transactions, receipts.fires) for run in runs)
-        self.burned_cell += cells * outcome.basefee_cell
-        self.tips += outcome.tips
+        self.burned_cell += cells * world.basefee_cell
+        self.tips += run.tips + phase.tips
         actions = [transaction.action for transaction in executed.transactions]
         self.outcomes.enter(receipts, [action.to if isinstance(action, Call) else None for action in actions])
         scheduled = self.timers.enter(receipts, world.removed(world.timers))
@@ -103,19 +102,18 @@ class Ledger:
             queries=len(receipts.queries),
             pending=len(world.timers),
             backlog=sum(timer_id in world.timers for timer_id in world.waiting),
-            basefee_cycle=outcome.basefee_cycle,
-            basefee_cell=outcome.basefee_cell,
-            basefee_lane_timer=outcome.basefee_lane,
-            lane_cycles=outcome.phase.cycles,
+            basefee_cycle=world.basefee_cycle,
+            basefee_cell=world.basefee_cell,
+            basefee_lane_timer=world.basefee_lane,
+            lane_cycles=phase.cycles,
             lane_limit=world.parameters["LANE_TIMER_CYCLES"],
-            user_cycles=outcome.user_cycles,
+            user_cycles=run.cycles,
         )
 
-    def _judge_waits(self, outcome: Outcome) -> None:
+    def _judge_waits(self, phase: Phase) -> None:
         """Check that no timer waits longer at a price that it pays than the rises of that price allow."""
         if isinstance(self.world.policy, Cip1) and not self.chain.has_told_prices:
-            lane = Lane(self.world, outcome.phase.cycles, outcome.phase.cells)
-            for late in self.paid_waits.enter(lane, paid_waits(self.world, outcome)):
+            for late in self.paid_waits.enter(phase, paid_waits(phase)):
                 what = f"timer {short(late.timer_id)} waits for {late.length} blocks in a row: the {late.full.value}"
                 what += " of the lane were used up before it in each, and their price rose too little"
                 self.violations.append(Violation(BOUNDS, self.height, what))

@@ -11,7 +11,7 @@ from typing import Final
 
 from cluster.audit.figures import effects_of
 from cluster.record.rules import Mechanism
-from spec.block import Outcome
+from spec.encoding import Receipts
 from spec.leaves import tier_of
 from spec.world import Timer, World
 
@@ -48,14 +48,14 @@ LEAST_OF_ODD: Final = 3
 """The smallest odd number of values whose wrongly computed median can differ from the right one."""
 
 
-def mechanisms(world: World, outcome: Outcome, waited: Set[bytes]) -> Set[Mechanism]:
+def mechanisms(world: World, receipts: Receipts, waited: Set[bytes]) -> Set[Mechanism]:
     """The mechanisms that the last block of a chain reached. ``waited`` are the timers that had no room in the block
     before."""
-    return {*(SHOWN_BY[rule] for rule in world.rules & SHOWN_BY.keys()), *_seen(world, outcome, waited)}
+    return {*(SHOWN_BY[rule] for rule in world.rules & SHOWN_BY.keys()), *_seen(world, receipts, waited)}
 
 
-def _seen(world: World, outcome: Outcome, waited: Set[bytes]) -> Iterator[Mechanism]:
-    receipts, p = outcome.receipts, world.parameters
+def _seen(world: World, receipts: Receipts, waited: Set[bytes]) -> Iterator[Mechanism]:
+    p = world.parameters
     if any(timer_id in world.timers for timer_id in world.waiting):
         yield Mechanism.BACKLOG
     changes = {change[0] for effects in effects_of(receipts) for change in effects.timer_changes}

@@ -21,11 +21,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from spec.block import Outcome
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.parameters import Parameters
-from spec.phase import NO_ROOM
-from spec.world import World
+from spec.phase import NO_ROOM, Phase
 
 MILLI: Final = 1_000
 """``LANE_FEE_MULTIPLIER_MILLI`` for a multiplier of 1."""
@@ -36,15 +34,6 @@ class Full(Enum):
 
     CYCLES = "cycles"
     CELLS = "cells"
-
-
-class Lane(NamedTuple):
-    """The timer lane of a block after its last fire. Prices are those of the world's last block."""
-
-    world: World
-    cycles: int
-    """Cycles used by the fires."""
-    cells: int
 
 
 class Wait(NamedTuple):
@@ -80,14 +69,14 @@ class PaidWaits:
         self._newest: dict[bytes, Waited] = {}
         """The series of the timers that waited in the newest block."""
 
-    def enter(self, lane: Lane, waits: list[Wait]) -> list[Waited]:
-        """Enter all waits of the next block. Returns those beyond their bound."""
+    def enter(self, phase: Phase, waits: list[Wait]) -> list[Waited]:
+        """Enter all waits of the next block, whose timer phase is over. Returns those beyond their bound."""
         series: dict[bytes, Waited] = {}
         found: list[Waited] = []
-        world, p = lane.world, lane.world.parameters
+        world, p = phase.world, phase.world.parameters
         self.judged += len(waits)
         for wait in waits:
-            full = _full(lane, wait)
+            full = _full(phase, wait)
             rise = None if full is None else _least_rise(p, wait, full)
             if full is None or rise is None:
                 continue
@@ -104,9 +93,9 @@ class PaidWaits:
         return found
 
 
-def paid_waits(world: World, outcome: Outcome) -> list[Wait]:
-    """The timers that wait in the last block of a chain at prices that they pay, if its lane has a price."""
-    p, phase, found = world.parameters, outcome.phase, []
+def paid_waits(phase: Phase) -> list[Wait]:
+    """The timers that wait after a block's timer phase at prices that they pay, if its lane has a price."""
+    world, p, found = phase.world, phase.world.parameters, list[Wait]()
     for timer_id, reason in phase.waits.items():
         timer = world.timers.get(timer_id)
         if reason == NO_ROOM and timer is not None:
@@ -118,12 +107,12 @@ def paid_waits(world: World, outcome: Outcome) -> list[Wait]:
     return found
 
 
-def _full(lane: Lane, wait: Wait) -> Full | None:
+def _full(phase: Phase, wait: Wait) -> Full | None:
     """The resource that was full for a timer; ``None`` if the lane had room for it after the last fire."""
-    p = lane.world.parameters
-    if lane.cycles + wait.gas_limit > p["LANE_TIMER_CYCLES"]:
+    p = phase.world.parameters
+    if phase.cycles + wait.gas_limit > p["LANE_TIMER_CYCLES"]:
         return Full.CYCLES
-    return Full.CELLS if lane.cells >= p["LANE_TIMER_CELLS"] else None
+    return Full.CELLS if phase.cells >= p["LANE_TIMER_CELLS"] else None
 
 
 def _least_rise(p: Parameters, wait: Wait, full: Full) -> tuple[int, int, int] | None:

@@ -9,8 +9,8 @@ from cluster.audit.specified.chain import spec_chain, spec_transaction
 from cluster.audit.specified.roots import StateRoots
 from kits.conform.t8n import callback_page, event_page, fire_page, message_page, run_page, timer_page
 from kits.conform.t8n_input import InputBlock
-from spec.block import NotAdmitted, Outcome, begin, execute, finish
-from spec.encoding import Hash
+from spec.block import BlockRun, NotAdmitted, begin, execute, finish
+from spec.encoding import Hash, Receipts
 from spec.leaves import tier_of
 from spec.world import World
 from validator.chain.genesis import Genesis
@@ -48,7 +48,7 @@ def root_page(root: Hash | None) -> Page:
 
 def execute_page(world: World, proposer: bytes, transactions: Sequence[Transaction]) -> Page:
     """Process the next block; returns its page in the output of ``t8n``, without state root."""
-    block = begin(world, proposer)
+    block, burned = begin(world, proposer), world.burned
     shown = []
     for transaction in map(spec_transaction, transactions):
         try:
@@ -58,8 +58,8 @@ def execute_page(world: World, proposer: bytes, transactions: Sequence[Transacti
         else:
             page = run_page(receipt)
             shown.append(page | {"created": address_text(receipt.created)} if receipt.created else page)
-    outcome = finish(block)
-    return {**_block_page(outcome), "txs": shown, "tiers": _tiers(world)}
+    page = _block_page(block, finish(block))
+    return {**page, "burned": world.burned - burned, "txs": shown, "tiers": _tiers(world)}
 
 
 def _tiers(world: World) -> Page:
@@ -69,20 +69,19 @@ def _tiers(world: World) -> Page:
     return counts
 
 
-def _block_page(outcome: Outcome) -> Page:
-    receipts, phase = outcome.receipts, outcome.phase
+def _block_page(block: BlockRun, receipts: Receipts) -> Page:
+    world, phase = block.world, block.phase
     page: Page = {
         "height": receipts.height,
-        "basefee_cycle": outcome.basefee_cycle,
-        "basefee_cell": outcome.basefee_cell,
-        "basefee_lane_timer": outcome.basefee_lane,
+        "basefee_cycle": world.basefee_cycle,
+        "basefee_cell": world.basefee_cell,
+        "basefee_lane_timer": world.basefee_lane,
         "p50_tip": int.from_bytes(receipts.p50_tip, "big"),
         "lane_cycles": phase.cycles,
         "gc_cycles": receipts.gc_cycles,
-        "cycles": outcome.user_cycles + phase.cycles,
-        "cells": outcome.user_cells + phase.cells,
-        "tips": outcome.tips,
-        "burned": outcome.burned,
+        "cycles": block.cycles + phase.cycles,
+        "cells": block.cells + phase.cells,
+        "tips": block.tips + phase.tips,
         "gba": {
             "queried": len(receipts.queries),
             "spent": phase.bidding.spent,
@@ -92,7 +91,7 @@ def _block_page(outcome: Outcome) -> Page:
         "messages": [message_page(message) for message in receipts.messages],
         "destroyed": [{"timer_id": end.timer_id.hex(), "reason": end.reason} for end in receipts.destroyed],
         "deferred": {timer_id.hex(): reason for timer_id, reason in phase.waits.items()},
-        "events": [event_page(event) for event in outcome.events],
+        "events": [event_page(event) for event in world.events],
     }
     if receipts.callbacks:
         page["callbacks"] = [callback_page(callback) for callback in receipts.callbacks]

@@ -70,8 +70,7 @@ class Cip1(Auction):
     def next_basefee_lane(self, world: World, next_basefee_cycle: int, lane_cycles: int) -> int:
         p = world.parameters
         target = p["LANE_TIMER_CYCLES"] // 2
-        world.reached("F-05", lane_cycles > target)
-        world.reached("F-06", lane_cycles < target)
+        world.reached("F-05" if lane_cycles > target else "F-06", lane_cycles != target)
         return next_basefee(world, world.basefee_lane, lane_cycles, target, p["LANE_BASEFEE_SLOPE"])
 
     # --- fairness -----------------------------------------------------------------------------------------------------

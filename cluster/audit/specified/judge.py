@@ -16,7 +16,7 @@ from cluster.audit.specified.differences import AMOUNTS, Difference, of_receipts
 from cluster.audit.specified.own_policy import NotAllowed, OwnPolicy, OwnPrices, own_policy
 from cluster.audit.specified.roots import StateRoots
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
-from spec.block import NotAdmitted, Outcome, genesis_hash, run_block
+from spec.block import BlockRun, NotAdmitted, genesis_hash, run_block
 from spec.encoding import (
     Block,
     Receipts,
@@ -71,7 +71,8 @@ class Executed(NamedTuple):
 
     block: Block
     transactions: list[Transaction]
-    outcome: Outcome
+    run: BlockRun
+    receipts: Receipts
 
 
 class SpecifiedChain:
@@ -128,7 +129,7 @@ class SpecifiedChain:
             if self._own is not None and issubclass(self._own, OwnPolicy):
                 self._own.told = _read(receipts)
             self.last = self._execute(read)
-            differing = self._of_receipts(self.last.outcome.receipts, receipts)
+            differing = self._of_receipts(self.last.receipts, receipts)
             found = next(differing if receipts_alone else self._differences(self.last, differing), None)
             found, self._parent = found and found.brief, read.hash
         except NotAllowed as own:
@@ -148,28 +149,28 @@ class SpecifiedChain:
             raise Unreadable(f"its proposer is number {header.proposer} of {len(validators)}")
         proposer = address_of(validators[header.proposer])
         transactions = [read_transaction(wire, self._genesis.chain_id) for wire in block.transactions]
-        return Executed(block, transactions, run_block(self.world, proposer, transactions))
+        return Executed(block, transactions, *run_block(self.world, proposer, transactions))
 
     # --- comparing ----------------------------------------------------------------------------------------------------
 
     def _differences(self, executed: Executed, receipts: Iterator[Difference]) -> Iterator[Difference]:
         """Where a block differs: in its prices, from which amounts follow, then in the receipts and the header."""
-        block, _, outcome = executed
-        root = self._roots.root(self.world) or block.header.state_root
-        if self.world.height == 1 and root != block.header.state_root:
+        block, run, world = executed.block, executed.run, self.world
+        root = self._roots.root(world) or block.header.state_root
+        if world.height == 1 and root != block.header.state_root:
             self._parent = None  # the root of the genesis may have been another one, too
         expected = {
-            "basefee_cycle": outcome.basefee_cycle,
-            "basefee_cell": outcome.basefee_cell,
-            "basefee_lane_timer": outcome.basefee_lane,
+            "basefee_cycle": world.basefee_cycle,
+            "basefee_cell": world.basefee_cell,
+            "basefee_lane_timer": world.basefee_lane,
             "chain_id": self._genesis.chain_id,
             "parent_hash": self._parent or block.header.parent_hash,
-            "lane_cycles": outcome.phase.cycles,
-            "lane_cells": outcome.phase.cells,
-            "user_cycles": outcome.user_cycles,
-            "user_cells": outcome.user_cells,
+            "lane_cycles": run.phase.cycles,
+            "lane_cells": run.phase.cells,
+            "user_cycles": run.cycles,
+            "user_cells": run.cells,
             "transactions_root": transactions_root(block.transactions),
-            "receipts_root": receipts_root(outcome.receipts),
+            "receipts_root": receipts_root(executed.receipts),
             "state_root": root,
         }
         fields = [

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.audit.paid_waits import Full, Lane, PaidWaits, Wait, Waited
+from cluster.audit.paid_waits import Full, PaidWaits, Wait, Waited
 from spec.fees import CYCLE_SLOPE, next_basefee
 from spec.parameters import DEFAULTS
+from spec.phase import Phase
 from spec.world import Genesis, World
 
 TIMER = b"\x01" * 32
@@ -33,20 +34,22 @@ def world(**parameters: int) -> World:
 USUAL = world()
 
 
-def lane_of(chain: World, cycles: int, cells: int, basefee_lane: int, basefee_cell: int) -> Lane:
+def lane_of(chain: World, cycles: int, cells: int, basefee_lane: int, basefee_cell: int) -> Phase:
     chain.basefee_lane, chain.basefee_cell = basefee_lane, basefee_cell
-    return Lane(chain, cycles, cells)
+    phase = Phase(chain)
+    phase.cycles, phase.cells = cycles, cells
+    return phase
 
 
-def full_of_cycles(basefee: int, chain: World = USUAL) -> Lane:
+def full_of_cycles(basefee: int, chain: World = USUAL) -> Phase:
     return lane_of(chain, chain.parameters["LANE_TIMER_CYCLES"], 0, basefee, START)
 
 
-def full_of_cells(basefee: int, chain: World = USUAL) -> Lane:
+def full_of_cells(basefee: int, chain: World = USUAL) -> Phase:
     return lane_of(chain, 0, chain.parameters["LANE_TIMER_CELLS"], START, basefee)
 
 
-def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Lane] = full_of_cycles) -> Waited | None:
+def first_too_long(wait: Wait, following: Price, lane: Callable[[int], Phase] = full_of_cycles) -> Waited | None:
     """Have a timer wait block after block, as long as it pays and at most 100 times."""
     waits, basefee = PaidWaits(), START
     for _ in range(100):
@@ -98,7 +101,7 @@ def test_the_cells_of_the_lane_have_a_bound_by_the_cell_basefee_and_the_payers_m
 
 
 @pytest.mark.parametrize(("lane", "waits"), [(full_of_cells, [timer()]), (full_of_cycles, [])])
-def test_a_wait_for_another_reason_or_none_begins_a_new_count(lane: Callable[[int], Lane], waits: list[Wait]) -> None:
+def test_a_wait_for_another_reason_or_none_begins_a_new_count(lane: Callable[[int], Phase], waits: list[Wait]) -> None:
     counted = PaidWaits()
     for number in range(40):
         given = (full_of_cycles(START), [timer()]) if number % 7 else (lane(START), waits)
@@ -115,7 +118,7 @@ def test_a_wait_for_another_reason_or_none_begins_a_new_count(lane: Callable[[in
     ],
     ids=["the rest is below the target", "cells below the target", "neither is used up"],
 )
-def test_without_a_rise_there_is_no_bound(params: dict[str, int], lane: Callable[[int, World], Lane]) -> None:
+def test_without_a_rise_there_is_no_bound(params: dict[str, int], lane: Callable[[int, World], Phase]) -> None:
     chain, waits = world(**params), PaidWaits()
     cap = chain.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"]
     for _ in range(40):

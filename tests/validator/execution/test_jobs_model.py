@@ -117,9 +117,9 @@ class JobMachine(RuleBasedStateMachine):
             ids += [bytes.fromhex(event.fields[0][1]) for event in events if event.name == "JobRequested"]
             self.reached[receipt.error or caught(events)] += 1
         outcome, seen = block.finish(), spec_block.finish(specified)
-        self.require(encode(outcome.receipts), encode_receipts(seen.receipts), "receipts")
+        self.require(encode(outcome.receipts), encode_receipts(seen), "receipts")
         self.require(dict(outcome.view.scan(b"")), leaves(world), "state")
-        self.note(seen.receipts.callbacks, world)
+        self.note(seen.callbacks, world)
         return Node(outcome.view, world, nonces, ids)
 
     def draw(self, kind: str, random: Random, ids: list[bytes]) -> tuple[Address, Call]:

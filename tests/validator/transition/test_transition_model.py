@@ -180,17 +180,17 @@ def compare_chains(seed: int, kind: type[Transition] = Transition) -> Counter[st
         except (AssertionError, KeyError, Rejection) as error:
             raise Mismatch(f"height {world.height}: {error!r}") from None
         require_equal("refusals", refusals, expected)
-        require_equal("receipts", pack(outcome.receipts), encode_receipts(seen.receipts))
-        require_equal("carried", outcome.carried, seen.phase.waits)
+        require_equal("receipts", pack(outcome.receipts), encode_receipts(seen))
+        require_equal("carried", outcome.carried, block.phase.waits)
         require_equal("state", dict(chain.view.scan(b"")), leaves(world))
         require_equal("conservation", chain.globals.minted, sum(world.balance.values()) + chain.globals.burned)
         counts.update(expected)
-        counts.update(transaction.error for transaction in seen.receipts.transactions)
-        counts.update(f"fire {fire.error}" for fire in seen.receipts.fires)
-        counts.update(end.reason for end in seen.receipts.destroyed)
-        counts.update(seen.phase.waits.values())
+        counts.update(transaction.error for transaction in seen.transactions)
+        counts.update(f"fire {fire.error}" for fire in seen.fires)
+        counts.update(end.reason for end in seen.destroyed)
+        counts.update(block.phase.waits.values())
         names = (
-            event.name if event.name != "ScriptCaught" else f"caught {event.fields[0][1]}" for event in seen.events
+            event.name if event.name != "ScriptCaught" else f"caught {event.fields[0][1]}" for event in world.events
         )
         counts.update(names)
     return counts
