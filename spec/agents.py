@@ -48,8 +48,6 @@ class Bidding:
                 self._note_unpaid(timer, agent)
         self._settle(answered)
 
-    # --- who is asked -------------------------------------------------------------------------------------------------
-
     def _agent_for(self, actor: Address, named: Address | None) -> Address | None:
         """The agent of an actor's timers that name this contract, or none: a contract, empty for the actor's own agent,
         or null if there is no agent."""
@@ -89,8 +87,6 @@ class Bidding:
         is_paused = unpaid_at > 0 and world.height - unpaid_at <= world.parameters["GBA_UNPAID_PAUSE"]
         world.reached("G-04", is_paused)
         return bool(is_paused)
-
-    # --- queries ------------------------------------------------------------------------------------------------------
 
     def _can_pay(self, actor: Address) -> bool:
         world = self.world
@@ -162,9 +158,7 @@ class Bidding:
         shown = None if bid is None else (uint_or_null(bid[0]), uint_or_null(bid[1]))
         self.receipts.append(QueryReceipt(timer.timer_id, timer.actor, outcome, cycles, uint(burned), shown, agent))
         if bid is None:
-            self.world.event("GbaFallback", timer.actor, ("timer_id", timer.timer_id.hex()), ("reason", outcome))
-
-    # --- since when answers have been kept ----------------------------------------------------------------------------
+            self.world.event("GbaFallback", timer.actor, timer_id=timer.timer_id.hex(), reason=outcome)
 
     def _settle(self, answered: set[tuple[Address, Address]]) -> None:
         """Note where kept answers begin or cease to price max fees with this block."""
@@ -179,8 +173,6 @@ class Bidding:
 
     def _since(self, before: int, max_fee: int | None) -> int:
         return 0 if max_fee is None else before or self.world.height
-
-    # --- prices -------------------------------------------------------------------------------------------------------
 
     def _kept_for(self, actor: Address, named: Address | None) -> Answer:
         """The last good answer of the agent of an actor's timers that name this contract, or none."""

@@ -69,19 +69,15 @@ class Host(Run):
         self.pay(10)
         return self.world.published.get((address, key))
 
-    # --- amounts and events -------------------------------------------------------------------------------------------
-
     def emit(self, name: str, data: str) -> None:
         self.change(50, len(data.encode()), rule="C-06")
         self.world.refuse("C-07", "EventNameTooLong", not is_name(name, may_be_empty=True))
-        self.report(name, ("data", data))
+        self.report(name, data=data)
 
     def transfer(self, to: Address, amount: int) -> None:
         self.change(200, rule="C-09")
         self.world.refuse("C-10", "InsufficientBalance", amount > self.world.balance.get(self.actor, 0))
         self.move(self.actor, to, amount)
-
-    # --- timers -------------------------------------------------------------------------------------------------------
 
     def schedule_timer(self, request: Request) -> Hash:
         world = self.world
@@ -93,8 +89,8 @@ class Host(Run):
         world.reached("R-07", len(request.payload) > 1_024)
         if stated is not None:
             world.reached("T-19")
-            fields = {"timer_id": timer.timer_id.hex(), "stated": str(stated), "clamped": str(timer.priority)}
-            self.report("TimerPriorityClampedAtSchedule", *fields.items())
+            fields = {"stated": str(stated), "clamped": str(timer.priority)}
+            self.report("TimerPriorityClampedAtSchedule", timer_id=timer.timer_id.hex(), **fields)
         fees = map(uint_or_null, (timer.max_fee, timer.priority, timer.payer_cap))
         place = timer.trigger_height, timer.sequence, timer.expires_at
         new = Scheduled(timer.timer_id, timer.actor, *place, timer.fee_payer, timer.gas_limit, *fees)
@@ -132,9 +128,9 @@ class Host(Run):
         timers.name_agent(self.world, self.actor, agent)
         self.changes.append(("bidder", b"", agent or b""))
 
-    # --- messages and jobs --------------------------------------------------------------------------------------------
-
-    def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
+    def send(
+        self, to: Address, handler: str, payload: bytes, cycles: int | None = None, cells: int | None = None
+    ) -> None:
         world, p = self.world, self.world.parameters
         self.change(80, rule="C-11")
         cycles = p["MESSAGE_CYCLES"] if cycles is None else cycles
@@ -157,11 +153,10 @@ class Host(Run):
         job_id = jobs.request(world, self.actor, payload, results_needed, handler)
         self.messages_left -= 1
         self.reserved += p["MESSAGE_CYCLES"]
-        fields = {"job_id": job_id.hex(), "handler": handler, "results_needed": str(results_needed)}
-        self.report("JobRequested", *fields.items())
+        self.report("JobRequested", job_id=job_id.hex(), handler=handler, results_needed=str(results_needed))
         return job_id
 
     def consume_result(self, job_id: bytes) -> None:
         self.change(200)
         jobs.consume(self.world, self.actor, job_id, self.callback_of)
-        self.report("JobConsumed", ("job_id", job_id.hex()))
+        self.report("JobConsumed", job_id=job_id.hex())

@@ -31,9 +31,6 @@ HANDLER_CYCLES = {"submit_result": 1_000, "register_runner": 500, "unregister_ru
 """The handlers of the runner contract, and what a call of them costs."""
 
 
-# --- requests ---------------------------------------------------------------------------------------------------------
-
-
 def request(world: World, actor: Address, payload: bytes, results_needed: int, handler: str) -> Hash:
     """Open a job. Raises the first error that applies, in this order."""
     mine = world.actor_jobs.get(actor, ActorJobs())
@@ -57,9 +54,6 @@ def find(world: World, job_id: bytes) -> Job | None:
     return None if job is None or (world.height > job.ends_at and not job.is_complete) else job
 
 
-# --- the runner contract ----------------------------------------------------------------------------------------------
-
-
 def call_contract(run: Run, handler: str, payload: bytes) -> None:
     """A call of ``0x00…0a``."""
     world, sender = run.world, run.sender
@@ -74,11 +68,11 @@ def call_contract(run: Run, handler: str, payload: bytes) -> None:
     if handler == "register_runner" and runner not in world.runners:
         world.reached("J-18")
         world.put(world.runners, runner, True)
-        run.report("RunnerRegistered", ("runner", address_text(runner)))
+        run.report("RunnerRegistered", runner=address_text(runner))
     if handler == "unregister_runner" and runner in world.runners:
         world.reached("J-19")
         world.drop(world.runners, runner)
-        run.report("RunnerUnregistered", ("runner", address_text(runner)))
+        run.report("RunnerUnregistered", runner=address_text(runner))
 
 
 def submit(run: Run, payload: bytes) -> None:
@@ -115,9 +109,6 @@ def _fields(world: World, payload: bytes, count: int) -> list[bytes]:
     if type(value) is not list or len(value) != count or any(type(field) is not bytes for field in value):
         raise world.refusal("J-07", "BadSubmission")
     return value
-
-
-# --- callbacks --------------------------------------------------------------------------------------------------------
 
 
 def first_waiting(world: World) -> Hash | None:
@@ -159,7 +150,7 @@ def end_callback(world: World, job_id: Hash) -> Event | None:
     world.reached("J-15")
     _settle(world, job_id, job)
     world.drop(world.jobs, job_id)
-    return world.event("JobNotConsumed", job.actor, ("job_id", job_id.hex()))
+    return world.event("JobNotConsumed", job.actor, job_id=job_id.hex())
 
 
 def _settle(world: World, job_id: Hash, job: Job) -> None:
@@ -167,9 +158,6 @@ def _settle(world: World, job_id: Hash, job: Job) -> None:
         world.drop(world.results, (job_id, runner))
     mine = world.actor_jobs[job.actor]
     world.put(world.actor_jobs, job.actor, mine._replace(unsettled=mine.unsettled - 1))
-
-
-# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def end_jobs(world: World) -> None:

@@ -148,9 +148,6 @@ def _jobs(world: World) -> dict[bytes, bytes]:
     return found
 
 
-# --- the calendar -----------------------------------------------------------------------------------------------------
-
-
 def tier_of(world: World, timer: Timer) -> str:
     """Where a timer waits after the block: in the ``ring``, the ``epoch`` queue or the ``overflow`` tree."""
     p, height = world.genesis.parameters, world.height

@@ -50,8 +50,6 @@ class Phase:
         policy.settle(self)
         self.waits = {timer_id: reason for timer_id, reason in self.waits.items() if timer_id in world.timers}
 
-    # --- expiry -------------------------------------------------------------------------------------------------------
-
     def expire(self, due: list[Timer]) -> list[Timer]:
         """Destroy expired timers, as far as the budget reaches; returns the others and those that it did not reach."""
         world, p = self.world, self.world.parameters
@@ -68,13 +66,11 @@ class Phase:
                 self.destroy(timer, "expired", "TimerExpired")
         return left
 
-    def destroy(self, timer: Timer, reason: str, event: str, *fields: tuple[str, str]) -> None:
+    def destroy(self, timer: Timer, reason: str, event: str, **fields: str) -> None:
         end_unfired(self.world, timer)
         self.gc_cycles += self.world.parameters["GC_CYCLES_PER_REMOVAL"]
-        reported = self.world.event(event, timer.actor, ("timer_id", timer.timer_id.hex()), *fields)
+        reported = self.world.event(event, timer.actor, timer_id=timer.timer_id.hex(), **fields)
         self.destroyed.append(DestroyedReceipt(timer.timer_id, reason, reported))
-
-    # --- turns --------------------------------------------------------------------------------------------------------
 
     def is_full(self) -> bool:
         """Whether the lane has no room for any timer."""
@@ -146,10 +142,8 @@ class Phase:
             return True
         self.world.reached("L-21")
         fields = {"fee_payer": address_text(timer.fee_payer), "needed": str(needed), "balance": str(balance)}
-        self.destroy(timer, "insufficient_funds", "TimerCancelledInsufficientFunds", *fields.items())
+        self.destroy(timer, "insufficient_funds", "TimerCancelledInsufficientFunds", **fields)
         return False
-
-    # --- fires --------------------------------------------------------------------------------------------------------
 
     def fire(self, timer: Timer, tip: int, gas_limit: int, needed: int) -> None:
         """Remove a timer, take what it may cost at most, run its handler and return the rest."""

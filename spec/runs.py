@@ -74,8 +74,8 @@ class Run:
         if amount:
             self.movements.append(Movement(source, target, uint(amount)))
 
-    def report(self, name: str, *fields: tuple[str, str]) -> None:
-        self.events.append(Event(name, self.actor, list(fields)))
+    def report(self, name: str, **fields: str) -> None:
+        self.events.append(Event(name, self.actor, list(fields.items())))
 
     def prepay(self, cycles: int) -> None:
         """Charge the part of the next call that does not depend on its arguments, before they are read."""

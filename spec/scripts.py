@@ -158,8 +158,8 @@ def _tier(value: Any) -> str:
 # --- operations -------------------------------------------------------------------------------------------------------
 
 
-Operation = tuple[Any, ...]
-"""What performs it, with a run first, and its checked arguments."""
+Operation = Callable[[Host], Any]
+"""Performs a checked operation in a run."""
 
 
 def _fail(run: Host, _text: str) -> None:
@@ -167,36 +167,38 @@ def _fail(run: Host, _text: str) -> None:
 
 
 def _try(run: Host, operation: Operation) -> None:
-    perform, *arguments = operation
     try:
-        perform(run, *arguments)
+        operation(run)
     except Refusal as refusal:
         run.world.reached("C-15")
-        run.report("ScriptCaught", ("error", refusal.name))
+        run.report("ScriptCaught", error=refusal.name)
 
 
-def _send(run: Host, given: dict[str, Any]) -> None:
-    rule, payload = given["payload"]
-    run.world.reached(rule)
-    run.send(given["to"], given["handler"], payload, given.get("cycles"), given.get("cells"))
+def _send(run: Host, payload: tuple[str, bytes], **given: Any) -> None:
+    run.world.reached(payload[0])
+    run.send(payload=payload[1], **given)
 
 
-def _schedule(run: Host, given: dict[str, Any]) -> None:
-    rule, payload = given["payload"]
-    run.world.reached(rule)
-    terms = {name: value for name, value in given.items() if name in Request._fields}
-    terms |= {"height": given.get("height"), "payload": payload}
-    if "in" in given:
-        terms["height"] = run.height + given["in"]
+def _schedule(run: Host, payload: tuple[str, bytes], save_as: str | None = None, **given: Any) -> None:
+    run.world.reached(payload[0])
+    height = run.height + given.pop("in") if "in" in given else given.pop("height", None)
     if given.get("fee_payer") == "sender":
-        terms["fee_payer"] = run.sender
-    timer_id = run.schedule_timer(Request(**terms))
-    if "save_as" in given:
-        run.kv_set(given["save_as"], timer_id.hex().encode())
+        given["fee_payer"] = run.sender
+    timer_id = run.schedule_timer(Request(height, payload[1], **given))
+    if save_as is not None:
+        run.kv_set(save_as, timer_id.hex().encode())
 
 
-def _timer_id(run: Host, given: dict[str, Any]) -> bytes:
-    return parse_id(given["id"]) if "id" in given else run.saved_timer(given["saved"])
+def _cancel(run: Host, **which: str) -> None:
+    run.cancel_timer(_timer_id(run, which))
+
+
+def _extend(run: Host, expires_at: int, **which: str) -> None:
+    run.extend_timer(_timer_id(run, which), expires_at)
+
+
+def _timer_id(run: Host, which: dict[str, str]) -> bytes:
+    return parse_id(which["id"]) if "id" in which else run.saved_timer(which["saved"])
 
 
 _PLAIN: dict[str, tuple[Callable[..., Any], *tuple[Read, ...]]] = {
@@ -214,7 +216,7 @@ _PLAIN: dict[str, tuple[Callable[..., Any], *tuple[Read, ...]]] = {
 class _Named(NamedTuple):
     """An operation with an object of named arguments. Null is as if left out, and unknown names are ignored."""
 
-    perform: Callable[[Host, dict[str, Any]], Any]
+    perform: Callable[..., Any]
     reads: dict[str, Read]
     required: Set[str] = frozenset()
     one_of: Set[str] = frozenset()
@@ -222,11 +224,7 @@ class _Named(NamedTuple):
 
 
 _NAMED = {
-    "transfer": _Named(
-        lambda run, given: run.transfer(given["to"], given["amount"]),
-        {"to": _address, "amount": _amount},
-        {"to", "amount"},
-    ),
+    "transfer": _Named(Host.transfer, {"to": _address, "amount": _amount}, {"to", "amount"}),
     "send": _Named(
         _send,
         {"to": _address, "handler": _text, "payload": _payload, "cycles": _number, "cells": _number},
@@ -253,18 +251,8 @@ _NAMED = {
         {"payload"},
         {"height", "in", "watch"},
     ),
-    "cancel": _Named(
-        lambda run, given: run.cancel_timer(_timer_id(run, given)),
-        {"id": _text, "saved": _text},
-        set(),
-        {"id", "saved"},
-    ),
-    "extend": _Named(
-        lambda run, given: run.extend_timer(_timer_id(run, given), given["expires_at"]),
-        {"id": _text, "saved": _text, "expires_at": _number},
-        {"expires_at"},
-        {"id", "saved"},
-    ),
+    "cancel": _Named(_cancel, {"id": _text, "saved": _text}, set(), {"id", "saved"}),
+    "extend": _Named(_extend, {"id": _text, "saved": _text, "expires_at": _number}, {"expires_at"}, {"id", "saved"}),
 }
 
 
@@ -277,8 +265,8 @@ def run_script(run: Host, payload: bytes) -> None:
     except Failure:
         run.world.reached("C-01")
         raise
-    for perform, *arguments in operations:
-        perform(run, *arguments)
+    for operation in operations:
+        operation(run)
 
 
 def _operation(item: Any) -> Operation:
@@ -288,12 +276,15 @@ def _operation(item: Any) -> Operation:
     if name in _PLAIN:
         perform, *reads = _PLAIN[name]
         _need(len(arguments) == len(reads))
-        return (perform, *[read(argument) for read, argument in zip(reads, arguments, strict=True)])
+        values = [read(argument) for read, argument in zip(reads, arguments, strict=True)]
+        return lambda run: perform(run, *values)
     _need(len(arguments) == 1)
     if name == "try":
-        return _try, _operation(arguments[0])
+        tried = _operation(arguments[0])
+        return lambda run: _try(run, tried)
     _need(name in _NAMED and isinstance(arguments[0], dict))
     named, given = _NAMED[name], {key: value for key, value in arguments[0].items() if value is not None}
     _need(given.keys() >= named.required)
     _need(not named.one_of or len(given.keys() & named.one_of) == 1)
-    return named.perform, {key: named.reads[key](value) for key, value in given.items() if key in named.reads}
+    fields = {key: named.reads[key](value) for key, value in given.items() if key in named.reads}
+    return lambda run: named.perform(run, **fields)

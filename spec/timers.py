@@ -41,9 +41,6 @@ def timer_id_of(actor: Address, height: int, payload: bytes, nonce: int) -> Hash
     return keccak256(actor + number8(height) + payload + number8(nonce))
 
 
-# --- schedule ---------------------------------------------------------------------------------------------------------
-
-
 def schedule(run: Run, request: Request) -> tuple[Timer, int | None]:
     """Check a request, in the order of the errors, and enter its timer.
 
@@ -140,9 +137,6 @@ def _expiry(world: World, request: Request) -> int:
     return expires_at
 
 
-# --- extend, cancel ---------------------------------------------------------------------------------------------------
-
-
 def own_timer(run: Run, timer_id: bytes) -> Timer:
     """The running actor's timer. Raises ``NotFound`` or ``NotOwner``."""
     timer = run.world.timers.get(timer_id)
@@ -177,9 +171,6 @@ def end_unfired(world: World, timer: Timer) -> None:
         world.reached("X-02")
         world.debit(BID_ESCROW, timer.bid)
         world.credit(timer.fee_payer, timer.bid)
-
-
-# --- bids and agents --------------------------------------------------------------------------------------------------
 
 
 def _lock_bid(world: World, request: Request, priority: int | None, payer: Address, cap: int | None) -> int:

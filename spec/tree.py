@@ -1,11 +1,12 @@
 """The state tree: what each block changes of the leaves, and the state root after it (``docs/state.md``).
 
-The hashes of entries are kept, and the roots of twigs that have not changed since the last state root.
+The hashes of entries are kept, and the roots of the entries of full twigs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Mapping
 
 from blake3 import blake3
@@ -55,11 +56,10 @@ class Tree:
         """The key of each active entry, by position; ``None`` for an inactive one."""
         self._oldest = 0
         """No entry before this position is active."""
-        self._twigs: list[Hash] = []
+        self._bits = Counter[int]()
+        """The active bits of each twig."""
         self._full: dict[int, Hash] = {}
         """The roots of the entry trees of twigs that are full, which no longer change."""
-        self._stale: set[int] = set()
-        """The twigs that changed since the last state root."""
 
     def apply(self, height: int, batch: Mapping[bytes, bytes | None]) -> None:
         """Apply a block's batch: the new values of keys, ``None`` for those that are deleted."""
@@ -93,10 +93,8 @@ class Tree:
     @property
     def root(self) -> Hash:
         """The state root."""
-        for number in sorted(self._stale):
-            self._twigs[number : number + 1] = [self._twig(number)]
-        self._stale.clear()
-        upper = perfect("upper-node", self._twigs, max(len(self._twigs) - 1, 0).bit_length())
+        twigs = [self._twig(number) for number in range(-(-len(self.entries) // TWIG_ENTRIES))]
+        upper = perfect("upper-node", twigs, max(len(twigs) - 1, 0).bit_length())
         return digest("root", number8(len(self.entries)) + number8(len(self._ring)) + upper)
 
     def _append(self, height: int, link: tuple[Hash, bytes]) -> None:
@@ -106,22 +104,25 @@ class Tree:
         lengths = len(key).to_bytes(2, "big") + len(value).to_bytes(4, "big")
         entry = number8(height) + number8(self._retire(key)) + following + lengths + key + value
         self._positions[key] = len(self.entries)
-        self._stale.add(len(self.entries) // TWIG_ENTRIES)
         self.entries.append(digest("entry", entry))
         self._active.append(key)
+        self._flip(self._positions[key])
 
     def _retire(self, key: bytes) -> int:
         """Make the active entry of a key inactive; returns its position."""
         position = self._positions.pop(key, NO_POSITION)
         if position != NO_POSITION:
             self._active[position] = None
-            self._stale.add(position // TWIG_ENTRIES)
+            self._flip(position)
         return position
+
+    def _flip(self, position: int) -> None:
+        """Change whether an entry is active."""
+        self._bits[position // TWIG_ENTRIES] ^= 1 << position % TWIG_ENTRIES
 
     def _twig(self, number: int) -> Hash:
         inside = slice(number * TWIG_ENTRIES, (number + 1) * TWIG_ENTRIES)
         root = self._full.get(number) or perfect("entry-node", self.entries[inside], TWIG_LEVELS)
         if len(self.entries) >= inside.stop:
             self._full[number] = root
-        bits = sum(1 << place for place, key in enumerate(self._active[inside]) if key is not None)
-        return digest("twig", root + bits.to_bytes(TWIG_ENTRIES // 8, "little"))
+        return digest("twig", root + self._bits[number].to_bytes(TWIG_ENTRIES // 8, "little"))

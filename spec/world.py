@@ -407,8 +407,8 @@ class World(State):
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def event(self, name: str, actor: Address, *fields: tuple[str, str]) -> Event:
+    def event(self, name: str, actor: Address, **fields: str) -> Event:
         """Report an event outside of any run."""
-        event = Event(name, actor, list(fields))
+        event = Event(name, actor, list(fields.items()))
         self.events.append(event)
         return event

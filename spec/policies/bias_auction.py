@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
+from functools import lru_cache
 
 from spec.encoding import BID_ESCROW, uint
 from spec.fees import median_tip
@@ -17,6 +18,7 @@ LIMIT = 2**128
 """A bias, and a bid with its bias, in units of 2⁻³², are below this."""
 
 
+@lru_cache(1_024)
 def bias(waited: int, micro: int) -> int:
     """``e`` to the power of the blocks waited times λ, in units of 2⁻³², rounded down. ``micro``: λ in millionths."""
     with localcontext(Context(prec=120, Emax=10**6)):
@@ -27,25 +29,17 @@ class BiasAuction(Fifo):
     bids = "locked"
     has_watches = True
     passes_over = True
-
-    def fire_cap(self, world: World) -> int:
-        return int(world.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"])
+    fire_cap_name = "MAX_CYCLES_PER_FIRE_AUCTION_PHASE"
 
     def next_p50(self, world: World, fires: Sequence[tuple[int, int]]) -> int:
         return median_tip(world, fires)
 
-    # --- order --------------------------------------------------------------------------------------------------------
-
     def begin(self, world: World) -> None:
         self.left_out: Timer | None = None
         self.rate = world.bias_rate.get("", BiasRate(world.parameters["BIAS_LAMBDA_MICRO"]))
-        self.biases: dict[int, int] = {}
 
     def bias_of(self, world: World, timer: Timer) -> int:
-        late = world.height - timer.trigger_height
-        if late not in self.biases:
-            self.biases[late] = bias(late, self.rate.micro)
-        return self.biases[late]
+        return bias(world.height - timer.trigger_height, self.rate.micro)
 
     def strength(self, world: World, timer: Timer) -> int:
         """A bid with its bias, in units of 2⁻³²."""
@@ -75,8 +69,6 @@ class BiasAuction(Fifo):
             if timer and phase.waits.get(turn.timer_id) == NO_ROOM and not self.has_turn(phase, timer):
                 phase.world.reached("X-05")
                 phase.waits[turn.timer_id] = "actor_limit"
-
-    # --- payment ------------------------------------------------------------------------------------------------------
 
     def settle(self, phase: Phase) -> None:
         """Have each fire pay its part of its bid to the proposer, and return the rest."""
@@ -108,8 +100,6 @@ class BiasAuction(Fifo):
         gas_limit, other = self.gas_limit(world, timer), self.gas_limit(world, left_out)
         needed = -(-self.strength(world, left_out) * gas_limit // other) - self.bias_of(world, timer)
         return -(-needed >> FRACTION_BITS)
-
-    # --- λ ------------------------------------------------------------------------------------------------------------
 
     def count_fires(self, phase: Phase) -> None:
         """Add the block's fires to the sums, and move λ at the end of an interval with fires."""

@@ -27,9 +27,7 @@ class Auction(Fifo):
     bids = "refused"
     asks_agents = True
     passes_over = True
-
-    def fire_cap(self, world: World) -> int:
-        return int(world.parameters["MAX_CYCLES_PER_FIRE_AUCTION_PHASE"])
+    fire_cap_name = "MAX_CYCLES_PER_FIRE_AUCTION_PHASE"
 
     def accept_fees(self, world: World, max_fee: int | None, priority: int | None) -> Fees:
         if max_fee is None:
@@ -72,8 +70,6 @@ class Cip1(Auction):
         target = p["LANE_TIMER_CYCLES"] // 2
         world.reached("F-05" if lane_cycles > target else "F-06", lane_cycles != target)
         return next_basefee(world, world.basefee_lane, lane_cycles, target, p["LANE_BASEFEE_SLOPE"])
-
-    # --- fairness -----------------------------------------------------------------------------------------------------
 
     def begin(self, world: World) -> None:
         """Drop the fires that have left the window, and move a smoothed median."""

@@ -24,11 +24,11 @@ class Fifo:
     passes_over = False
     """Whether turns go on behind a timer that does not fit."""
 
-    # --- prices and limits --------------------------------------------------------------------------------------------
+    fire_cap_name = "MAX_CYCLES_PER_FIRE"
+    """The parameter that says the cycles of a fire at most, and of one whose timer left its gas limit open."""
 
     def fire_cap(self, world: World) -> int:
-        """The cycles of a fire at most, and of one whose timer left its gas limit open."""
-        return int(world.parameters["MAX_CYCLES_PER_FIRE"])
+        return int(world.parameters[self.fire_cap_name])
 
     def lane_price(self, world: World) -> int:
         """What a fire pays a cycle on top of the cycle's basefee."""
@@ -54,8 +54,6 @@ class Fifo:
 
     def is_over_cap(self, world: World, timer: Timer) -> bool:
         return timer.gas_limit is not None and timer.gas_limit > self.fire_cap(world)
-
-    # --- the timer phase ----------------------------------------------------------------------------------------------
 
     def begin(self, world: World) -> None:
         """What the policy does at the beginning of a block."""

@@ -31,8 +31,6 @@ class GbaAuction(Auction):
         ]
         return in_order(phase, scored)
 
-    # --- slices -------------------------------------------------------------------------------------------------------
-
     def scan(self, phase: Phase, turns: list[Turn]) -> None:
         """Two passes: without the actors that have used their slices, then with these alone."""
         self.first_pass = True
@@ -64,8 +62,6 @@ class GbaAuction(Auction):
         self.unpaid.append(timer.timer_id)
         phase.waits[timer.timer_id] = "insufficient_funds"
         return True
-
-    # --- earned weights -----------------------------------------------------------------------------------------------
 
     def epoch(self, world: World) -> int:
         return int(world.height // world.parameters["EPOCH_LENGTH"])

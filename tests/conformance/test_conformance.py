@@ -149,8 +149,11 @@ def is_noticed(notices: Callable[[int], bool]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "module", "old", "new"), MUTANTS, ids=[mutant[0] for mutant in MUTANTS])
-def test_a_broken_rule_changes_a_default_case(name: str, module: str, old: str, new: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name", "old", "new"),
+    [pytest.param(module, *each, id=each[0]) for module, broken in MUTANTS.items() for each in broken],
+)
+def test_a_broken_rule_changes_a_default_case(module: str, name: str, old: str, new: str) -> None:
     with mutated(module, old, new) as answer:
 
         def notices(seed: int) -> bool:
