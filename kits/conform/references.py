@@ -84,8 +84,8 @@ class SpecDiff(CodeOptions):
     folder: Path = argument("RUN", "a run's folder, such as runs/latest", Path)
 
     def run(self) -> int:
-        from cluster.audit.reexecution.archived_run import read_run
         from cluster.audit.specified.judge import SpecifiedChain
+        from cluster.record.archived_run import read_run
 
         run = read_run(self.folder)
         chain = SpecifiedChain(run.genesis)

@@ -1,7 +1,7 @@
 """Re-execution of final blocks, and where two executions diverge: height, step of SPEC §3, state keys with both values.
 
 :mod:`~.reexecutor` executes a chain again in this process, :mod:`~.follower` in its own one: during a live run, or of
-another Python, which :mod:`~.interpreters` finds and starts. :mod:`~.bisect` compares two traces and finds the step for
+another Python (:func:`~.again.execute`). :mod:`~.bisect` compares two traces and finds the step for
 each validator of a run that diverged; :mod:`~.describe` puts it into words. :mod:`~.evidence` judges proofs of
 misbehaviour, some of which need an execution.
 """

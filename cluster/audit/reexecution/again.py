@@ -9,6 +9,8 @@ testnet every validator is a process, and another one executes the chain again
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,19 +18,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cluster.audit.reexecution.archived_run import ArchivedRun
+import msgspec
+
 from cluster.audit.reexecution.evidence import invalid_blocks
-from cluster.audit.reexecution.interpreters import execute
-from cluster.audit.reexecution.policy_source import warnings_in
+from cluster.audit.reexecution.follower import END, MODULE
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.specified.differences import of_receipts
-from cluster.common.checkout import other_hash_seed
+from cluster.common.checkout import HASH_SEED_VARIABLE, ROOT, other_hash_seed, own_environment
 from cluster.common.errors import HarnessError
 from cluster.common.files import write_atomically
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, Reexecuted, write_blocks
+from cluster.record.archived_run import ArchivedRun
 from cluster.record.genesis_file import to_json
 from cluster.record.run import RunRecord, note_own_problem
+from cluster.scenario.code.policy_source import warnings_in
 from spec.encoding import Unreadable
 from validator.chain.genesis import Genesis, PolicyFile
 
@@ -91,6 +95,32 @@ def executed_elsewhere(policy: PolicyFile, blocks: Sequence[BlockRecord], folder
         return found
     what = first_difference(blocks[found.heights].receipts, found.receipts) or found.reason
     return replace(found, reason=f"{what}; {_blamed(policy)}")
+
+
+def execute(python: str, hash_seed: int, folder: Path, heights: int) -> Reexecuted:
+    """Let a Python execute the first blocks of a run in a fresh process (:mod:`cluster.audit.reexecution.follower`).
+
+    Raises :class:`HarnessError` if it does not answer.
+    """
+    genesis = json.loads((folder / GENESIS_FILE).read_text())
+    done = subprocess.run(
+        [python, "-m", MODULE, str((folder / BLOCKS_FILE).resolve())],
+        input=f"{json.dumps(genesis)}\n{heights}\n{END.decode()}\n",
+        env=environment() | {HASH_SEED_VARIABLE: str(hash_seed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        return msgspec.json.decode(done.stdout.splitlines()[-1] if done.stdout else "", type=Reexecuted)
+    except msgspec.DecodeError:
+        said = "".join(f": {line}" for line in done.stderr.strip().splitlines()[-1:])
+        raise HarnessError(f"{python}, hash seed {hash_seed}: the process ended with {done.returncode}{said}") from None
+
+
+def environment() -> dict[str, str]:
+    """The environment of another Python: with our modules, without those that the user has for this one."""
+    return own_environment() | {"PYTHONPATH": str(ROOT)}
 
 
 def _executed_twice(record: RunRecord, policy: PolicyFile, blocks: Sequence[BlockRecord]) -> Reexecuted | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from cluster.audit.reexecution.memory import memory_bytes
 from cluster.common.errors import BadInput
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -57,19 +56,6 @@ class Reexecutor:
     def height(self) -> int:
         """The height of the last block whose result was as recorded."""
         return self.executor.final_header.height
-
-    @property
-    def state_bytes(self) -> int:
-        """The size in bytes of the state's keys and values after the block at :attr:`height`. Reads the whole state."""
-        return sum(len(key) + len(value) for key, value in self.executor.final_view.scan(b""))
-
-    @property
-    def memory_bytes(self) -> int:
-        """The size in bytes of all objects that the executor holds after the block at :attr:`height`.
-
-        They include the state's caches and the scheduler's indexes, but not the data on disk.
-        """
-        return memory_bytes(self.executor, without=(MemoryDisk,))
 
     def take(self, record: BlockRecord) -> Reexecuted | None:
         """Execute the next block. Returns how its result differs from the record; ``None`` if it does not.

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
+from cluster.scenario.code.policy_source import warnings_in
 from cluster.scenario.sections.faults import (
     LEADER,
     AnyFault,

@@ -107,10 +107,10 @@ class Bisect(CodeOptions):
 
     def run(self) -> int:
         from cluster.audit.reexecution.again import second_execution
-        from cluster.audit.reexecution.archived_run import read_run
         from cluster.audit.reexecution.bisect import bisect, page_of_two
         from cluster.audit.reexecution.describe import lines
         from cluster.audit.reexecution.reexecutor import Reexecution
+        from cluster.record.archived_run import read_run
 
         run = read_run(self.folder)
         wanted = [each for each in run.executions if self.validator in (None, each.validator)]

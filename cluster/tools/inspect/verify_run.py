@@ -12,15 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cluster.audit.reexecution.archived_run import ArchivedRun, read_run
+from cluster.audit.reexecution.again import execute
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
-from cluster.audit.reexecution.interpreters import checked_version, execute
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.common.checkout import other_hash_seed
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.record.archive import DivergedExecution, Reexecuted
+from cluster.record.archived_run import ArchivedRun, read_run
 from cluster.record.folder import RESULT_FILE
+from cluster.tools.inspect.interpreters import checked_version
 from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 

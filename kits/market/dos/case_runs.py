@@ -149,6 +149,7 @@ def measured_blocks(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) 
     """
     # Imported here since it loads compiled code.
     from cluster.audit.reexecution.reexecutor import Reexecutor
+    from kits.market.dos.memory import sizes_of
 
     reexecutor = Reexecutor(genesis)
     blocks: list[ExecutedBlock] = []
@@ -158,7 +159,7 @@ def measured_blocks(genesis: Genesis, chain: Sequence[BlockRecord], sized: int) 
         took_s = time.process_time() - before
         if mismatch is not None:  # a check reports it; later blocks cannot be executed
             return blocks + [ExecutedBlock(decode(each.receipts, BlockReceipts)) for each in chain[len(blocks) :]]
-        sizes = (reexecutor.state_bytes, reexecutor.memory_bytes) if len(blocks) + 1 == sized else ()
+        sizes = sizes_of(reexecutor.executor) if len(blocks) + 1 == sized else ()
         blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, *sizes))
     return blocks
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.audit.reexecution.archived_run import read_run
 from cluster.common.errors import ExitCode
 from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
 from cluster.record.archive import ARCHIVE_MAGIC, items_of
+from cluster.record.archived_run import read_run
 from cluster.record.folder import STORE_FILE
 from cluster.tools.cli.main import main
 from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO

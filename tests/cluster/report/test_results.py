@@ -14,7 +14,6 @@ import yaml
 from blake3 import blake3
 
 from cluster.audit.books import keep_books
-from cluster.audit.reexecution.archived_run import read_run
 from cluster.checks.metrics import metrics as run_metrics
 from cluster.checks.run import judge_run
 from cluster.common.checkout import NAMESPACE_VARIABLE, checkout_commit
@@ -22,6 +21,7 @@ from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
 from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
+from cluster.record.archived_run import read_run
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.folder import new_run_folder, point_latest
 from cluster.record.run import Resources, RunRecord

@@ -19,15 +19,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cluster.audit.reexecution.archived_run import read_run
 from cluster.audit.reexecution.bisect import OTHERS_ARE_WRONG
-from cluster.audit.reexecution.interpreters import PACKAGES
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archive import BlockRecord, encode_blocks
+from cluster.record.archived_run import read_run
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.tools.inspect.interpreters import PACKAGES
 from cluster.tools.inspect.verify_run import difference_from_result, verify_run
 from validator.chain.block import Block
 from validator.primitives.codec import decode, encode

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.audit.reexecution.archived_run import read_run
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
+from cluster.record.archived_run import read_run
 from cluster.record.folder import RESULT_FILE
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate

@@ -1,20 +1,16 @@
-"""Other Python interpreters: checks whether one can execute blocks, and runs it on a run's blocks."""
+"""Other Python interpreters: checks whether one can execute blocks."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from cluster.audit.reexecution.follower import END, MODULE
-from cluster.common.checkout import HASH_SEED_VARIABLE, ROOT, own_environment
-from cluster.common.errors import BadInput, HarnessError
-from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, Reexecuted
+from cluster.audit.reexecution.again import environment
+from cluster.common.checkout import ROOT
+from cluster.common.errors import BadInput
 
 PACKAGES: Final = {
     "blake3": "blake3",
@@ -58,16 +54,11 @@ def checked_version(python: str) -> str:
     return version
 
 
-def _environment() -> dict[str, str]:
-    """The environment of another Python: with our modules, without those that the user has for this one."""
-    return own_environment() | {"PYTHONPATH": str(ROOT)}
-
-
 def _probe(python: str) -> tuple[str, list[str]]:
     try:
         done = subprocess.run(
             [python, "-c", PROBE.format(names=sorted(PACKAGES))],
-            env=_environment(),
+            env=environment(),
             capture_output=True,
             text=True,
             timeout=PROBE_TIMEOUT_S,
@@ -81,24 +72,3 @@ def _probe(python: str) -> tuple[str, list[str]]:
         oldest = ".".join(map(str, OLDEST))
         raise BadInput(f"{python}: does not run as a Python: {said}; expected the path of a Python {oldest} or newer")
     return version, [name for name in lacking.split(",") if name]
-
-
-def execute(python: str, hash_seed: int, folder: Path, heights: int) -> Reexecuted:
-    """Let a Python execute the first blocks of a run in a fresh process, as :mod:`~.follower` does.
-
-    Raises :class:`HarnessError` if it does not answer.
-    """
-    genesis = json.loads((folder / GENESIS_FILE).read_text())
-    done = subprocess.run(
-        [python, "-m", MODULE, str((folder / BLOCKS_FILE).resolve())],
-        input=f"{json.dumps(genesis)}\n{heights}\n{END.decode()}\n",
-        env=_environment() | {HASH_SEED_VARIABLE: str(hash_seed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    try:
-        return msgspec.json.decode(done.stdout.splitlines()[-1] if done.stdout else "", type=Reexecuted)
-    except msgspec.DecodeError:
-        said = "".join(f": {line}" for line in done.stderr.strip().splitlines()[-1:])
-        raise HarnessError(f"{python}, hash seed {hash_seed}: the process ended with {done.returncode}{said}") from None

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from cluster.audit.reexecution.memory import memory_bytes
+from kits.market.dos.memory import memory_bytes
 
 
 class Box:

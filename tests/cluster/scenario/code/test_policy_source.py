@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.audit.reexecution.policy_source import warnings_in
 from cluster.common.errors import ExitCode
+from cluster.scenario.code.policy_source import warnings_in
 from cluster.tools.cli.main import main
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY, NEVER_ODD, NOTHING, example
 

@@ -1,4 +1,7 @@
-"""Counts the memory of Python objects by their sizes, so the same run gives the same bytes on every machine."""
+"""The size of a state, on disk and in memory.
+
+Memory is counted by the sizes of Python's objects, so the same run gives the same bytes on every machine.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from cluster.disks.memory import MemoryDisk
+from validator.node.executor.executor import Executor
+
 OF_THE_PROGRAM: Final = (type, ModuleType, FunctionType, BuiltinFunctionType)
 """The types of objects that are part of the program, not of its data. They are not counted."""
+
+
+def sizes_of(executor: Executor) -> tuple[int, int]:
+    """The bytes of the state's keys and values after the final block, and those of all objects that the executor holds.
+
+    These include the state's caches and the scheduler's indexes, but not the data on disk.
+    """
+    state = sum(len(key) + len(value) for key, value in executor.final_view.scan(b""))
+    return state, memory_bytes(executor, without=(MemoryDisk,))
 
 
 def memory_bytes(root: object, without: Collection[type] = ()) -> int:
