@@ -26,6 +26,9 @@ from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import FULL_SPEED
 from cluster.simulation.driver import Simulation
+from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
+from validator.chain.messages import Reading
 
 SEED = 1
 DELAY_MS = 100
@@ -92,29 +95,30 @@ def _figures_of(protocol: str, count: int) -> list[float]:
 
 def figures(protocol: str, validators: int) -> Figures:
     """Run a network and measure it. Raises :class:`NotAsPromised`."""
-    run = _Run(_scenario(protocol, validators))
-    record = uninterrupted(run.run())
-    return Figures(_block_hops(record), _finality_hops(record), *run.traffic_a_block())
+    simulation = Simulation(_scenario(protocol, validators), SEED, "benchmark", pace=FULL_SPEED)
+    traffic = _Traffic(simulation)
+    simulation.observe(traffic)
+    record = uninterrupted(simulation.run())
+    return Figures(_block_hops(record), _finality_hops(record), *traffic.a_block())
 
 
-class _Run(Simulation):
+class _Traffic(Observer):
     """Counts what is sent while the measured heights are proposed."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario, SEED, "benchmark", pace=FULL_SPEED)
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self._messages = 0
         self._bytes = 0
 
-    def traffic_a_block(self) -> tuple[float, float]:
+    def a_block(self) -> tuple[float, float]:
         """Messages and bytes."""
         return self._messages / HEIGHTS, self._bytes / HEIGHTS
 
-    def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
-        if WARM_UP < len(self.record.proposals) <= WARM_UP + HEIGHTS:
-            copies = len(self.machines) - 1 if recipient is None else 1
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
+        if WARM_UP < len(self._simulation.record.proposals) <= WARM_UP + HEIGHTS:
+            copies = len(self._simulation.machines) - 1 if recipient is None else 1
             self._messages += copies
             self._bytes += copies * len(payload)
-        super()._send(sender, recipient, payload)
 
 
 def _block_hops(record: RunRecord) -> float:

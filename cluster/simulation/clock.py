@@ -27,6 +27,10 @@ TRACE_DIGEST_BYTES: Final = 8
 _DELIVERY: Final = Struct("<qqii")
 
 
+Deliver = Callable[[int, int, bytes], None]
+"""The receiver of arriving messages, called as ``deliver(sender, recipient, payload)``."""
+
+
 class _Call(NamedTuple):
     label: str
     content: bytes
@@ -40,6 +44,7 @@ class _Deliveries:
     sender: int
     message: int
     payload: bytes
+    deliver: Deliver
     places: list[tuple[int, int, int]]
     """Each delivery's time, its insertion number, which orders events of the same time, and its recipient."""
 
@@ -52,8 +57,6 @@ class VirtualClock:
     """Runs calls and delivers messages in virtual time."""
 
     def __init__(self) -> None:
-        self.deliver: Callable[[int, int, bytes], None] = _to_nobody
-        """The handler of arriving messages, called as ``deliver(sender, recipient, payload)``."""
         self._queue: list[_Entry] = []
         self._number = 0
         self._messages = 0
@@ -80,7 +83,7 @@ class VirtualClock:
         heapq.heappush(self._queue, (self.now_us + delay_us, self._number, _Call(label, content, call)))
         self._number += 1
 
-    def send(self, sender: int, payload: bytes, arrivals: Sequence[tuple[int, int]]) -> None:
+    def send(self, sender: int, payload: bytes, arrivals: Sequence[tuple[int, int]], deliver: Deliver) -> None:
         """Schedule a message's delivery for each ``(recipient, time)`` of ``arrivals``; no time may be in the past."""
         self._messages += 1
         self._note(payload)
@@ -92,7 +95,7 @@ class VirtualClock:
         if len(places) > 1:
             places.sort(reverse=True)
         at_us, number, _ = places[-1]
-        heapq.heappush(self._queue, (at_us, number, _Deliveries(sender, self._messages, payload, places)))
+        heapq.heappush(self._queue, (at_us, number, _Deliveries(sender, self._messages, payload, deliver, places)))
 
     def step(self) -> bool:
         """Run the next call or deliver the next message; ``False`` if there is none."""
@@ -126,7 +129,7 @@ class VirtualClock:
         self._undigested += _DELIVERY.pack(at_us, what.message, sender, recipient)
         if self.keeps_labels:
             self.last_label = f"message {what.message} {sender}>{recipient}, {len(payload)} bytes"
-        self.deliver(sender, recipient, payload)
+        what.deliver(sender, recipient, payload)
 
     def digest(self) -> str:
         """Hash over every event so far and all messages sent, as hex."""
@@ -146,7 +149,3 @@ class VirtualClock:
     def _flush(self) -> None:
         self._digest.update(self._undigested)
         self._undigested.clear()
-
-
-def _to_nobody(_sender: int, _recipient: int, _payload: bytes) -> None:
-    raise AssertionError("no receiver takes messages")

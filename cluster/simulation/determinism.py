@@ -46,7 +46,7 @@ def simulate_twice(
     seed: int,
     commit: str,
     on_sample: Callable[[Sample], None] | None,
-    on_notice: Callable[[str], None] | None,
+    on_notice: Callable[[str], None],
     checkpoint: Callable[[], None],
     on_begin: Callable[[RunRecord], None] = ignore,
 ) -> RunRecord:
@@ -72,8 +72,15 @@ def simulate_twice(
                 process.stdin.write(arguments)
                 process.stdin.close()
             others = (line.rstrip("\n") for line in process.stdout)
-            simulation = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
-            simulation.on_event = lambda line: compare(line, others)
+            simulation = Simulation(
+                scenario,
+                seed,
+                commit,
+                on_sample,
+                on_notice,
+                checkpoint=checkpoint,
+                on_event=lambda line: compare(line, others),
+            )
             on_begin(simulation.record)
             record = simulation.run()
             if not record.interrupted:
@@ -84,7 +91,7 @@ def simulate_twice(
             raise
         finally:
             process.kill()
-    if on_notice is not None and not record.interrupted:
+    if not record.interrupted:
         on_notice(f"two runs agree on all {simulation.clock.events:,} events, digest {record.digest}")
     return record
 
@@ -109,8 +116,7 @@ def _words(line: str) -> str:
 def main() -> int:
     """Perform the second run: read scenario and seed from standard input, and print a trace line per event."""
     given = json.load(sys.stdin)
-    simulation = Simulation(Scenario.model_validate(given["scenario"]), given["seed"], "")
-    simulation.on_event = print
+    simulation = Simulation(Scenario.model_validate(given["scenario"]), given["seed"], "", on_event=print)
     simulation.run()
     sys.stdout.flush()
     return 0

@@ -12,18 +12,20 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
-from cluster.simulation.watches.promise_watch import PromiseWatch
+from cluster.simulation.observer import Observer
 from loadgen.workloads import LoadUser, Observation, WorkloadError
 from validator.node.assembly import Validator
-from validator.node.events import SubmitResult
+from validator.node.events import Reply
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_PER_MILLISECOND
 """Latency between a client and its validator."""
 LOAD_STARTS_MS: Final = 500
 
 
-class Load:
+class Load(Observer):
     """The users of a run. They use the validators that exist from the genesis on."""
+
+    effects = frozenset({Reply})
 
     def __init__(self, record: RunRecord, machines: Sequence[Machine], clock: VirtualClock, random: Random) -> None:
         scenario, genesis = record.scenario, record.genesis
@@ -57,13 +59,15 @@ class Load:
         for user in self._users:
             user.reseed(seed)
 
-    def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
-        """Handle a validator's reply to a user: count the results, and note the promise for accepted transactions."""
-        user, wires, begun_ms = self._submissions.pop(request)
+    def performs(self, machine: Machine, effect: Reply) -> None:
+        """Handle a validator's reply to a user: count the results, and tell which transactions were accepted."""
+        if effect.request not in self._submissions:
+            return  # it was another client's
+        user, wires, begun_ms = self._submissions.pop(effect.request)
         answered_ms = self._clock.now_ms + CLIENT_DELAY_US / MICROSECONDS_PER_MILLISECOND
         self._counts.timeline.answered(answered_ms, answered_ms - begun_ms)
         taken: dict[bytes, bytes] = {}
-        for wire, result in zip(wires, results, strict=True):
+        for wire, result in zip(wires, effect.results, strict=True):
             if result.error is None:
                 taken[result.transaction_hash] = wire
             else:
@@ -71,9 +75,8 @@ class Load:
                 with _one_line_errors():
                     user.rejected(wire)
         if taken:
-            assert machine.validator is not None, "it answers"
-            height, is_honest = machine.validator.node.height, machine.byzantine is None
-            promises.takes(machine.index, machine.incarnation, height, taken, is_honest)
+            for takes in machine.listeners.takes:
+                takes(machine, taken)
 
     def _schedule(self, user: LoadUser, delay_ms: int) -> None:
         delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND

@@ -11,16 +11,16 @@ as in a crash, and reports the reason to the driver.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
-from cluster.record.status import Tally, status_page
+from cluster.record.status import Counted, Tally, status_page
 from cluster.scenario.node_setup import Pace
 from cluster.scenario.sections.faults import Release
 from cluster.simulation.clock import VirtualClock
@@ -30,20 +30,12 @@ from validator.chain.messages import Reading
 from validator.node.assembly import Validator
 from validator.node.events import (
     Append,
-    BlockFinal,
     CancelTimer,
-    Certified,
     Completed,
-    Diverged,
-    Dropped,
     Effect,
     Event,
-    EvidenceFound,
-    Joined,
     Message,
-    PeerFault,
     ReplaceJournal,
-    Reply,
     Run,
     Send,
     SetTimer,
@@ -52,10 +44,8 @@ from validator.node.events import (
     Synced,
     Timeout,
     TimerName,
-    TransactionDropped,
-    TransactionRefused,
 )
-from validator.node.executor.jobs import Build, Execute, Finalize, Job, JobResult
+from validator.node.executor.jobs import Finalize, Job, JobResult
 from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
@@ -63,6 +53,7 @@ from validator.storage.journal import JOURNAL_FILE
 USUAL_PACE: Final = Pace(sync_ms=1, job_ms=1)
 JOB_OPERATIONS: Final = 8
 """Approximately the number of disk changes of a finalization, which archives a block and commits its state."""
+COUNTED: Final = frozenset(get_args(Counted))
 MAX_HELD_MESSAGES: Final = 10_000
 """Maximum number of messages that wait for a paused machine; later ones are lost."""
 
@@ -94,6 +85,32 @@ class _Held:
 
 
 @dataclass(slots=True)
+class Listeners:
+    """The functions that are called with what happens on one machine, by kind: the methods of its observers
+    (:class:`cluster.simulation.observer.Observer`, which says when each is called)."""
+
+    starts: tuple[Callable[[Machine], None], ...] = ()
+    opens: tuple[Callable[[Machine], None], ...] = ()
+    stops: tuple[Callable[[Machine, bool], None], ...] = ()
+    pauses: tuple[Callable[[Machine], None], ...] = ()
+    goes_on: tuple[Callable[[Machine], None], ...] = ()
+    begins_to_join: tuple[Callable[[Machine, bytes], None], ...] = ()
+    gets: tuple[Callable[[Machine, Event], None], ...] = ()
+    handles: tuple[Callable[[Machine, Event, Sequence[Effect]], None], ...] = ()
+    performs: dict[type[Effect], tuple[Callable[[Machine, Any], None], ...]] = field(default_factory=dict)
+    """Keyed by the type of the effect."""
+    enters: tuple[Callable[[Machine, int], None], ...] = ()
+    takes: tuple[Callable[[Machine, Mapping[bytes, bytes]], None], ...] = ()
+    sends: tuple[Callable[[Machine, int | None, bytes, Reading | None], None], ...] = ()
+    votes: tuple[Callable[[Machine, Vote], None], ...] = ()
+    sent: tuple[Callable[[Machine, Sequence[int], bytes, Sequence[tuple[int, int]]], None], ...] = ()
+    receives: tuple[Callable[[Machine, Machine, bytes], None], ...] = ()
+    hears: tuple[Callable[[Machine, Machine, Reading | None], None], ...] = ()
+    heard: tuple[Callable[[Machine, Machine, Reading | None], None], ...] = ()
+    counts: tuple[Callable[[Machine, Machine, Vote], None], ...] = ()
+
+
+@dataclass(slots=True)
 class Machine:
     """The simulated machine of one validator: it performs the validator's effects and delivers events to it."""
 
@@ -104,20 +121,10 @@ class Machine:
     """Opens the validator on a disk."""
     send: Callable[[int, int | None, bytes], None]
     """``send(sender, recipient, payload)`` sends a message to one peer, or to all if ``recipient`` is ``None``."""
-    observe: Callable[[int, Effect], None]
-    """``observe(index, effect)`` is called with each effect that observers need."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
     """For a machine that begins without state: begins the join that puts a snapshot of the state on its disk."""
     failed: Callable[[int, ValidatorError], None] | None = None
     """Called with the error that stopped a machine. Without it, the error is raised."""
-    starts: Callable[[int], None] | None = None
-    """Called with the index of a machine that is about to start."""
-    entered: Callable[[int, int], None] | None = None
-    """``entered(index, view)`` is called when the validator enters another view."""
-    handled: Callable[[int, Event, list[Effect]], None] | None = None
-    """``handled(index, event, effects)`` is called after the validator handled an event, before its effects."""
-    opened: Callable[[int], None] | None = None
-    """Called with the index of a machine whose validator has opened its disk, at every start except after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -126,6 +133,10 @@ class Machine:
     """The join by a snapshot in progress, if any."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
+    is_twin: bool = False
+    """Whether the machine is a second one with the key of a byzantine validator."""
+    planted: str | None = None
+    """The planted bug, or the foreign executor, that the scenario gives the validator."""
     release: Release = field(default_factory=Release)
     """The version of the validator's code that the next start runs."""
     incarnation: int = 0
@@ -140,6 +151,7 @@ class Machine:
     delays: Counter[str] = field(default_factory=Counter)
     """How often faults took effect on the machine, keyed by the fault's kind: held events, slow syncs …"""
     held: _Held = field(default_factory=_Held)
+    listeners: Listeners = field(default_factory=Listeners)
     own_clock: OwnClock = field(init=False)
     work: Work = field(init=False)
 
@@ -159,6 +171,11 @@ class Machine:
         return "up" if self.validator.node.diverged is None else "diverged"
 
     @property
+    def deviation(self) -> str | None:
+        """The bug planted in the code that the validator runs, or its foreign executor; ``None`` if it has neither."""
+        return self.release.mutant or self.planted
+
+    @property
     def is_up(self) -> bool:
         return self.validator is not None
 
@@ -170,8 +187,8 @@ class Machine:
     def start(self) -> None:
         """Boot the validator from the disk; if the disk still needs a state, begin the join by a snapshot instead."""
         self.tally.starts += 1
-        if self.starts is not None:
-            self.starts(self.index)
+        for told in self.listeners.starts:
+            told(self)
         with self._stopping_where_the_disk_fails():
             if self.join is not None and not has_joined(self.disk):
                 self.joining = self.join(self.disk)
@@ -179,27 +196,36 @@ class Machine:
             else:
                 self.validator = self.boot(self.disk)
         self.deliver(Started())
-        if self.opened is not None and self.validator is not None:
-            self.opened(self.index)
+        if self.validator is not None:
+            for told in self.listeners.opens:
+                told(self)
 
     def crash(self, random: Random, scattered: bool = False) -> None:
         """Stop at once, in the middle of a running job; part of the unsynced data is lost
         (:meth:`MemoryDisk.crash`)."""
+        for told in self.listeners.stops:
+            told(self, True)
         self.work.break_off_job(random)
         self._stop()
         self.disk.crash(random, scattered)
 
     def shut_down(self) -> None:
         """Stop gracefully: all written data is there at the next start."""
+        for told in self.listeners.stops:
+            told(self, False)
         self._stop()
 
     def pause(self) -> None:
         """Pause the machine."""
+        for told in self.listeners.pauses:
+            told(self)
         self.is_paused = True
         self.own_clock.pause()
 
     def go_on(self) -> None:
         """End the pause, and process everything that waited meanwhile, in order of arrival."""
+        for told in self.listeners.goes_on:
+            told(self)
         self.is_paused = False
         self.own_clock.go_on()
         for call in self.held.take_all():
@@ -237,20 +263,23 @@ class Machine:
         if self.is_paused:
             self._hold(lambda: self.deliver(event), isinstance(event, Message))
             return
+        if self.listeners.gets and self.is_running:
+            for gets in self.listeners.gets:
+                gets(self, event)
         try:
             if self.joining is not None:
                 self._deliver_to_join(event, self.joining)
             elif self.validator is not None:
                 around, bare = self.byzantine, self.validator
                 effects = bare.node.handle(event) if around is None else around.handle(bare, event)
-                if self.handled is not None:
-                    self.handled(self.index, event, effects)
+                for handles in self.listeners.handles:
+                    handles(self, event, effects)
                 for effect in effects:
                     self._perform(effect)
                 if bare.node.view != self.view:
                     self.view = bare.node.view
-                    if self.entered is not None:
-                        self.entered(self.index, self.view)
+                    for enters in self.listeners.enters:
+                        enters(self, self.view)
         except ValidatorError as error:
             self._fail(error)
 
@@ -301,28 +330,23 @@ class Machine:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _perform(self, effect: Effect) -> None:
+        if type(effect) in COUNTED:
+            self.tally.note(cast(Counted, effect))
+        for told in self.listeners.performs.get(type(effect), ()):
+            told(self, effect)
         match effect:
             case Send(recipient, payload):
                 self.send(self.index, recipient, payload)
             case SetTimer(timer, delay_ms):
-                self.observe(self.index, effect)
                 self._set_timer(timer, delay_ms)
             case CancelTimer(timer):
                 self.own_clock.cancel_timer(timer)
             case Run(job):
                 self.work.enqueue(job)
             case Append(token, data):
-                self.observe(self.index, effect)
                 self.work.append(token, data)
             case ReplaceJournal(data):
                 self.work.replace_journal(data)
-            case Dropped() | EvidenceFound():
-                self.tally.note(effect)
-            case BlockFinal() | Diverged() | TransactionRefused() | TransactionDropped() | PeerFault():
-                self.tally.note(effect)
-                self.observe(self.index, effect)
-            case Reply() | Certified() | Joined():
-                self.observe(self.index, effect)
 
     def later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
         """Schedule a call that is dropped if the machine stops before, and held while the machine is paused."""
@@ -417,8 +441,6 @@ class Work:
 
     def enqueue(self, job: Job) -> None:
         """Run a job after the earlier ones, and deliver ``Completed`` with its result."""
-        if isinstance(job, Build | Execute):
-            self._machine.observe(self._machine.index, Run(job))
         self.jobs.append(job)
         if len(self.jobs) == 1:
             self._schedule_job()

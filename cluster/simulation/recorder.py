@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries
@@ -13,13 +12,16 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
+from cluster.record.finalizations import Finalization
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
-from cluster.simulation.watches.watches import Watches
+from cluster.simulation.observer import Observer
+from cluster.simulation.steps import height_begun
 from validator.node.assembly import Validator
+from validator.node.events import BlockFinal, Run
 from validator.node.executor.queries import FinalityPage, StatePages
 from validator.primitives.types import parse_address
 from validator.state import HistoryError
@@ -29,8 +31,10 @@ SAMPLE_EVERY_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
 
 
-class Recorder:
+class Recorder(Observer):
     """Fills one run's record from its machines. ``on_sample`` is called with each sample."""
+
+    effects = frozenset({BlockFinal, Run})
 
     def __init__(
         self,
@@ -47,6 +51,25 @@ class Recorder:
         self._resources = ResourceLog(record)
         self._kept: dict[int, ServedBlocks] = {}
         """The blocks of machines that may prune them, keyed by index."""
+
+    def sent(
+        self, machine: Machine, recipients: Sequence[int], payload: bytes, arrivals: Sequence[tuple[int, int]]
+    ) -> None:
+        """Note a message for the trace."""
+        self.trace.sent(self._clock.now_us, machine.index, recipients, payload, arrivals)
+
+    def enters(self, machine: Machine, view: int) -> None:
+        """Note for the trace that a validator entered a view."""
+        self.trace.windows.entered(self._clock.now_ms, machine.index, view)
+
+    def performs(self, machine: Machine, effect: BlockFinal | Run) -> None:
+        """Note when a validator makes a block final, and when the first one begins to build or execute one."""
+        if type(effect) is BlockFinal:
+            self.record.note_reorg(machine.index, effect.height, effect.reorg_depth)
+            self.keep(machine)
+            self.record.finalizations.append(Finalization(self._clock.now_ms, machine.index, effect.height))
+        elif type(effect) is Run and (height := height_begun(machine, effect.job)) is not None:
+            self.record.proposals.setdefault(height, self._clock.now_ms)
 
     def schedule_sample(self) -> None:
         """Schedule the next sample, and so all later ones at a fixed interval."""
@@ -83,17 +106,13 @@ class Recorder:
         """Report the chain's progress to the trace."""
         self.trace.look(self._clock.now_ms, next(reversed(self.record.checkpoints), 0))
 
-    def collect(self, links: Links, watches: Watches) -> None:
-        """Complete the record when the run is over."""
+    def collect(self, links: Links, observers: Sequence[Observer]) -> None:
+        """Complete the record when the run is over, with what the observers have seen."""
         record = self.record
         record.duration_ms, record.digest = self._clock.now_ms, self._clock.digest()
         self.look()
         self.trace.windows.close(self._clock.now_ms)
         record.metrics["events"] = self._clock.events
-        record.monitor = replace(
-            watches.monitor.record(), reached=tuple(sorted(watches.pacing.reached | watches.models.reached))
-        )
-        record.promises = watches.promises.record()
         record.metrics["messages_sent"] = links.sent
         record.metrics["messages_dropped"] = links.dropped
         for machine in self._machines:
@@ -107,7 +126,9 @@ class Recorder:
                 found.trace = b"" if diverged is None else diverged.trace
             record.validators.append(found)
         record.note_mutants()
-        self._ask(watches)
+        for observer in observers:
+            observer.ends(record)
+        self._ask()
 
     def keep(self, machine: Machine) -> None:
         """Record a machine's new final blocks, and let it prune them, if it prunes at all."""
@@ -147,13 +168,11 @@ class Recorder:
             found.first_height, found.blocks = first, _taken(machine.validator, served)
         return found
 
-    def _ask(self, watches: Watches) -> None:
+    def _ask(self) -> None:
         """Query every validator's final state for the data that the checks compare."""
         record = self.record
         chain = longest_chain(record.lives)
-        ledger = watches.monitor.ledger_of(chain)
-        kept = None if ledger is None else KeptLedger(chain, ledger, entered=len(chain))
-        record.kept_ledger = KeptLedger.of_run(record, chain, kept)
+        record.kept_ledger = KeptLedger.of_run(record, chain, record.kept_ledger)
         ledger = record.kept_ledger.ledger
         asked, audit = final_queries(ledger), ProofAudit(record, chain, ledger)
         proved = [Answers(found.name) for found in record.validators]

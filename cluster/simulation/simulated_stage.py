@@ -242,13 +242,6 @@ class SimulatedStage:
         held = f"{delays:,} events held back of {', '.join(names) or 'no validator'}"
         return Observed(key, delays > 0, held if plan.kind == PAUSE else describe_delays(plan.kind, delays, names))
 
-    def leader_delay_us(self, sender: int) -> int:
-        """The delay in microseconds that a fault adds to a message of ``sender`` if it leads now; 0 otherwise."""
-        if not self.link_faults.delay_leaders:
-            return 0
-        validator = self.machines[sender].validator
-        return self.link_faults.leader_delay_us() if validator and validator.node.leader == sender else 0
-
     # --- what is done -------------------------------------------------------------------------------------------------
 
     def _replace(self, order: Replace) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer, connect
 from consensus.interface import VotingConfig
 from consensus.keys import Ed25519Scheme, KeyedHashScheme, SignatureScheme, Signer, ValidatorSet
 from consensus.messages import Message, Proposal, Vote
@@ -19,7 +20,16 @@ from tests.validator.chains import make_genesis
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node.assembly import Parts, Validator, open_validator
-from validator.node.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
+from validator.node.events import (
+    CancelTimer,
+    Effect,
+    ReplaceJournal,
+    Reply,
+    Send,
+    SetTimer,
+    Submit,
+    SubmitResult,
+)
 from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, BlockLimits, PoolLimits
 from validator.node.node import NodeConfig
 from validator.primitives.codec import CodecError
@@ -35,7 +45,7 @@ STEP_LIMIT = 400_000
 
 @dataclass
 class WatchedMachine(Machine):
-    """Tells of effects before and after it performs them."""
+    """Tells of effects after it performed them."""
 
     after: Callable[[WatchedMachine, Effect], None] = lambda _machine, _effect: None
     replaced_journals: int = 0
@@ -44,10 +54,20 @@ class WatchedMachine(Machine):
         if self.validator is None:
             return  # stopped by an earlier effect of the same event
         Machine._perform(self, effect)
-        if isinstance(effect, PeerFault | Dropped | EvidenceFound):
-            self.observe(self.index, effect)
         self.replaced_journals += isinstance(effect, ReplaceJournal)
         self.after(self, effect)
+
+
+class Seen(Observer):
+    """Keeps the effects of all validators, but messages, timers and the journal."""
+
+    effects = frozenset(get_args(Effect)) - {CancelTimer, ReplaceJournal, Send, SetTimer}
+
+    def __init__(self, kept: list[tuple[int, Effect]]) -> None:
+        self.kept = kept
+
+    def performs(self, machine: Machine, effect: Effect) -> None:
+        self.kept.append((machine.index, effect))
 
 
 @dataclass
@@ -91,7 +111,9 @@ class Network:
             kind = self.transitions.get(index, Transition)
             return open_validator(disk, self.genesis, index, signer, self.validators, config, Parts(transition=kind))
 
-        return WatchedMachine(index, f"validator-{index}", self.clock, boot, self._send, self._observe)
+        machine = WatchedMachine(index, f"validator-{index}", self.clock, boot, self._send)
+        connect(machine, [Seen(self.effects)])
+        return machine
 
     # --- driving ----------------------------------------------------------------------------------------------------
 
@@ -163,9 +185,6 @@ class Network:
         if isinstance(vote, Vote) and vote.signer == sender:
             key = (sender, int(vote.kind), int(vote.view))
             assert self.said.setdefault(key, bytes(vote.digest)) == vote.digest, f"a double vote: {key}"
-
-    def _observe(self, index: int, effect: Effect) -> None:
-        self.effects.append((index, effect))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

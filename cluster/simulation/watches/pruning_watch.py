@@ -22,10 +22,6 @@ class PruningWatch:
         self._told = [0] * len(names)
         """For each validator, the height up to which it was told in its present life that others have its blocks."""
 
-    def tells(self, index: int, executor: Executor) -> None:
-        """Note up to which height a validator was told that others have its blocks."""
-        self._told[index] = executor.prunable_height
-
     def recovers(self, index: int, height: int) -> None:
         """Note that a validator opens its disk at this final height. The last commit before, which may have pruned, may
         not have been reported."""
@@ -35,7 +31,8 @@ class PruningWatch:
     def finalizes(self, index: int, executor: Executor) -> None:
         """Check which blocks a validator still has, after it made a block final."""
         archive = executor.archive
-        self._allow(index, executor.final_header.height, executor.prunable_height)
+        self._allow(index, executor.final_header.height, self._told[index])
+        self._told[index] = executor.prunable_height
         least = max(archive.joined_height, self._allowed[index])
         first = archive.first_height
         holds = first <= least

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
-from typing import Final
+from itertools import chain as chained
+from typing import Any, Final
 
 from msgspec import structs
 
+from cluster.audit.books import KeptLedger
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
+from cluster.audit.served.chains import longest_chain
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule
+from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from cluster.simulation.watches.answer_watch import AnswerWatch, Hearing
 from cluster.simulation.watches.durable_journal import votes_in
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
@@ -40,15 +44,20 @@ from validator.node.events import (
     Append,
     BlockFinal,
     Certified,
+    Diverged,
     Effect,
     Event,
     EvidenceFound,
+    Joined,
     Message,
     PeerFault,
+    Run,
     SetTimer,
     Timeout,
+    TransactionDropped,
 )
 from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Build
 from validator.storage.archive import ArchivedBlock
 
 FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
@@ -57,18 +66,30 @@ REMEMBERED_CHOICES: Final = 1 << 10
 """Number of kinds of events, with those of their effects, for which it is remembered which checks they concern."""
 
 
-class Watches:
+class Watches(Observer):
     """The safety monitor and the other watches of one run; each method passes an event on to those that need it."""
 
+    effects = frozenset({Append, BlockFinal, Certified, Diverged, Joined, PeerFault, Run, SetTimer, TransactionDropped})
+
     def __init__(
-        self, scenario: Scenario, genesis: Genesis, validators: ValidatorSet, now_ms: Callable[[], float]
+        self,
+        scenario: Scenario,
+        genesis: Genesis,
+        validators: ValidatorSet,
+        now_ms: Callable[[], float],
+        read: Callable[[bytes], Reading | None],
+        machines: Sequence[Machine],
     ) -> None:
+        """``read`` decodes a message."""
         names, namespace = scenario.validators.names, genesis.chain_id.encode()
         election = ELECTIONS[scenario.consensus.leader_election](validators, namespace)
         leader = election.leader
-        nodes = [scenario.validators.node(index) for index in range(len(names))]
-        self._deviations = [node.mutant or node.executor for node in nodes]
-        """The planted bug or foreign executor that each validator runs, if any."""
+        self._consensus = scenario.consensus
+        self._count = len(names)
+        self._machines = machines
+        self._read = read
+        self._hearing: Hearing | None = None
+        self._diverged: list[str] = []
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
@@ -76,42 +97,55 @@ class Watches:
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
-        self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
+        self.vote_watch = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, limits)
         self.answers = AnswerWatch(names, self.monitor.log.look, limits)
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look, limits.distrusted_views)
-        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, self.votes.may_vote)
+        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, self.vote_watch.may_vote)
         self.pruning = PruningWatch(names, scenario.storage.keep_blocks, self.monitor.log.look)
         self.models = NodeModels(scenario, genesis, self.monitor.log.look)
         lag = FINALITY_LAGS[scenario.consensus.protocol]
         self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views, lag)
         self._checks = lru_cache(REMEMBERED_CHOICES)(self._concerned)
 
-    def first_violation(self, machines: Iterable[Machine]) -> str:
-        """The first violation so far, or the validators that diverged, in words; empty if there is none."""
-        diverged = (f"{m.name} diverged" for m in machines if m.byzantine is None and m.tally.diverged is not None)
-        return next(chain(self.monitor.log.violations, self.promises.violations, diverged), "")
+    def concerns(self, machine: Machine) -> bool:
+        return not machine.is_twin
 
-    def sends(
-        self, machine: Machine, recipient: int | None, content: Reading | None, consensus: ConsensusSection
-    ) -> None:
+    @property
+    def violation(self) -> str:
+        """The first violation so far, or a validator that diverged, in words; empty if there is none."""
+        return next(chained(self.monitor.log.violations, self.promises.violations, self._diverged), "")
+
+    def forks(self, scenario: Scenario) -> None:
+        self._consensus = scenario.consensus
+
+    def ends(self, record: RunRecord) -> None:
+        """Note in the run's record what was seen."""
+        reached = tuple(sorted(self.pacing.reached | self.models.reached))
+        record.monitor = replace(self.monitor.record(), reached=reached)
+        record.promises = self.promises.record()
+        chain = longest_chain(record.lives)
+        ledger = self.monitor.ledger_of(chain)
+        record.kept_ledger = None if ledger is None else KeptLedger(chain, ledger, entered=len(chain))
+
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
         """Check a message that a machine sends, to one peer or to all."""
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
-            if (vote := vote_of(content)) is not None:
-                self.votes.sent(machine.index, machine.disk, vote)
-                self.patience.sends(machine.index, machine.own_clock.now_ms, vote)
-                self.pacing.sends(machine.index, vote)
-            self._sends_with_restraint(machine, recipient, content, consensus)
+            self._sends_with_restraint(machine, recipient, content)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if type(content) is TransactionsMessage:
             self.promises.passes_on(machine.index, content.transactions, recipient is None)
 
-    def _sends_with_restraint(
-        self, machine: Machine, recipient: int | None, content: Reading | None, consensus: ConsensusSection
-    ) -> None:
-        watch, index, life = self.restraint, machine.index, machine.incarnation
+    def votes(self, machine: Machine, vote: Vote) -> None:
+        if machine.byzantine is None:
+            self.vote_watch.sent(machine.index, machine.disk, vote)
+            self.patience.sends(machine.index, machine.own_clock.now_ms, vote)
+            self.pacing.sends(machine.index, vote)
+
+    def _sends_with_restraint(self, machine: Machine, recipient: int | None, content: Reading | None) -> None:
+        watch, index, life, consensus = self.restraint, machine.index, machine.incarnation, self._consensus
         if isinstance(content, Proposal):
             now_ms = machine.own_clock.now_ms
             watch.proposes(index, life, recipient, content.view, now_ms, consensus.leader_timeout_ms)
@@ -121,21 +155,20 @@ class Watches:
                 size, now_ms = len(encode(content)), machine.own_clock.now_ms
                 watch.gives(index, life, recipient, size, now_ms, consensus.rebroadcast_ms)
 
-    def deliver(
-        self, sender: Machine, machine: Machine, payload: bytes, content: Reading | None, rebroadcast_ms: int
-    ) -> None:
-        """Deliver a message to a machine, and check that it answers if it must."""
-        hearing = None
+    def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        self._hearing = None
         if machine.joining is not None:
-            self.votes.reported(machine.index, sender.index, content)
+            self.vote_watch.reported(machine.index, sender.index, content)
         if machine.byzantine is None and machine.validator is not None:
-            hearing = self.hears(sender, machine, machine.validator, content)
-        machine.receive(sender.index, payload, content)
-        self.restraint.heard()
-        if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
-            self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
+            self._hearing = self._hears(machine, sender, machine.validator, content)
 
-    def counted(self, sender: Machine, machine: Machine, vote: Vote) -> None:
+    def heard(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        self.restraint.heard()
+        hearing = self._hearing
+        if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
+            self.answers.heard(hearing, machine.own_clock.awake_ms, self._consensus.rebroadcast_ms)
+
+    def counts(self, machine: Machine, sender: Machine, vote: Vote) -> None:
         """Note a peer's notarize or finalize vote that a machine's honest validator counted, without any effect."""
         index, view = machine.index, machine.view
         self.patience.hears_of(index, sender.index, vote.view)
@@ -144,14 +177,13 @@ class Watches:
                 self.restraint.hears_of(index, machine.incarnation, view, vote.signer)
             self.answers.notes(index, machine.incarnation, view, vote, self._limits.view_window)
 
-    def hears(self, sender: Machine, machine: Machine, validator: Validator, content: Reading | None) -> Hearing | None:
-        """Note a message before a machine's honest validator gets it. Returns the vote that it must answer, if any.
-
-        Only votes, messages with a vote, and requests matter.
-        """
+    def _hears(
+        self, machine: Machine, sender: Machine, validator: Validator, content: Reading | None
+    ) -> Hearing | None:
         node, index = validator.node, machine.index
         if vote_of(content) is not None:
-            self.patience.hears(index, sender.index, self._is_sound(sender), machine.own_clock.now_ms, content)
+            is_sound = sender.byzantine is None and sender.deviation is None
+            self.patience.hears(index, sender.index, is_sound, machine.own_clock.now_ms, content)
             if sender.byzantine is None and node.diverged is None:
                 view = node.view
                 self.restraint.hears_vote(index, machine.incarnation, view, content)
@@ -160,38 +192,53 @@ class Watches:
             self.restraint.hears(index, node.view, sender.index, content)
         return None
 
-    def _is_sound(self, machine: Machine) -> bool:
-        """Whether a validator is honest and runs the code without a mutant and a foreign executor."""
-        return machine.byzantine is None and self._deviation_of(machine) is None
-
-    def starts(self, index: int) -> None:
+    def starts(self, machine: Machine) -> None:
         """Note that a machine is about to start."""
-        self.patience.starts(index)
-        self.pacing.starts(index)
+        self.patience.starts(machine.index)
+        self.pacing.starts(machine.index)
 
-    def notes(self, machine: Machine, effect: Certified | Append | SetTimer, scenario: Scenario) -> None:
-        """Check an effect of a machine's validator: it learned a certificate, appends to its journal, or starts a
-        timer."""
-        if machine.byzantine is not None:
-            return
-        if type(effect) is SetTimer:
-            self.pacing.starts_timer(machine.index, effect.timer, effect.delay_ms, scenario.consensus)
-        elif type(effect) is Append:
-            for vote in votes_in(effect.data):
-                self.pacing.writes(machine.index, vote)
-        elif type(effect) is Certified:
-            self.monitor.certified(machine.name, effect.certificate)
-            self.pacing.certified(machine.index, effect.certificate.kind)
+    def begins_to_join(self, machine: Machine, nonce: bytes) -> None:
+        self.vote_watch.begins_to_join(machine.index, nonce, machine.view)
+        self.pacing.loses_journal(machine.index)
 
-    def handles(
-        self,
-        machine: Machine,
-        event: Event,
-        effects: Sequence[Effect],
-        read: Callable[[bytes], Reading | None],
-        scenario: Scenario,
-    ) -> None:
-        """Check the effects of an event that a machine's validator handled. ``read`` decodes a message.
+    def takes(self, machine: Machine, transactions: Mapping[bytes, bytes]) -> None:
+        assert machine.validator is not None, "it answers"
+        height, is_honest = machine.validator.node.height, machine.byzantine is None
+        self.promises.takes(machine.index, machine.incarnation, height, transactions, is_honest)
+
+    def performs(self, machine: Machine, effect: Any) -> None:
+        match effect:
+            case Run(job):
+                if type(job) is Build:
+                    self.promises.builds(machine.index, machine.incarnation, job.view)
+            case TransactionDropped(digest, reason):
+                self.promises.drops(machine.index, digest, reason)
+            case _ if machine.byzantine is None:
+                self._performs(machine, effect)
+
+    def _performs(self, machine: Machine, effect: Any) -> None:
+        match effect:
+            case SetTimer(timer, delay_ms):
+                self.pacing.starts_timer(machine.index, timer, delay_ms, self._consensus)
+            case Append(data=data):
+                for vote in votes_in(data):
+                    self.pacing.writes(machine.index, vote)
+            case Certified(certificate):
+                self.monitor.certified(machine.name, certificate)
+                self.pacing.certified(machine.index, certificate.kind)
+            case PeerFault(peer, reason):
+                self.blames(machine, self._machines[peer], reason)
+            case BlockFinal():
+                self.finalizes(machine, effect)
+            case Joined():
+                if machine.joining is not None:
+                    self.vote_watch.joined(machine.index, machine.joining.abstain_through)
+            case Diverged():
+                self._diverged.append(f"{machine.name} diverged")
+                self.monitor.diverged(machine.name, machine.tally.starts)
+
+    def handles(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Check the effects of an event that a machine's validator handled.
 
         Most events are votes without effects. They matter only if a leader gives up its view.
         """
@@ -205,11 +252,11 @@ class Watches:
                     self.patience.handled(machine.index, View(validator.node.view), ())
                 return
             if event.content is None:
-                event = structs.replace(event, content=read(event.payload))
+                event = structs.replace(event, content=self._read(event.payload))
         lacks_blocks = machine.index in self.models.lacking
         checks = self._checks(type(event), subject_of(event), kinds_of(effects), follows, lacks_blocks)
         if checks:
-            handled = Handled(machine, validator, event, effects, read, scenario.consensus)
+            handled = Handled(machine, validator, event, effects, self._read, self._consensus)
             for check in checks:
                 check(handled)
 
@@ -271,7 +318,7 @@ class Watches:
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """Check that a machine's validator is right to report that a peer sent what no honest peer sends."""
-        if machine.byzantine is None and self._deviation_of(machine) == self._deviation_of(peer):
+        if machine.byzantine is None and machine.deviation == peer.deviation:
             what = f"{machine.name} says {reason} of {peer.name}, which is honest"
             self.monitor.log.look(SafetyRule.BLAMES, peer.byzantine is not None, what)
         if reason == "invalid_block":
@@ -279,19 +326,15 @@ class Watches:
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
-    def _deviation_of(self, machine: Machine) -> str | None:
-        """The bug planted in a machine's validator, or its foreign executor; ``None`` if it has neither."""
-        return machine.release.mutant or self._deviations[machine.index]
-
-    def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
-        """Check what a machine's validator, one of ``count``, keeps in memory when it enters a view."""
-        consensus, factor = scenario.consensus, self.pacing.factor(machine.index)
+    def enters(self, machine: Machine, view: int) -> None:
+        """Check what a machine's validator keeps in memory when it enters a view."""
+        consensus, factor = self._consensus, self.pacing.factor(machine.index)
         timeouts = factor * consensus.leader_timeout_ms, factor * consensus.advance_timeout_ms
         self.patience.enters(machine.index, View(view), machine.own_clock.now_ms, *timeouts)
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
             excess = [
-                *excesses(node.consensus_sizes, bounds(view, node.final_view, count, self._limits)),
+                *excesses(node.consensus_sizes, bounds(view, node.final_view, self._count, self._limits)),
                 *excesses(node.mempool.sizes, self._pool_bounds),
             ]
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}" if excess else ""
@@ -299,8 +342,6 @@ class Watches:
 
     def finalizes(self, machine: Machine, block: BlockFinal) -> None:
         """Check a block that a machine made final."""
-        if machine.byzantine is not None:
-            return
         height = block.height
         assert machine.validator is not None
         executor = machine.validator.executor
@@ -323,12 +364,7 @@ class Watches:
             what = f"{machine.name} counts {told:,} bytes on its disk, and there are {used:,}"
             self.monitor.log.look(SafetyRule.FIGURES, told == used, what)
 
-    def keeps(self, machine: Machine) -> None:
-        """Note that a machine is told which of its blocks others have: those it may prune."""
-        if machine.validator is not None:
-            self.pruning.tells(machine.index, machine.validator.executor)
-
-    def recovers(self, machine: Machine) -> None:
+    def opens(self, machine: Machine) -> None:
         """Check the newest blocks of a machine that opened its disk: one may have become durable just before a kill."""
         if machine.validator is None or machine.byzantine is not None:
             return

@@ -27,7 +27,7 @@ from cluster.record.saved import read_record
 from cluster.run.events import Absent, Left, NewHeight, Order, Seen, StopLoad, Up, Violation
 from cluster.run.journal import DamagedJournal, read_journal
 from cluster.run.loop import ON_FAIL, RunLoop
-from cluster.tools.rerun.watched_simulation import KINDS, Entry, describe_final
+from cluster.tools.rerun.entries import KINDS, Entry, describe_final
 from validator.chain.block import Block, BlockReceipts, header_hash
 from validator.primitives.codec import CodecError, decode
 

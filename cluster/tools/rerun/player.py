@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.tools.rerun.entries import Entry, replayed
 from cluster.tools.rerun.recorded_run import RecordedRun
-from cluster.tools.rerun.watched_simulation import Entry, WatchedSimulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Player:
     def __init__(self, run: RecordedRun, checkpoint: Callable[[], None]) -> None:
         self.run = run
         self._entries: list[Entry] = []
-        self.simulation = WatchedSimulation(run.scenario, run.seed, self._entries.append)
+        self.simulation = replayed(run.scenario, run.seed, self._entries.append)
         self._checkpoint = checkpoint
         self._is_begun = False
 

@@ -17,12 +17,13 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.suggestions import unknown
 from cluster.scenario import Scenario
-from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
+from cluster.simulation.course import CHECKPOINT_DIGITS
+from cluster.simulation.driver import Simulation
+from cluster.tools.rerun.entries import KINDS, Entry
 from cluster.tools.rerun.live_events import LIVE_KINDS, read_live
 from cluster.tools.rerun.player import Filter, Player
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded, was_live
 from cluster.tools.rerun.step import Stepper
-from cluster.tools.rerun.watched_simulation import KINDS, Entry
 
 SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
 from cluster.simulation.machine import Machine
+from cluster.tools.rerun.entries import head
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
-from cluster.tools.rerun.watched_simulation import head
 from validator.primitives.types import parse_decimal
 from validator.storage.journal import JOURNAL_FILE
 

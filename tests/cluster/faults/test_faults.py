@@ -28,11 +28,11 @@ from cluster.scenario.sections.faults import KIND_NAMES, live_problem
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.events import SetTimer, TimerName
-from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 from validator.storage.segments import ARCHIVE_FILE
 
@@ -355,20 +355,14 @@ def test_f_targets_as_many_as_are_withstood() -> None:
 
 
 def test_the_leader_is_who_leads_the_newest_view() -> None:
-    class Watched(Simulation):
-        leader = -1
-
-        def _on_new_height(self, height: int) -> None:
-            super()._on_new_height(height)
-            if height == 5:
-                self.clock.after(0, "look", b"", self._note_leader)
-
-        def _note_leader(self) -> None:
-            nodes = [machine.validator.node for machine in self.machines if machine.validator is not None]
-            self.leader = max(nodes, key=lambda node: node.view).leader
-
-    simulation = Watched(make_scenario({"kind": "pause", "target": "leader"} | LASTING), 5, "test")
-    assert only(simulation.run()).targets == (f"validator-{simulation.leader}",)
+    simulation = Simulation(make_scenario({"kind": "pause", "target": "leader"} | LASTING), 5, "test")
+    simulation.begin()
+    (fault,), leader = simulation.record.faults, -1
+    while not fault.targets:
+        nodes = [machine.validator.node for machine in simulation.machines if machine.validator is not None]
+        leader = max(nodes, key=lambda node: node.view).leader
+        assert simulation.advance()
+    assert fault.targets == (f"validator-{leader}",)
 
 
 def test_faults_begin_at_times_and_end_at_heights() -> None:
@@ -393,12 +387,13 @@ def test_overlapping_faults_hold_a_machine_until_the_last_is_over() -> None:
 def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
     full = {"kind": "failed_sync", "target": ["validator-0", "validator-1"], "at_height": 10, "down_ms": 100}
 
-    class LosingTheOther(Simulation):
-        def _failed(self, index: int, error: ValidatorError) -> None:
-            super()._failed(index, error)
-            self.machines[1 - index].disk.plan = None
+    class LosingTheOther(Observer):
+        def stops(self, machine: Machine, is_crash: bool) -> None:
+            simulation.machines[1 - machine.index].disk.plan = None
 
-    fault = only(LosingTheOther(make_scenario(full, count=7), 5, "test").run())
+    simulation = Simulation(make_scenario(full, count=7), 5, "test")
+    simulation.observe(LosingTheOther())
+    fault = only(simulation.run())
     assert fault.took_effect
     assert fault.ended_ms is not None
 

@@ -32,7 +32,9 @@ from cluster.record.message_trace import (
 from cluster.record.run import FaultRecord, RunRecord, Timings, TracedMessage, ViewEntered
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
-from cluster.tools.rerun.watched_simulation import describe
+from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
+from cluster.tools.rerun.entries import describe
 from consensus import messages as consensus
 from consensus.messages import Certificate, CertificateRequest, Proposal, Timeout, TimeoutCertificate, Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -44,6 +46,7 @@ from validator.chain.messages import (
     ConsensusMessage,
     FinalBlocksRequest,
     PeerMessage,
+    Reading,
     SnapshotRequest,
     TransactionsMessage,
     ViewRequest,
@@ -216,14 +219,13 @@ def test_a_simulated_run_is_traced_and_its_messages_are_what_they_were() -> None
     )
     simulation = Simulation(scenario, 3, "")
     said: dict[tuple[int, float], set[tuple[str, int]]] = {}
-    send = simulation.clock.send
 
-    def watched(sender: int, payload: bytes, arrivals: list[tuple[int, int]]) -> None:
-        kind, _ = describe(payload, scenario.validators.names)
-        said.setdefault((sender, simulation.clock.now_ms), set()).add((kind, len(payload)))
-        send(sender, payload, arrivals)
+    class Hearing(Observer):
+        def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
+            kind, _ = describe(payload, scenario.validators.names)
+            said.setdefault((machine.index, simulation.clock.now_ms), set()).add((kind, len(payload)))
 
-    simulation.clock.send = watched  # type: ignore[assignment,method-assign]
+    simulation.observe(Hearing())
     record = simulation.run()
     reasons = [window.reason for window in record.trace.windows]
     assert reasons[0].startswith("the beginning")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -11,6 +11,7 @@ import yaml
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.faults.link_model import Links
+from cluster.record.run import RunRecord, ignore
 from cluster.scenario import Scenario
 from cluster.simulation import driver
 from cluster.simulation.determinism import NotDeterministic, compare
@@ -39,14 +40,10 @@ class Unseeded(Links):
         return super().arrivals(sender, receivers, size, now_us, random)
 
 
-class WithUnseededLinks(Simulation):
-    def _make_links(self) -> Links:
-        return Unseeded(self.scenario.network, self.random)
-
-
-def lines(simulation: Simulation) -> list[str]:
+def lines(change: Callable[[Simulation], None] = ignore) -> list[str]:
     found: list[str] = []
-    simulation.on_event = found.append
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", on_event=found.append)
+    change(simulation)
     simulation.run()
     return found
 
@@ -56,18 +53,19 @@ def compare_all(one: list[str], other: Iterator[str]) -> None:
         compare(line, other)
 
 
-def make(kind: type[Simulation] = Simulation, seed: int = SEED) -> Simulation:
-    return kind(Scenario.model_validate(PLAN), seed, "test")
+def run() -> RunRecord:
+    return Simulation(Scenario.model_validate(PLAN), SEED, "test").run()
 
 
 def test_equal_runs_agree_on_every_event() -> None:
-    one = lines(make())
+    one = lines()
     assert len(one) > 300
-    compare_all(one, iter(lines(make())))
+    compare_all(one, iter(lines()))
 
 
-def test_a_source_that_nobody_seeded_is_named_by_the_first_event_that_differs() -> None:
-    one, other = lines(make(WithUnseededLinks)), lines(make(WithUnseededLinks))
+def test_a_source_that_nobody_seeded_is_named_by_the_first_event_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "Links", Unseeded)
+    one, other = lines(), lines()
     first = next(number for number, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     assert first > 90, "the runs are equal as long as the source is the seeded one"
     with pytest.raises(NotDeterministic, match=f"^two runs of one seed differ: event {first + 1} at ") as caught:
@@ -77,20 +75,26 @@ def test_a_source_that_nobody_seeded_is_named_by_the_first_event_that_differs() 
 
 
 def test_other_bytes_are_named_by_the_event_that_sent_them() -> None:
-    class OneWordOff(Simulation):
-        sends = 0
+    sends = 0
 
-        def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
-            self.sends += 1
-            super()._send(sender, recipient, payload + b"!" if self.sends == 40 else payload)
+    def one_word_off(simulation: Simulation) -> None:
+        send = simulation.network.send
 
-    one = lines(make())
+        def wrong(sender: int, recipient: int | None, payload: bytes) -> None:
+            nonlocal sends
+            sends += 1
+            send(sender, recipient, payload + b"!" if sends == 40 else payload)
+
+        for machine in simulation.machines:
+            machine.send = wrong
+
+    one = lines()
     with pytest.raises(NotDeterministic, match=r"two runs of one seed differ in event \d+ at .* other bytes"):
-        compare_all(one, iter(lines(make(OneWordOff))))
+        compare_all(one, iter(lines(one_word_off)))
 
 
 def test_a_run_that_goes_on_longer_is_named() -> None:
-    one = lines(make())
+    one = lines()
     with pytest.raises(NotDeterministic, match=r"only the second run has event \d+ at "):
         compare_all(one[:-1], iter(one))
     with pytest.raises(NotDeterministic, match=r"only the first run has event \d+ at "):
@@ -98,9 +102,8 @@ def test_a_run_that_goes_on_longer_is_named() -> None:
 
 
 def test_tracing_changes_nothing() -> None:
-    traced = make()
-    lines(traced)
-    assert traced.record.digest == make().run().digest
+    traced = Simulation(Scenario.model_validate(PLAN), SEED, "test", on_event=ignore)
+    assert traced.run().digest == run().digest
 
 
 def scenario_file(folder: Path) -> Path:
@@ -120,7 +123,7 @@ def test_the_command_runs_it_in_two_processes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(command(tmp_path)) == ExitCode.PASS
-    assert f"digest {make().run().digest}" in capsys.readouterr().out
+    assert f"digest {run().digest}" in capsys.readouterr().out
 
 
 @pytest.mark.slow

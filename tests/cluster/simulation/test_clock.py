@@ -15,9 +15,12 @@ def run(messages: list[Arrivals]) -> list[tuple[int, int, int]]:
     """``(time, recipient, message)`` in the order in which a clock delivers."""
     clock = VirtualClock()
     seen: list[tuple[int, int, int]] = []
-    clock.deliver = lambda _sender, recipient, payload: seen.append((clock.now_us, recipient, payload[0]))
+
+    def deliver(_sender: int, recipient: int, payload: bytes) -> None:
+        seen.append((clock.now_us, recipient, payload[0]))
+
     for number, arrivals in enumerate(messages):
-        clock.send(0, bytes((number,)), arrivals)
+        clock.send(0, bytes((number,)), arrivals, deliver)
     while clock.step():
         pass
     assert clock.events == len(seen)
@@ -37,9 +40,8 @@ def test_deliveries_come_in_the_order_of_a_sorted_list(messages: list[Arrivals])
 def test_calls_and_messages_of_one_time_come_as_they_were_put() -> None:
     clock = VirtualClock()
     seen: list[str] = []
-    clock.deliver = lambda _sender, recipient, _payload: seen.append(f"message to {recipient}")
     clock.after(5, "first", b"", lambda: seen.append("first"))
-    clock.send(0, b"x", [(1, 5), (2, 5), (3, 4)])
+    clock.send(0, b"x", [(1, 5), (2, 5), (3, 4)], lambda _sender, to, _payload: seen.append(f"message to {to}"))
     clock.after(5, "last", b"", lambda: seen.append("last"))
     while clock.step():
         pass
@@ -48,7 +50,7 @@ def test_calls_and_messages_of_one_time_come_as_they_were_put() -> None:
 
 def test_a_message_that_arrives_nowhere_is_part_of_the_digest() -> None:
     said, other = VirtualClock(), VirtualClock()
-    said.send(0, b"lost", [])
+    said.send(0, b"lost", [], lambda *_: None)
     assert not said.step()
     assert said.digest() != other.digest()
 

@@ -166,9 +166,14 @@ class KilledWhileJoining(Simulation):
     kill_after_us = 0
     was_joining = False
 
-    def _begin_join(self, machine: Machine) -> None:
-        super()._begin_join(machine)
-        self.clock.after(self.kill_after_us, "kill", b"", lambda: self._kill_machine(machine))
+    def begin(self) -> None:
+        super().begin()
+        late = self.machines[-1]
+        late.listeners.begins_to_join += (self._kill_later,)
+
+    def _kill_later(self, machine: Machine, nonce: bytes) -> None:
+        if machine.tally.starts == 1:
+            self.clock.after(self.kill_after_us, "kill", b"", lambda: self._kill_machine(machine))
 
     def _kill_machine(self, machine: Machine) -> None:
         self.was_joining = machine.joining is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from nacl.signing import SigningKey
@@ -12,10 +11,12 @@ from cluster.common.outcome import Outcome
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
+from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from consensus.keys import KeyedHashScheme
 from validator.chain.messages import TransactionsMessage, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign
-from validator.node.events import Effect, Reply, TransactionDropped, TransactionRefused
+from validator.node.events import TransactionRefused
 
 FLOODED: dict[str, Any] = {
     "name": "flooded",
@@ -35,8 +36,7 @@ class Flood(Simulation):
 
     def begin(self) -> None:
         super().begin()
-        self.told: Counter[tuple[str, str]] = Counter()
-        self.keys = 0
+        self.made = 0
         self.clock.after(0, "flood", b"", self._flood)
 
     def _flood(self) -> None:
@@ -50,9 +50,9 @@ class Flood(Simulation):
 
     def _never_runnable(self) -> bytes:
         """Pays better than everybody, if only there was an account to pay."""
-        self.keys += 1
-        key = SigningKey(self.keys.to_bytes(32, "big"))
-        kind: dict[str, int] = ({}, {"nonce": 2**64 - 1}, {"gas_limit": 999}, {"max_fee_per_cycle": 0})[self.keys % 4]
+        self.made += 1
+        key = SigningKey(self.made.to_bytes(32, "big"))
+        kind: dict[str, int] = ({}, {"nonce": 2**64 - 1}, {"gas_limit": 999}, {"max_fee_per_cycle": 0})[self.made % 4]
         given = {"nonce": 0, "gas_limit": 10**6, "max_fee_per_cycle": 10**15} | kind
         transaction = Transaction(
             address_of(bytes(key.verify_key)),
@@ -64,20 +64,24 @@ class Flood(Simulation):
         )
         return sign(key, self.record.genesis.chain_id, transaction)
 
-    def _observe(self, index: int, effect: Effect) -> None:
-        match effect:
-            case Reply(request=request) if request == FLOODED_REQUEST:
-                return
-            case TransactionRefused(reason=reason):
-                self.told["refused", reason] += 1
-            case TransactionDropped(reason=reason):
-                self.told["dropped", reason] += 1
-        super()._observe(index, effect)
+
+class Refused(Observer):
+    """Counts the transactions that validators refuse."""
+
+    effects = frozenset({TransactionRefused})
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def performs(self, machine: Machine, effect: TransactionRefused) -> None:
+        self.count += 1
 
 
 def test_a_flood_of_what_never_runs_does_not_stop_those_who_pay() -> None:
     scenario = {**FLOODED, "limits": {"max_transactions": 50}}
     flood = Flood(Scenario.model_validate(scenario), 5, "test", scheme=KeyedHashScheme())
+    refusals = Refused()
+    flood.observe(refusals)
     record = flood.run()
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, verdict
@@ -89,5 +93,4 @@ def test_a_flood_of_what_never_runs_does_not_stop_those_who_pay() -> None:
         assert set(refused) == {"unaffordable", "nonce_too_high", "gas_too_low", "fee_too_low"}
         assert sum(refused.values()) > 5 * 50, "many times the pool's size"
         assert status["pending_transactions"] <= 16 * 4
-    told = Counter({kind: count for kind, count in flood.told.items() if kind[0] == "refused"})
-    assert told.total() == sum(sum(status["transactions_refused"].values()) for status in statuses if status)
+    assert refusals.count == sum(sum(status["transactions_refused"].values()) for status in statuses if status)

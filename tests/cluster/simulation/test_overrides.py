@@ -19,10 +19,11 @@ from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
-from cluster.simulation.watches.answer_watch import Hearing
+from cluster.simulation.observer import Observer
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.tiers.turns import by_turns
+from validator.chain.messages import Reading
 from validator.node.assembly import Validator
 from validator.node.events import Effect, Event, Message
 from validator.storage.journal import JOURNAL_FILE
@@ -80,7 +81,7 @@ def test_votes_on_their_way_to_a_slow_disk_are_lost_with_the_machine() -> None:
     lost = set()
     for seed in range(40):
         clock = VirtualClock()
-        machine = Machine(0, "alone", clock, nothing, nothing, nothing)
+        machine = Machine(0, "alone", clock, nothing, nothing)
         machine.work.sync_ms = 60
         machine.work.append(1, b"first ")
         clock.after(59_000, "second", b"", partial(machine.work.append, 2, b"second"))
@@ -210,13 +211,13 @@ class Listening(Simulation):
         super().__init__(*given, **options)
         self.received: list[tuple[int, int]] = []
         self.heard: list[tuple[int, int]] = []
-        hears = self.watches.hears
+        heard = self.heard
 
-        def note_heard(sender: Machine, machine: Machine, *rest: Any) -> Hearing | None:
-            self.heard.append((machine.index, sender.index))
-            return hears(sender, machine, *rest)
+        class Ears(Observer):
+            def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+                heard.append((machine.index, sender.index))
 
-        self.watches.hears = note_heard  # type: ignore[assignment, method-assign]
+        self.observe(Ears())
         for machine in self.machines:
             machine.boot = partial(self._boot_noting, machine.index, machine.boot)
 

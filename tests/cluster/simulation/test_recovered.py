@@ -61,7 +61,7 @@ def is_taken_for_wrong(seed: int) -> bool:
     """Whether a monitor that is not told of the block finds fault with the next one."""
     simulation, height = killed_before_anybody_was_told("hotstuff", seed)
     for machine in simulation.machines:
-        machine.opened = None
+        machine.listeners.opens = ()
         machine.start()
     go_on(simulation, height + 8)
     return any("ancestry" in violation for violation in simulation.watches.monitor.log.violations)

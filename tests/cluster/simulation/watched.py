@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any, NamedTuple
 
 from cluster.record.run import RunRecord
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from consensus.messages import Certificate, VoteKind
 from consensus.types import Digest, View
-from validator.node.events import Certified, Effect
+from validator.node.events import Certified
 
 
 class Alone(NamedTuple):
@@ -78,38 +79,42 @@ class Seen:
         return sorted(found, reverse=True)
 
 
-class CountingMachine(Machine):
-    """Counts what kills took."""
+class Eyes(Observer):
+    """Notes what is seen."""
 
-    seen: Seen
+    effects = frozenset({Certified})
 
-    def crash(self, random: Random, scattered: bool = False) -> None:
-        disk = self.disk
-        before = {name: disk.size(name) for name in disk.names()}
+    def __init__(self, clock: VirtualClock, seen: Seen) -> None:
+        self.clock = clock
+        self.seen = seen
+        self.before: dict[int, dict[str, int]] = {}
+        """By validator that is down, the sizes of its files just before the kill."""
+
+    def stops(self, machine: Machine, is_crash: bool) -> None:
+        disk = machine.disk
+        before = self.before[machine.index] = {name: disk.size(name) for name in disk.names()}
         self.seen.bytes_unsynced.append(sum(size - disk.durable_size(name) for name, size in before.items()))
-        super().crash(random, scattered)
-        self.seen.bytes_lost.append(sum(max(0, size - disk.size(name)) for name, size in before.items()))
+
+    def starts(self, machine: Machine) -> None:
+        before = self.before.pop(machine.index, None)
+        if before is not None:
+            lost = sum(max(0, size - machine.disk.size(name)) for name, size in before.items())
+            self.seen.bytes_lost.append(lost)
+
+    def performs(self, machine: Machine, effect: Certified) -> None:
+        certificate, known = effect.certificate, self.seen.known
+        if isinstance(certificate, Certificate) and certificate.kind != VoteKind.NULLIFY:
+            since = known.setdefault((certificate.view, certificate.digest), {})
+            since.setdefault(machine.index, self.clock.now_ms)
+
+    def enters(self, machine: Machine, view: int) -> None:
+        self.seen.entered.append(Entered(self.clock.now_ms, machine.index, view))
 
 
 class Watched(Simulation):
     """Changes nothing of the run."""
 
-    machine_class = CountingMachine
-
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.seen = Seen(self.record)
-        for machine in self.machines:
-            assert isinstance(machine, CountingMachine)
-            machine.seen = self.seen
-
-    def _observe(self, index: int, effect: Effect) -> None:
-        if isinstance(effect, Certified) and isinstance(effect.certificate, Certificate):
-            certificate, known = effect.certificate, self.seen.known
-            if certificate.kind != VoteKind.NULLIFY:
-                known.setdefault((certificate.view, certificate.digest), {}).setdefault(index, self.clock.now_ms)
-        super()._observe(index, effect)
-
-    def _note_view(self, index: int, view: int) -> None:
-        self.seen.entered.append(Entered(self.clock.now_ms, index, view))
-        super()._note_view(index, view)
+        self.observe(Eyes(self.clock, self.seen))

@@ -28,9 +28,7 @@ def finished() -> Simulation:
 
 def context_of(simulation: Simulation, index: int) -> BehaviourContext:
     signer = validator_signer(simulation.record.scheme, SEED, index)
-    return BehaviourContext(
-        index, signer, simulation.validators, simulation.record.genesis.chain_id, Random(1), Score()
-    )
+    return BehaviourContext(index, signer, simulation.keys, simulation.record.genesis.chain_id, Random(1), Score())
 
 
 def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone() -> None:

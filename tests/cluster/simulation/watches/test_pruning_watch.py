@@ -31,12 +31,15 @@ class Pruned:
             archive=archive, final_header=SimpleNamespace(height=final), prunable_height=prunable
         )
         before = len(self.told)
+        self.tell(prunable)
         self.watch.finalizes(ME, executor)
         return self.told[before:]
 
     def tell(self, prunable: int) -> None:
-        executor: Any = SimpleNamespace(prunable_height=prunable)
-        self.watch.tells(ME, executor)
+        """With a final block the validator is told up to which height others have its blocks."""
+        archive, header = SimpleNamespace(first_height=0, joined_height=0), SimpleNamespace(height=0)
+        executor: Any = SimpleNamespace(archive=archive, final_header=header, prunable_height=prunable)
+        self.watch.finalizes(ME, executor)
 
 
 def test_who_keeps_all_blocks_prunes_none() -> None:

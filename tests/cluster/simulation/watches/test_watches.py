@@ -15,7 +15,7 @@ from cluster.simulation.watches.watches import Watches
 from consensus.interface import TimerKind
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate
-from validator.chain.messages import TransactionsMessage, encode_message, read_message
+from validator.chain.messages import TransactionsMessage, encode_message
 from validator.node.events import (
     Append,
     Completed,
@@ -120,5 +120,5 @@ def test_transactions_that_a_mempool_did_not_take_are_seen_whatever_the_event_is
     for content in (TransactionsMessage(()), TransactionsMessage((b"unknown",))):
         assert log.violations == []
         effects = [Send(None, encode_message(content))]
-        simulation.watches.handles(machine, Synced(1), effects, read_message, simulation.scenario)
+        simulation.watches.handles(machine, Synced(1), effects)
     assert [violation.split(": ")[1] for violation in log.violations] == ["mempool"]

@@ -18,6 +18,7 @@ from cluster.common.errors import BadInput, Crash, ExitCode, crash_reason
 from cluster.record.archive import open_blocks
 from cluster.report import results
 from cluster.simulation import recorder
+from cluster.simulation.course import Course
 from cluster.simulation.driver import Simulation
 from cluster.tools.cli.main import main
 from cluster.tools.console import crashes
@@ -59,14 +60,14 @@ def detail_of(result: dict[str, Any], name: str) -> str:
 def test_a_crash_of_the_driver_keeps_and_judges_what_it_collected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    on_new_height = Simulation._on_new_height
+    reach = Course._reach
 
-    def crash(self: Simulation, height: int) -> None:
-        on_new_height(self, height)
+    def crash(self: Course, height: int) -> None:
+        reach(self, height)
         if height == CRASHES_AT:
             plant()
 
-    monkeypatch.setattr(Simulation, "_on_new_height", crash)
+    monkeypatch.setattr(Course, "_reach", crash)
     result = run(capsys, "--json", "mine.json")
     assert (result["verdict"], result["seed"]) == ("inconclusive", 1)
     assert detail_of(result, "no_problems").startswith("interrupted; the driver crashed: KeyError: 'planted' (test_cra")
@@ -99,7 +100,7 @@ def test_a_crash_of_a_check_leaves_the_blocks_unjudged(
     kept = [check for check in checks.CHECKS if check.__name__ != check_chain.__name__]
     monkeypatch.setattr(checks, "CHECKS", (*kept, check_chain))
     if is_crashed_before:
-        monkeypatch.setattr(Simulation, "_standings", plant)
+        monkeypatch.setattr(Course, "standings", plant)
     result = run(capsys)
     assert (result["verdict"], result["metrics"]) == ("inconclusive", {})
     assert [check["name"] for check in result["checks"]] == ["no_problems"]

@@ -21,11 +21,11 @@ from cluster.simulation import machine
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.console.output import LastingOutput
+from cluster.tools.rerun.entries import KINDS, Entry, describe
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import _print, check_repeats
 from cluster.tools.rerun.step import Stepper
-from cluster.tools.rerun.watched_simulation import KINDS, Entry, describe
 from consensus import messages as consensus
 from consensus.messages import VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -98,7 +98,7 @@ def test_everything_is_told(player: Player, entries: list[Entry]) -> None:
     assert told >= {"machine", "fault", "transactions"}
     lost = sum(" ✗ " in entry.text for entry in entries)
     assert lost > 0
-    links = player.simulation.links
+    links = player.simulation.network.links
     arrived = sum(" → " in entry.text for entry in entries)
     on_their_way = links.sent - links.dropped - arrived
     assert 0 <= on_their_way < 100, "a message that was not lost arrives"

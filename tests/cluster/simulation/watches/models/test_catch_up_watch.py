@@ -11,6 +11,7 @@ import pytest
 from cluster.misbehaviour.mutants.base import Detection
 from cluster.record.rules import SafetyRule
 from cluster.simulation.driver import simulate
+from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.catch_up_watch import IDLE_RETRIES, CatchUpWatch
 from kits.mutation.detection_scenarios import scenario_of
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
@@ -277,14 +278,15 @@ def caught_up(monkeypatch: pytest.MonkeyPatch, **methods: Any) -> tuple[int, lis
         [machine.name for machine in network.machines], RETRY_MS, lambda _, holds, what: looks.append((holds, what))
     )
 
-    def handled(index: int, event: Event, effects: list[Effect]) -> None:
+    def handled(machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        index = machine.index
         now_ms = network.machines[index].own_clock.awake_ms
         if isinstance(event, Started):
             watch.starts(index, network.validator(index).executor.final_header.view, now_ms)
         watch.handled(index, event, effects, read_message, now_ms)
 
     for machine in network.machines:
-        machine.handled = handled
+        machine.listeners.handles = (handled,)
     network.start().run_to(3)
     network.cut = {ME}
     network.run_to(8, 0, 2, 3)

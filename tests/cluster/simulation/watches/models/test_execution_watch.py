@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from cluster.record.rules import SafetyRule
+from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.execution_watch import ExecutionWatch
 from tests.validator.network import Network
 from validator.chain.block import Block, Header, header_hash, transactions_root
@@ -293,14 +294,15 @@ def forked() -> tuple[int, list[str]]:
     names = [machine.name for machine in network.machines]
     watch = ExecutionWatch(names, 2, lambda _, holds, what: looks.append((holds, what)))
 
-    def handled(index: int, event: Event, effects: list[Effect]) -> None:
+    def handled(machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        index = machine.index
         if isinstance(event, Started):
             executor = network.validator(index).executor
             watch.starts(index, executor.final_digest, executor.final_header.height)
         watch.handled(index, event, effects)
 
     for machine in network.machines:
-        machine.handled = handled
+        machine.listeners.handles = (handled,)
     late = network.random
     network.extra_ms = lambda _target, _payload: late.randrange(400)
     network.start().run_to(6)

@@ -1,27 +1,40 @@
-"""A simulation that reports an entry for everything that a validator receives, does and makes final.
+"""Entries for everything that a simulated validator receives, does and makes final.
 
-The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a virtual
-time (printed in milliseconds), a kind (:data:`KINDS`), the validators concerned, and a text.
+An entry has a virtual time (printed in milliseconds), a kind (:data:`KINDS`), the validators concerned, and a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from random import Random
 from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.common.wording import counted
-from cluster.faults.link_model import Links
 from cluster.scenario import Scenario
+from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from consensus import messages as consensus
 from consensus.messages import VoteKind
 from validator.chain import messages
-from validator.node import events
+from validator.node.events import (
+    BlockFinal,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    EvidenceFound,
+    Joined,
+    PeerFault,
+    Run,
+    Submit,
+    Synced,
+    Timeout,
+    TransactionDropped,
+    TransactionRefused,
+)
 from validator.node.executor import jobs
 from validator.node.peer_service import Request
 from validator.primitives.codec import CodecError
@@ -68,142 +81,104 @@ class Entry:
         return f"{self.at_us / MICROSECONDS_PER_MILLISECOND:12.3f}  {self.kind:<12}  {self.text}"
 
 
-Note = Callable[[str, tuple[int, ...], str], None]
-"""A function that takes an entry at the current time. It is called as ``note(kind, whom, text)``."""
+class Replay(Observer):
+    """Calls ``on_entry`` with an entry for everything that happens in a run."""
 
+    effects = frozenset(
+        {BlockFinal, Diverged, EvidenceFound, Joined, PeerFault, Run, TransactionDropped, TransactionRefused}
+    )
 
-class WatchedMachine(Machine):
-    """A simulated machine that reports its events and effects by calling :attr:`note`."""
-
-    __slots__ = ("note",)
-
-    note: Note
-
-    def say(self, kind: str, text: str) -> None:
-        self.note(kind, (self.index,), f"{self.name} {text}")
-
-    def start(self) -> None:
-        self.say("machine", "starts")
-        Machine.start(self)
-
-    def crash(self, random: Random, scattered: bool = False) -> None:
-        self.say("machine", "is down")
-        Machine.crash(self, random, scattered)
-
-    def shut_down(self) -> None:
-        self.say("machine", "stops")
-        Machine.shut_down(self)
-
-    def pause(self) -> None:
-        self.say("machine", "pauses")
-        Machine.pause(self)
-
-    def go_on(self) -> None:
-        self.say("machine", f"resumes, {len(self.held):,} events waited")
-        Machine.go_on(self)
-
-    def deliver(self, event: events.Event) -> None:
-        if not self.is_paused and self.is_running and not isinstance(event, events.Message):
-            self._say_event(event)
-        Machine.deliver(self, event)
-
-    def _say_event(self, event: events.Event) -> None:
-        match event:
-            case events.Timeout(timer):
-                of_view = f" of view {timer.number}" if timer.number else ""
-                self.say("timer", f"timer {timer.owner}{of_view} expires")
-            case events.Synced(token):
-                self.say("sync", f"journal is durable up to {token}")
-            case events.Completed(result):
-                self.say("job", f"is done: {describe_result(result)}")
-            case events.Submit(transactions=transactions):
-                self.say("load", f"gets {counted(len(transactions), 'transaction')} from a user")
-            case _:
-                pass
-
-    def _perform(self, effect: events.Effect) -> None:
-        match effect:
-            case events.BlockFinal():
-                counts = (effect.transactions, effect.fires)
-                self.say("final", describe_final(effect.height, effect.view, effect.digest, *counts, effect.state_root))
-            case events.Run(job):
-                self.say("job", f"begins: {describe_job(job)}")
-            case events.Diverged(height, reason=reason):
-                self.say("machine", f"diverged at height {height}: {reason}")
-            case events.Joined(height):
-                self.say("machine", f"has the snapshot of height {height}")
-            case events.EvidenceFound(kind, culprit):
-                self.say("evidence", f"proves {kind} of validator {culprit}")
-            case events.PeerFault(peer, reason):
-                self.say("drop", f"drops what validator {peer} sent: {reason}")
-            case events.TransactionRefused(digest, reason, peer):
-                whose = "a user" if peer is None else f"validator {peer}"
-                self.say("load", f"refuses transaction {head(digest)} of {whose}: {reason}")
-            case events.TransactionDropped(digest, reason):
-                self.say("load", f"drops transaction {head(digest)} from its mempool: {reason}")
-            case _:
-                pass
-        Machine._perform(self, effect)
-
-
-class _WatchedLinks(Links):
-    """Simulated links that record in :attr:`lost` which receivers the last message does not reach."""
-
-    lost: Sequence[int] = ()
-
-    def arrivals(
-        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
-    ) -> list[tuple[int, int]]:
-        wanted = list(receivers)
-        found = Links.arrivals(self, sender, wanted, size, now_us)
-        arrived = {receiver for receiver, _ in found}
-        self.lost = [receiver for receiver in wanted if receiver != sender and receiver not in arrived]
-        return found
-
-
-class WatchedSimulation(Simulation):
-    """A simulation that calls ``on_entry`` with an entry for everything that happens."""
-
-    machine_class = WatchedMachine
-
-    def __init__(self, scenario: Scenario, seed: int, on_entry: Callable[[Entry], None]) -> None:
-        self._names = scenario.validators.names
+    def __init__(self, clock: VirtualClock, names: Sequence[str], on_entry: Callable[[Entry], None]) -> None:
+        self._clock = clock
+        self._names = names
         self._on_entry = on_entry
-        super().__init__(scenario, seed, "", on_notice=partial(self._note, "fault", ()))
 
-    def _note(self, kind: str, whom: tuple[int, ...], text: str) -> None:
-        self._on_entry(Entry(self.clock.now_us, kind, whom, text))
+    def concerns(self, machine: Machine) -> bool:
+        """Twins are shown, too."""
+        return True
 
-    def _make_links(self) -> Links:
-        return _WatchedLinks(self.scenario.network, self.random)
+    def note(self, kind: str, whom: tuple[int, ...], text: str) -> None:
+        """Report an entry at the current time."""
+        self._on_entry(Entry(self._clock.now_us, kind, whom, text))
 
-    def _machine(self, index: int, name: str) -> Machine:
-        return self._watched(super()._machine(index, name))
+    def _say(self, machine: Machine, kind: str, text: str) -> None:
+        self.note(kind, (machine.index,), f"{machine.name} {text}")
 
-    def _twin(self, machine: Machine) -> Machine:
-        return self._watched(super()._twin(machine))
+    def starts(self, machine: Machine) -> None:
+        self._say(machine, "machine", "starts")
 
-    def _watched(self, machine: Machine) -> Machine:
-        assert isinstance(machine, WatchedMachine)
-        machine.note = self._note
-        return machine
+    def stops(self, machine: Machine, is_crash: bool) -> None:
+        self._say(machine, "machine", "is down" if is_crash else "stops")
 
-    def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
-        super()._send(sender, recipient, payload)
-        links = self.links
-        assert isinstance(links, _WatchedLinks)
-        if links.lost:
+    def pauses(self, machine: Machine) -> None:
+        self._say(machine, "machine", "pauses")
+
+    def goes_on(self, machine: Machine) -> None:
+        self._say(machine, "machine", f"resumes, {len(machine.held):,} events waited")
+
+    def gets(self, machine: Machine, event: Event) -> None:
+        match event:
+            case Timeout(timer):
+                of_view = f" of view {timer.number}" if timer.number else ""
+                self._say(machine, "timer", f"timer {timer.owner}{of_view} expires")
+            case Synced(token):
+                self._say(machine, "sync", f"journal is durable up to {token}")
+            case Completed(result):
+                self._say(machine, "job", f"is done: {describe_result(result)}")
+            case Submit(transactions=transactions):
+                self._say(machine, "load", f"gets {counted(len(transactions), 'transaction')} from a user")
+            case _:
+                pass
+
+    def performs(self, machine: Machine, effect: Effect) -> None:
+        match effect:
+            case BlockFinal():
+                counts = (effect.transactions, effect.fires)
+                text = describe_final(effect.height, effect.view, effect.digest, *counts, effect.state_root)
+                self._say(machine, "final", text)
+            case Run(job):
+                self._say(machine, "job", f"begins: {describe_job(job)}")
+            case Diverged(height, reason=reason):
+                self._say(machine, "machine", f"diverged at height {height}: {reason}")
+            case Joined(height):
+                self._say(machine, "machine", f"has the snapshot of height {height}")
+            case EvidenceFound(kind, culprit):
+                self._say(machine, "evidence", f"proves {kind} of validator {culprit}")
+            case PeerFault(peer, reason):
+                self._say(machine, "drop", f"drops what validator {peer} sent: {reason}")
+            case TransactionRefused(digest, reason, peer):
+                whose = "a user" if peer is None else f"validator {peer}"
+                self._say(machine, "load", f"refuses transaction {head(digest)} of {whose}: {reason}")
+            case TransactionDropped(digest, reason):
+                self._say(machine, "load", f"drops transaction {head(digest)} from its mempool: {reason}")
+            case _:
+                pass
+
+    def sent(
+        self, machine: Machine, recipients: Sequence[int], payload: bytes, arrivals: Sequence[tuple[int, int]]
+    ) -> None:
+        arriving = {machine.index, *(recipient for recipient, _ in arrivals)}
+        for lost in (recipient for recipient in recipients if recipient not in arriving):
             kind, text = describe(payload, self._names)
-            for target in links.lost:
-                self._note(kind, (sender, target), f"{self._names[sender]} ✗ {self._names[target]}  {text}")
+            self.note(kind, (machine.index, lost), f"{machine.name} ✗ {self._names[lost]}  {text}")
 
-    def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
+    def receives(self, machine: Machine, sender: Machine, payload: bytes) -> None:
         kind, text = describe(payload, self._names)
-        machine = self.machines[recipient]
         state = "" if machine.is_running else " (is down)"
         state = " (waits: paused)" if machine.is_paused else state
-        self._note(kind, (sender, recipient), f"{self._names[sender]} → {self._names[recipient]}{state}  {text}")
-        super()._deliver(sender, recipient, payload)
+        self.note(kind, (sender.index, machine.index), f"{sender.name} → {machine.name}{state}  {text}")
+
+
+def replayed(scenario: Scenario, seed: int, on_entry: Callable[[Entry], None]) -> Simulation:
+    """A simulation that reports an entry for everything that happens in it. Its digest is that of the run."""
+
+    def notice(text: str) -> None:
+        replay.note("fault", (), text)
+
+    simulation = Simulation(scenario, seed, "", on_notice=notice)
+    replay = Replay(simulation.clock, scenario.validators.names, on_entry)
+    simulation.observe(replay)
+    return simulation
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
