@@ -122,7 +122,7 @@ class Simulation:
         self.watches = Watches(
             scenario, genesis, self.keys, lambda: self.clock.now_ms, self.network.reader.read, self.machines
         )
-        self.observe(self._recorder, self._load, self.watches)
+        self.observe(self._recorder, self._load, *self.watches.observers)
 
     def observe(self, *observers: Observer) -> None:
         """Let observers see the run, after those that see it already and before the run's loop is told."""

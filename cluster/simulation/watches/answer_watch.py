@@ -19,7 +19,9 @@ from typing import Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
-from cluster.scenario.model import LimitsSection
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watch import Watch
 from consensus.messages import NO_PARENT, AnyCertificate, Proposal, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 
@@ -30,13 +32,12 @@ NEAR_VIEWS: Final = 2
 must be answered in any case."""
 
 
-class Hearing(NamedTuple):
-    """A vote that a validator, the listener, heard and must answer."""
+class _Hearing(NamedTuple):
+    """A vote that a validator hears and must answer."""
 
-    listener: int
     life: int
     view: int
-    """The listener's view."""
+    """The validator's view."""
     vote: Vote
 
 
@@ -51,26 +52,43 @@ class _Memory:
     """Signer, kind and view of votes that the validator heard lately."""
 
 
-class AnswerWatch:
+class AnswerWatch(Watch):
     """Checks in one run that honest validators help peers that are stuck in a past view."""
 
-    def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
-        self._limits = limits
-        self._names = names
+    def __init__(self, names: Sequence[str], look: Look, scenario: Scenario) -> None:
+        super().__init__(names, look)
+        self.forks(scenario)
+        self._limits = scenario.limits
         self._most_heard = NEAR_VIEWS * len(VoteKind) * len(names)
-        self._tell = look
+        self._due: dict[int, _Hearing] = {}
+        """The votes that validators hear just now and must answer, keyed by validator."""
         self._memories = [_Memory() for _ in names]
         self._sent: dict[tuple[int, int], dict[int, float]] = {}
         """The times of certificates sent to one peer alone: by sender and recipient, then by view."""
 
-    def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
-        """Note a message that a validator sends to one peer, at ``now_ms`` by its own clock without pauses."""
-        if isinstance(message, AnyCertificate):
-            self._sent.setdefault((index, recipient), {})[message.view] = now_ms
+    def forks(self, scenario: Scenario) -> None:
+        self._rebroadcast_ms = scenario.consensus.rebroadcast_ms
 
-    def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
-        """Note the vote in an honest peer's message, before a validator in this view gets it. Returns the vote if the
-        validator must answer it, otherwise ``None``."""
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
+        """Note a certificate that a validator sends to one peer."""
+        if recipient is not None and isinstance(content, AnyCertificate):
+            self._sent.setdefault((machine.index, recipient), {})[content.view] = machine.own_clock.awake_ms
+
+    def counts(self, machine: Machine, sender: Machine, vote: Vote) -> None:
+        if sender.byzantine is None:
+            self._notes(machine, machine.view, vote, self._limits.view_window)
+
+    def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Note an honest peer's vote, and whether the validator must answer it."""
+        validator = machine.validator
+        if sender.byzantine is None and validator is not None and validator.node.diverged is None:
+            view = validator.node.view
+            vote = self._must_answer(machine, view, content)
+            if vote is not None:
+                self._due[machine.index] = _Hearing(machine.incarnation, view, vote)
+
+    def _must_answer(self, machine: Machine, view: int, message: Reading | None) -> Vote | None:
+        """The vote in a message, if a validator in this view must answer it; otherwise ``None``."""
         window = self._limits.view_window
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
@@ -80,19 +98,19 @@ class AnswerWatch:
             vote, is_proved, window = message.vote, True, self._limits.proposal_window
         else:
             return None
-        is_repeated = self.notes(index, life, view, vote, window)
+        is_repeated = self._notes(machine, view, vote, window)
         is_left = vote.view < view - 1 or (vote.view == view - 1 and is_repeated)
-        is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > self._memories[index].began
-        return Hearing(index, life, view, vote) if is_left and is_answered else None
+        is_answered = vote.kind != VoteKind.FINALIZE and is_proved and view > self._memories[machine.index].began
+        return vote if is_left and is_answered else None
 
-    def notes(self, index: int, life: int, view: int, vote: Vote, window: int) -> bool:
+    def _notes(self, machine: Machine, view: int, vote: Vote, window: int) -> bool:
         """Note a vote that a validator in this view hears, unless it is more than ``window`` views ahead.
 
         Returns whether the validator heard the vote before.
         """
-        memory = self._memories[index]
-        if memory.life != life or not memory.began:
-            memory = self._memories[index] = _Memory(life, view)
+        memory = self._memories[machine.index]
+        if memory.life != machine.incarnation or not memory.began:
+            memory = self._memories[machine.index] = _Memory(machine.incarnation, view)
         name, heard = (vote.signer, vote.kind, vote.view), memory.heard
         if name in heard:
             return True
@@ -102,16 +120,17 @@ class AnswerWatch:
                 memory.heard = {each for each in heard if each[2] > view - NEAR_VIEWS}
         return False
 
-    def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
-        """Check that the listener answered a vote, after it handled the message at ``now_ms`` by its own clock without
-        pauses."""
-        vote, name = hearing.vote, self._names[hearing.listener]
-        since = now_ms - TICKS * rebroadcast_ms
-        sent = self._sent.get((hearing.listener, vote.signer), {})
+    def heard(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Check that the validator answered the vote, unless it has gone on or stopped meanwhile."""
+        due = self._due.pop(machine.index, None)
+        if due is None or (machine.incarnation, machine.view) != (due.life, due.view):
+            return
+        vote, now_ms = due.vote, machine.own_clock.awake_ms
+        since = now_ms - TICKS * self._rebroadcast_ms
+        sent = self._sent.get((machine.index, vote.signer), {})
         holds = any(view >= vote.view and at >= since for view, at in sent.items())
-        what = (
-            f"{name}, in view {hearing.view}, hears {self._names[vote.signer]} in view {vote.view}, and does not answer"
-        )
-        self._tell(Rule.ANSWERS, holds, what)
+        peer = self._names[vote.signer]
+        what = f"{machine.name}, in view {due.view}, hears {peer} in view {vote.view}, and does not answer"
+        self._look(Rule.ANSWERS, holds, what)
         if sent:
-            self._sent[hearing.listener, vote.signer] = {view: at for view, at in sent.items() if at >= since}
+            self._sent[machine.index, vote.signer] = {view: at for view, at in sent.items() if at >= since}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import le
 from typing import Final
 
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import SafetyRule
 from cluster.scenario.model import LimitsSection
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watch import Watch
 from consensus.voting import Sizes
 from validator.node.pool.mempool import PoolSizes
 
@@ -38,3 +43,22 @@ def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> list[str]:
         return []
     named = zip(kept._fields, kept, most, strict=True)
     return [f"{name} {count:,} of {bound:,}" for name, count, bound in named if count > bound]
+
+
+class MemoryWatch(Watch):
+    """Checks in one run, at each view, what honest validators keep in memory."""
+
+    def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
+        super().__init__(names, look)
+        self._limits, self._pool_bounds = limits, pool_bounds(limits)
+
+    def enters(self, machine: Machine, view: int) -> None:
+        if machine.validator is None:
+            return  # a fault stopped it just now
+        node = machine.validator.node
+        excess = [
+            *excesses(node.consensus_sizes, bounds(view, node.final_view, len(self._names), self._limits)),
+            *excesses(node.mempool.sizes, self._pool_bounds),
+        ]
+        what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}" if excess else ""
+        self._look(SafetyRule.BOUNDED, not excess, what)

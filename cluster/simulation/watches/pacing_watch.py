@@ -17,10 +17,10 @@ repetitions  when its rebroadcast timer expires, a validator broadcasts the vote
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import ClassVar, Final
+from typing import Final
 
 from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
@@ -28,12 +28,15 @@ from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import Mechanism
 from cluster.record.rules import SafetyRule as Rule
-from cluster.scenario.sections.consensus import ConsensusSection
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.durable_journal import votes_in
+from cluster.simulation.watches.handled import Read, broadcast_of
+from cluster.simulation.watches.watch import Watch
 from consensus.interface import TimerKind
 from consensus.messages import FINALIZE, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
-from validator.chain.messages import Reading
-from validator.node.events import TimerName
+from validator.node.events import Append, Certified, Effect, Event, SetTimer, Timeout, TimerName
 
 LONGEST: Final = 16
 """Maximum factor by which the configured timeouts are multiplied."""
@@ -45,6 +48,8 @@ SAMPLES: Final = 9
 """Number of past views with a block that are remembered. The median of their lengths in ticks is the block time."""
 PATIENT: Final = range(8, 2**63, 32)
 """Views in which the first repetition comes a tick later."""
+FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
+"""Number of later views in which a vote to finalize is repeated (``docs/consensus.md``)."""
 LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
 
 
@@ -94,6 +99,8 @@ class _Book:
 
     final_views: int
     """Minimum number of finalizations after which timeouts are halved."""
+    reached: set[Mechanism]
+    """Mechanisms of timeouts that some validator has used."""
     view: View = GENESIS_VIEW
     """The validator's present view; 0 until it enters its first one."""
     factor: int = 1
@@ -119,15 +126,13 @@ class _Book:
     ticks: _Ticks = field(default_factory=_Ticks)
     said: set[Vote] = field(default_factory=set)
     """The votes of its present view that the validator sent."""
-    reached: set[Mechanism] = field(default_factory=set)
-    """Mechanisms of timeouts that the validator has used, in this life or an earlier one."""
 
     def __post_init__(self) -> None:
         self.until_shorter = self.final_views
 
     def restarted(self) -> _Book:
         """The knowledge that is left after a restart of the validator."""
-        return _Book(self.final_views, kept=self.kept, reached=self.reached)
+        return _Book(self.final_views, self.reached, kept=self.kept)
 
     def begins(self, view: View, factor: int) -> None:
         """Note that the validator enters its first view, with ``factor`` if its journal may have this factor."""
@@ -141,6 +146,11 @@ class _Book:
             self.said.add(vote)
         while len(self.kept) > 1 and self.kept[1][0] < vote.view:
             del self.kept[0]
+
+    def writes(self, vote: Vote) -> None:
+        if vote.kind != FINALIZE:
+            self.took_part = True
+            self.gave_up |= vote.kind in GIVING_UP and vote.view == self.view
 
     def certified(self, kind: VoteKind) -> None:
         self.ended_by = kind
@@ -179,80 +189,74 @@ class _Book:
         self.kept.append((self.view, self.factor))
 
 
-class PacingWatch:
+class PacingWatch(Watch):
     """Checks in one run the timers and repetitions of honest validators."""
 
-    TIMERS: ClassVar = frozenset({LEADER, ADVANCE, TICK})
-    """Owners of the timers whose expirations matter."""
+    effects = frozenset({Append, Certified, SetTimer})
+    SUBJECTS = frozenset({LEADER, ADVANCE, TICK})
 
     def __init__(
         self,
         names: Sequence[str],
         look: Look,
+        scenario: Scenario,
         longest_row: Callable[[View], int],
-        final_views: int,
-        finality_lag: int,
+        read: Read,
     ) -> None:
         """``longest_row``: for each view, the number of failed views since the last finalization up to which timeouts
-        are not lengthened. ``final_views`` is from the section ``limits``. ``finality_lag``: the number of later views
-        in which a vote to finalize is repeated."""
-        self._names = names
-        self._tell = look
+        are not lengthened."""
+        super().__init__(names, look)
+        self.forks(scenario)
         self._longest_row = longest_row
-        self._finality_lag = finality_lag
-        self._books = [_Book(final_views) for _ in names]
+        self._read = read
+        self._finality_lag = FINALITY_LAGS[scenario.consensus.protocol]
+        self._books = [_Book(scenario.limits.final_views, self.reached) for _ in names]
+
+    def forks(self, scenario: Scenario) -> None:
+        self._consensus = scenario.consensus
 
     def factor(self, index: int) -> int:
         """The factor of a validator's timeouts in its present view."""
         return self._books[index].factor
 
-    @property
-    def reached(self) -> set[Mechanism]:
-        """Mechanisms of timeouts that at least one validator has used."""
-        return set().union(*(book.reached for book in self._books))
-
-    def starts(self, index: int) -> None:
+    def starts(self, machine: Machine) -> None:
         """Note that a validator is started: it first replays its journal."""
-        self._books[index] = self._books[index].restarted()
+        self._books[machine.index] = self._books[machine.index].restarted()
 
-    def loses_journal(self, index: int) -> None:
+    def begins_to_join(self, machine: Machine, nonce: bytes) -> None:
         """Note that a validator starts again without its journal."""
-        self._books[index] = _Book(self._books[index].final_views, reached=self._books[index].reached)
+        self._books[machine.index] = _Book(self._books[machine.index].final_views, self.reached)
 
-    def sends(self, index: int, message: Reading | None) -> None:
-        """Note the vote in a message that a validator sends, to one peer or to all."""
-        vote = vote_of(message)
-        if vote is not None:
-            self._books[index].sends(vote)
+    def votes(self, machine: Machine, vote: Vote) -> None:
+        self._books[machine.index].sends(vote)
 
-    def certified(self, index: int, kind: VoteKind) -> None:
-        """Note that a validator learned a certificate of this kind."""
+    def performs(self, machine: Machine, effect: Append | Certified | SetTimer) -> None:
+        """Check the duration of a timer, or note a certificate or the votes for the journal, which are cast."""
+        book = self._books[machine.index]
+        if type(effect) is SetTimer:
+            self._starts_timer(machine, book, effect.timer, effect.delay_ms)
+        elif type(effect) is Append:
+            for vote in votes_in(effect.data):
+                book.writes(vote)
+        elif type(effect) is Certified and book.view != GENESIS_VIEW:
+            book.certified(effect.certificate.kind)
+
+    def judge(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Check which votes a validator repeats when one of its timers expires."""
+        if type(event) is not Timeout:
+            return
+        index, timer, configured = machine.index, event.timer, self._consensus
         book = self._books[index]
-        if book.view != GENESIS_VIEW:
-            book.certified(kind)
-
-    def writes(self, index: int, vote: Vote) -> None:
-        """Note that a validator appends its own vote to its journal: the vote is cast."""
-        book = self._books[index]
-        if vote.kind != FINALIZE:
-            book.took_part = True
-            book.gave_up |= vote.kind in GIVING_UP and vote.view == book.view
-
-    def expires(
-        self, index: int, timer: TimerName, configured: ConsensusSection, broadcast: Iterable[Reading | None]
-    ) -> None:
-        """Check which votes a validator repeats in the messages that it broadcasts when one of its timers expires."""
-        book = self._books[index]
-        if timer.owner not in self.TIMERS or timer.number != book.view:
+        if timer.owner not in self.SUBJECTS or timer.number != book.view:
             return
         book.waited = book.took_part = True
         if timer.owner != TICK:
             return
-        said = [vote for vote in map(vote_of, broadcast) if vote is not None]
+        said = [vote for vote in map(vote_of, broadcast_of(effects, self._read)) if vote is not None]
         oldest = book.view - self._finality_lag
         old = [vote.view for vote in said if vote.view < oldest]
         what = f"{self._names[index]} repeats in view {book.view} what it said in views {old}" if old else ""
-        self._tell(Rule.REPETITIONS, not old, what)
+        self._look(Rule.REPETITIONS, not old, what)
         is_due = book.ticks.is_due(book.factor * configured.leader_timeout_ms, configured.rebroadcast_ms)
         repeated, expected = book.said.intersection(said), book.said if is_due else set()
         holds = repeated == expected
@@ -262,17 +266,17 @@ class PacingWatch:
             else f"{self._names[index]} repeats {counted(len(repeated), 'vote')}, not {len(expected)}, at tick "
             f"{book.ticks.now} of view {book.view}; it has to at ticks {book.ticks.repeated_at}"
         )
-        self._tell(Rule.REPETITIONS, holds, what)
+        self._look(Rule.REPETITIONS, holds, what)
 
-    def starts_timer(self, index: int, timer: TimerName, delay_ms: int, configured: ConsensusSection) -> None:
+    def _starts_timer(self, machine: Machine, book: _Book, timer: TimerName, delay_ms: int) -> None:
         """Check the duration of a timer that a validator starts; the leader timer is the first of a view."""
         if timer.owner == LEADER:
-            configured_ms = configured.leader_timeout_ms
+            configured_ms = self._consensus.leader_timeout_ms
         elif timer.owner == ADVANCE:
-            configured_ms = configured.advance_timeout_ms
+            configured_ms = self._consensus.advance_timeout_ms
         else:
             return
-        book, view = self._books[index], View(timer.number)
+        view = View(timer.number)
         if timer.owner == LEADER:
             if book.view == GENESIS_VIEW:
                 book.begins(view, delay_ms // configured_ms)
@@ -283,7 +287,6 @@ class PacingWatch:
         what = (
             ""
             if holds
-            else f"{self._names[index]} starts the {timer.owner} timer of view {view} with {delay_ms:,} ms, not"
-            f" {due_ms:,}"
+            else f"{machine.name} starts the {timer.owner} timer of view {view} with {delay_ms:,} ms, not {due_ms:,}"
         )
-        self._tell(Rule.TIMEOUTS, holds, what)
+        self._look(Rule.TIMEOUTS, holds, what)

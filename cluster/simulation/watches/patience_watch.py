@@ -20,7 +20,7 @@ A view in which a validator was started is not judged: its votes of that view ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,10 +28,15 @@ from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.durable_journal import votes_in
+from cluster.simulation.watches.watch import Watch
 from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, Proposal, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading
+from validator.node.events import Append, PeerFault
 
 TOLERANCE_MS: Final = 1.0
 """The most that rounding adds to a timer."""
@@ -68,41 +73,49 @@ class _Waiting:
     """Whether the validator was started in this view, so that its earlier votes are unknown."""
 
 
-class PatienceWatch:
+class PatienceWatch(Watch):
     """Checks in one run that honest validators do not give up a view early."""
+
+    effects = frozenset({Append, PeerFault})
 
     def __init__(
         self,
         names: Sequence[str],
-        leader: Callable[[View], int],
         look: Look,
-        skips_silent_leaders: bool,
+        scenario: Scenario,
+        leader: Callable[[View], int],
         may_vote: Callable[[int, View], bool],
+        factor: Callable[[int], int],
     ) -> None:
-        """``may_vote`` says whether a validator is in a view's committee and need not abstain."""
-        self._names = names
+        """``may_vote`` says whether a validator is in a view's committee and need not abstain. ``factor`` gives the
+        factor of a validator's timeouts in its present view."""
+        super().__init__(names, look)
+        self.forks(scenario)
         self._leader = leader
-        self._tell = look
-        self._skips_silent_leaders = skips_silent_leaders
+        self._skips_silent_leaders = scenario.consensus.protocol == "simplex"
         self._may_vote = may_vote
+        self._factor = factor
         self._waiting = [_Waiting() for _ in names]
 
-    def starts(self, index: int) -> None:
-        """Note that a validator is started; ``enters`` follows when it enters another view."""
-        self._waiting[index] = _Waiting(is_judged=True, was_started=True)
+    def forks(self, scenario: Scenario) -> None:
+        self._consensus = scenario.consensus
 
-    def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
-        """Note that a validator enters a view, at ``now_ms`` by its own clock, with the timeouts of the view."""
-        before = self._waiting[index]
+    def starts(self, machine: Machine) -> None:
+        self._waiting[machine.index] = _Waiting(is_judged=True, was_started=True)
+
+    def enters(self, machine: Machine, view: int) -> None:
+        """Begin to judge a view, unless it is the first one after a start."""
+        before, view = self._waiting[machine.index], View(view)
         if before.view == GENESIS_VIEW and before.is_judged:
             before.view = view
             return
+        now_ms, factor = machine.own_clock.now_ms, self._factor(machine.index)
         heard = before.last_heard.get(self._leader(view), GENESIS_VIEW)
         is_skipped = self._skips_silent_leaders and heard < view - HEARD_VIEWS
-        self._waiting[index] = _Waiting(
+        self._waiting[machine.index] = _Waiting(
             view,
-            now_ms + leader_timeout_ms,
-            now_ms + advance_timeout_ms,
+            now_ms + factor * self._consensus.leader_timeout_ms,
+            now_ms + factor * self._consensus.advance_timeout_ms,
             is_skipped,
             proposed={later for later in before.proposed if later >= view},
             given_up_by_leader={later for later in before.given_up_by_leader if later >= view},
@@ -110,70 +123,54 @@ class PatienceWatch:
             cast={(later, kind) for later, kind in before.cast if later >= view},
         )
 
-    def hears(self, index: int, sender: int, is_sound: bool, now_ms: float, message: Reading | None) -> None:
-        """Note a message that a validator gets from a peer.
-
-        ``is_sound``: the peer is honest and runs the code without a mutant.
-        """
-        waiting, vote = self._waiting[index], vote_of(message)
-        if vote is None or vote.signer != sender:
+    def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Note a peer's vote or proposal."""
+        waiting, vote = self._waiting[machine.index], vote_of(content)
+        if vote is None or vote.signer != sender.index or machine.validator is None:
             return
-        if isinstance(message, Proposal) and len(message.body) > MAX_BLOCK_BYTES:
+        if isinstance(content, Proposal) and len(content.body) > MAX_BLOCK_BYTES:
             return
-        self.hears_of(index, sender, vote.view)
-        if vote.view < waiting.view or sender != self._leader(vote.view):
+        self.counts(machine, sender, vote)
+        is_sound = sender.byzantine is None and sender.deviation is None
+        if vote.view < waiting.view or sender.index != self._leader(vote.view):
             return
         if vote.kind == NULLIFY:
             waiting.given_up_by_leader.add(vote.view)
             waiting.hears_leader_give_up = waiting.hears_leader_give_up or (is_sound and vote.view == waiting.view)
-        elif isinstance(message, Proposal):
+        elif isinstance(content, Proposal):
             waiting.proposed.add(vote.view)
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
-                waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
+                waiting.must_wait |= machine.own_clock.now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
-    def hears_of(self, index: int, sender: int, view: View) -> None:
-        """Note that a validator hears a peer's vote of a view."""
-        waiting = self._waiting[index]
-        if waiting.last_heard.get(sender, GENESIS_VIEW) < view <= waiting.view:
-            waiting.last_heard[sender] = view
+    def counts(self, machine: Machine, sender: Machine, vote: Vote) -> None:
+        waiting = self._waiting[machine.index]
+        if waiting.last_heard.get(sender.index, GENESIS_VIEW) < vote.view <= waiting.view:
+            waiting.last_heard[sender.index] = vote.view
 
-    def must_follow(self, index: int) -> bool:
-        """Whether the current message tells a validator that the leader of its view, which is sound, gives it up."""
-        return self._waiting[index].hears_leader_give_up
-
-    def handled(self, index: int, view: View, votes: Collection[Vote]) -> None:
-        """Check that a validator followed a leader that gave up its view, after it handled an event.
-
-        ``view`` is its view after the event, ``votes`` are the votes that it writes to its journal.
-        """
-        waiting = self._waiting[index]
-        if not votes and not waiting.hears_leader_give_up:
+    def heard(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Check that a validator followed a leader that gave up its view."""
+        waiting = self._waiting[machine.index]
+        if not waiting.hears_leader_give_up:
             return
-        waiting.cast.update((vote.view, vote.kind) for vote in votes if vote.view >= waiting.view)
-        is_bound = (
-            waiting.hears_leader_give_up
-            and not waiting.was_started
-            and view == waiting.view
-            and self._may_vote(index, view)
-        )
-        waiting.hears_leader_give_up = False
-        if is_bound and (view, FINALIZE) not in waiting.cast:
-            what = f"{self._names[index]} hears that the leader of view {view} nullifies it, and does not"
-            self._tell(Rule.PATIENCE, (view, NULLIFY) in waiting.cast, what)
-
-    def rejects(self, index: int) -> None:
-        """Note that a validator finds the block of its view invalid: the view is not judged any more."""
-        self._waiting[index].is_judged = True
-
-    def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
-        """Check that a vote to give up a view, in a message that a validator sends, is not early.
-
-        Only votes of its current view, and messages with one, matter.
-        """
-        waiting, vote = self._waiting[index], vote_of(message)
-        if vote is None or vote.view != waiting.view:
+        waiting.hears_leader_give_up, view = False, waiting.view
+        if machine.validator is None or machine.validator.node.diverged is not None or waiting.was_started:
             return
-        if waiting.is_judged:
+        if self._may_vote(machine.index, view) and (view, FINALIZE) not in waiting.cast:
+            what = f"{machine.name} hears that the leader of view {view} nullifies it, and does not"
+            self._look(Rule.PATIENCE, (view, NULLIFY) in waiting.cast, what)
+
+    def performs(self, machine: Machine, effect: Append | PeerFault) -> None:
+        """Note votes for the journal. If a validator finds a block invalid, its view is not judged any more."""
+        waiting = self._waiting[machine.index]
+        if type(effect) is Append:
+            waiting.cast.update((vote.view, vote.kind) for vote in votes_in(effect.data) if vote.view >= waiting.view)
+        elif type(effect) is PeerFault and effect.reason == "invalid_block":
+            waiting.is_judged = True
+
+    def votes(self, machine: Machine, vote: Vote) -> None:
+        """Check that a vote to give up the present view is not early."""
+        waiting = self._waiting[machine.index]
+        if vote.view != waiting.view or waiting.is_judged:
             return
         if vote.kind == NOTARIZE:
             waiting.must_wait = True
@@ -183,7 +180,7 @@ class PatienceWatch:
             if not waiting.must_wait:
                 until_ms, came = waiting.proposal_until_ms, "did not come"
             is_free = not waiting.must_wait and (waiting.is_skipped or waiting.view in waiting.proposed)
-            left_ms = until_ms - TOLERANCE_MS - now_ms
+            left_ms = until_ms - TOLERANCE_MS - machine.own_clock.now_ms
             follows = waiting.view in waiting.given_up_by_leader
-            what = f"{self._names[index]} gives up view {vote.view}, whose proposal {came}, {left_ms:,.0f} ms too soon"
-            self._tell(Rule.PATIENCE, is_free or follows or left_ms <= 0, what)
+            what = f"{machine.name} gives up view {vote.view}, whose proposal {came}, {left_ms:,.0f} ms too soon"
+            self._look(Rule.PATIENCE, is_free or follows or left_ms <= 0, what)

@@ -35,9 +35,14 @@ from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
 from cluster.scenario.model import LimitsSection
+from cluster.simulation.machine import Machine
+from cluster.simulation.observer import Observer
 from spec.encoding import Block, System, Unreadable, read_block, read_transaction, transaction_hash
+from validator.chain.messages import Reading, TransactionsMessage
 from validator.node.blocks.proposals import MAX_CANDIDATES
+from validator.node.events import Run, TransactionDropped
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
+from validator.node.executor.jobs import Build
 from validator.node.pool.mempool import Departure
 
 HASH_DIGITS: Final = 16
@@ -107,8 +112,13 @@ class _Memory:
     """The promised transactions that the validator dropped, with reasons, to be judged with its next final block."""
 
 
-class PromiseWatch:
-    """Checks in one run that honest validators keep their promises to clients."""
+class PromiseWatch(Observer):
+    """Checks in one run that honest validators keep their promises to clients.
+
+    It sees byzantine validators, too: what they send to others counts.
+    """
+
+    effects = frozenset({Run, TransactionDropped})
 
     def __init__(
         self,
@@ -150,16 +160,18 @@ class PromiseWatch:
 
     # --- what validators do -------------------------------------------------------------------------------------------
 
-    def passes_on(self, index: int, transactions: Sequence[bytes], is_to_all: bool) -> None:
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
         """Note transactions that a validator sends to its peers."""
-        self._note_seen(transactions)
-        if is_to_all:
-            self._memories[index].sent.update(map(transaction_hash, transactions))
+        if type(content) is TransactionsMessage:
+            self._note_seen(content.transactions)
+            if recipient is None:
+                self._memories[machine.index].sent.update(map(transaction_hash, content.transactions))
 
-    def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
-        """Note that a validator at this final height tells a client that it accepted these transactions, keyed by hash.
-        If it is not supposed to be honest, nothing is expected of it."""
-        memory, ledger = self._memory(index, life), self._ledger()
+    def takes(self, machine: Machine, transactions: Mapping[bytes, bytes]) -> None:
+        """Note what a validator tells a client that it accepts. Nothing is expected of one that is byzantine."""
+        assert machine.validator is not None, "it answers"
+        index, height, is_honest = machine.index, machine.validator.node.height, machine.byzantine is None
+        memory, ledger = self._memory(machine), self._ledger()
         self._note_seen(transactions.values())
         for digest, wire in transactions.items():
             try:
@@ -183,25 +195,28 @@ class PromiseWatch:
         memory.sent.clear()
         memory.gone.clear()
 
-    def builds(self, index: int, life: int, view: int) -> None:
-        """Note that a validator begins to build its block of a view."""
-        if view - self._views[self._final_heights[index]] <= self._limits.max_held_blocks:
-            self._memory(index, life).built[view] = self._next()
+    def performs(self, machine: Machine, effect: Run | TransactionDropped) -> None:
+        """Note that a validator begins to build its block of a view, or that a transaction left its mempool without
+        becoming final."""
+        if type(effect) is TransactionDropped:
+            self._drops(self._memories[machine.index], effect.transaction_hash, effect.reason)
+        elif type(effect) is Run and type(effect.job) is Build:
+            view = effect.job.view
+            if view - self._views[self._final_heights[machine.index]] <= self._limits.max_held_blocks:
+                self._memory(machine).built[view] = self._next()
 
-    def drops(self, index: int, digest: bytes, reason: str) -> None:
-        """Note that a transaction left a validator's mempool without becoming final."""
-        memory = self._memories[index]
+    def _drops(self, memory: _Memory, digest: bytes, reason: str) -> None:
         promise = memory.open.pop(digest, None)
         if promise is not None:
             memory.dropped.append((digest, promise, reason))
         elif digest in memory.sent:
             memory.gone[digest] = reason
 
-    def _memory(self, index: int, life: int) -> _Memory:
+    def _memory(self, machine: Machine) -> _Memory:
         """The watch's knowledge of a validator in this life; its earlier promises ended with the life before."""
+        index, life = machine.index, machine.incarnation
         if self._memories[index].life != life:
-            sent = self._memories[index].sent
-            self._memories[index] = _Memory(life, sent=sent)
+            self._memories[index] = _Memory(life, sent=self._memories[index].sent)
         return self._memories[index]
 
     # --- final blocks -------------------------------------------------------------------------------------------------

@@ -24,10 +24,25 @@ from typing import Final
 from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watch import Watch
+from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
-from consensus.messages import NO_PARENT, SIGNATURE_BYTES, AnyCertificate, CertificateRequest, Timeout, VoteKind
+from consensus.messages import (
+    NO_PARENT,
+    SIGNATURE_BYTES,
+    AnyCertificate,
+    CertificateRequest,
+    Proposal,
+    Timeout,
+    Vote,
+    VoteKind,
+    encode,
+)
 from consensus.types import ValidatorIndex, View
 from validator.chain.messages import BlockRequest, Reading
+from validator.node.events import PeerFault
 
 ASKED_AT_A_TIME: Final = 3
 """Members asked at once, each time from one place further round the committee."""
@@ -80,23 +95,24 @@ class _Leading:
     """When the proposal was first sent to each peer alone."""
 
 
-class RestraintWatch:
+class RestraintWatch(Watch):
     """Checks in one run that honest validators send and request nothing unneeded."""
+
+    effects = frozenset({PeerFault})
 
     def __init__(
         self,
         names: Sequence[str],
+        look: Look,
+        scenario: Scenario,
         validators: ValidatorSet,
         leader: Callable[[View], ValidatorIndex],
-        look: Look,
-        distrusted_views: int,
     ) -> None:
-        """``distrusted_views`` is from the section ``limits``."""
-        self._distrusted_views = distrusted_views
-        self._names = names
+        super().__init__(names, look)
+        self.forks(scenario)
+        self._distrusted_views = scenario.limits.distrusted_views
         self._validators = validators
         self._leader = leader
-        self._look = look
         self._asking: dict[int, _Asking] = {}
         self._request: tuple[int, int, int, CertificateRequest] | None = None
         """The request for certificates that is being answered: its receiver, its sender, the receiver's view, and the
@@ -112,13 +128,22 @@ class RestraintWatch:
         self._forged: dict[tuple[int, int], tuple[int, int]] = {}
         """The life and view of a validator in which it found the last forgery, keyed by validator and forger."""
 
-    def sends(self, index: int, life: int, view: int, recipient: int, message: Reading | None) -> None:
-        """Check a request for certificates, or note a certificate, that a validator in this view sends to one peer."""
-        if isinstance(message, CertificateRequest):
-            if message.views == (view,):
-                self._asks(index, life, view, recipient)
-        elif isinstance(message, AnyCertificate) and self._request is not None:
-            self._answers.append(message)
+    def forks(self, scenario: Scenario) -> None:
+        self._consensus = scenario.consensus
+
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
+        """Check a proposal, a request for certificates, or a certificate that a validator sends."""
+        if isinstance(content, Proposal):
+            self._proposes(machine, recipient, content.view)
+        elif recipient is None or machine.validator is None:
+            return
+        elif isinstance(content, CertificateRequest):
+            if content.views == (machine.validator.node.view,):
+                self._asks(machine.index, machine.incarnation, machine.validator.node.view, recipient)
+        elif isinstance(content, AnyCertificate):
+            if self._request is not None:
+                self._answers.append(content)
+            self._gives(machine, recipient, len(encode(content)))
 
     def _asks(self, index: int, life: int, view: int, peer: int) -> None:
         asking = self._asking.get(index)
@@ -133,29 +158,29 @@ class RestraintWatch:
             what = f"{self._names[index]}, in view {view}, asks {self._names[peer]} ever again, and not all in turn"
             self._look(Rule.RESTRAINT, holds, what)
 
-    def gives(self, index: int, life: int, peer: int, size: int, now_ms: float, tick_ms: float) -> None:
+    def _gives(self, machine: Machine, peer: int, size: int) -> None:
         """Check the volume of certificates when a validator sends one peer another one of ``size`` bytes.
 
-        ``now_ms`` is by its own clock. Pauses count: a tick that was due in one comes at its end, so that a pause
-        brings the next ticks forward.
+        The time is that of the machine's own clock. Pauses count: a tick that was due in one comes at its end, so that
+        a pause brings the next ticks forward.
         """
         if self._is_about_a_block:
             return
+        index, now_ms = machine.index, machine.own_clock.now_ms
         given = self._given.get((index, peer))
-        if given is None or given.life != life:
-            given = self._given[index, peer] = _Given(life, now_ms)
+        if given is None or given.life != machine.incarnation:
+            given = self._given[index, peer] = _Given(machine.incarnation, now_ms)
         tick = TICK_CERTIFICATES * self._certificate_bytes
-        given.level = max(0.0, given.level - tick * (now_ms - given.at_ms) / tick_ms) + size
+        ticks = (now_ms - given.at_ms) / self._consensus.rebroadcast_ms
+        given.level = max(0.0, given.level - tick * ticks) + size
         given.at_ms = now_ms
         holds = given.level <= BURST_CERTIFICATES * self._certificate_bytes + SLACK_TICKS * tick + size
         what = f"{self._names[index]} sends {self._names[peer]} {given.level:,.0f} bytes of certificates at once"
         self._look(Rule.RESTRAINT, holds, what)
 
-    def proposes(
-        self, index: int, life: int, recipient: int | None, view: int, now_ms: float, leader_timeout_ms: float
-    ) -> None:
-        """Check that a validator may send its proposal of a view to one peer, or to all, at ``now_ms`` by its own
-        clock."""
+    def _proposes(self, machine: Machine, recipient: int | None, view: int) -> None:
+        """Check that a validator may send its proposal of a view now to one peer, or to all."""
+        index, life, now_ms = machine.index, machine.incarnation, machine.own_clock.now_ms
         leading = self._leading.get(index)
         is_new = leading is None or (leading.life, leading.view) != (life, view)
         if leading is None or is_new:
@@ -168,39 +193,44 @@ class RestraintWatch:
         passed_ms = now_ms - leading.first_ms.setdefault(recipient, now_ms)
         heard = self._heard.get(index)
         has_heard = heard is not None and (heard.life, heard.view) == (life, view) and recipient in heard.peers
-        is_often = leading.times[recipient] > 2 + passed_ms / leader_timeout_ms
+        is_often = leading.times[recipient] > 2 + passed_ms / self._consensus.leader_timeout_ms
         why = "of which it heard a vote" if has_heard else "too often"
         what = f"{name} sends its proposal of view {view} again to {self._names[recipient]}, {why}"
         self._look(Rule.RESTRAINT, not (has_heard or is_often), what)
 
-    def hears_vote(self, index: int, life: int, view: int, message: Reading | None) -> None:
-        """Note the vote in an honest peer's message, before a validator in this view gets it."""
-        vote = vote_of(message)
-        is_bare = isinstance(message, Timeout) and message.high is None and message.vote.parent_view != NO_PARENT
-        if vote is not None and vote.view == view and not is_bare:
-            self.hears_of(index, life, view, vote.signer)
+    def counts(self, machine: Machine, sender: Machine, vote: Vote) -> None:
+        if sender.byzantine is None and vote.view == machine.view:
+            self._hears_of(machine, machine.view, vote.signer)
 
-    def hears_of(self, index: int, life: int, view: int, signer: int) -> None:
+    def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Note an honest peer's vote, or a request for certificates or a block, before the validator gets it."""
+        if machine.validator is None:
+            return
+        node = machine.validator.node
+        if (vote := vote_of(content)) is not None:
+            is_bare = isinstance(content, Timeout) and content.high is None and vote.parent_view != NO_PARENT
+            if sender.byzantine is None and node.diverged is None and vote.view == node.view and not is_bare:
+                self._hears_of(machine, node.view, vote.signer)
+        elif isinstance(content, CertificateRequest | BlockRequest):
+            self._answers = []
+            self._request = None
+            self._is_about_a_block = isinstance(content, BlockRequest)
+            if isinstance(content, CertificateRequest) and content.views[-1] >= node.view:
+                self._request = (machine.index, sender.index, node.view, content)
+
+    def _hears_of(self, machine: Machine, view: int, signer: int) -> None:
         """Note that a validator hears a peer in its view."""
-        heard = self._heard.get(index)
-        if heard is None or (heard.life, heard.view) != (life, view):
-            heard = self._heard[index] = _Heard(life, view)
+        heard = self._heard.get(machine.index)
+        if heard is None or (heard.life, heard.view) != (machine.incarnation, view):
+            heard = self._heard[machine.index] = _Heard(machine.incarnation, view)
         heard.peers.add(signer)
 
-    def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
-        """Note a peer's request for certificates or a block, before a validator in this view gets it."""
-        self._answers = []
-        self._request = None
-        self._is_about_a_block = isinstance(message, BlockRequest)
-        if isinstance(message, CertificateRequest) and message.views[-1] >= view:
-            self._request = (index, sender, view, message)
-
-    def heard(self) -> None:
-        """Check the certificates with which a validator answered a request, after it handled the message."""
+    def heard(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
+        """Check the certificates with which a validator answered a request."""
         self._is_about_a_block = False
         if self._request is None:
             return
-        index, sender, view, request = self._request
+        index, asker, view, request = self._request
         self._request = None
         needless = [
             answer.view
@@ -209,20 +239,24 @@ class RestraintWatch:
             and not (answer.kind == VoteKind.FINALIZE and request.views[0] <= answer.view)
         ]
         what = (
-            f"{self._names[index]} sends {self._names[sender]}, which is in view {view} too, certificates of {needless}"
+            f"{self._names[index]} sends {self._names[asker]}, which is in view {view} too, certificates of {needless}"
         )
         self._look(Rule.RESTRAINT, not needless, what)
 
-    def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
-        """Note that a validator in this view found a peer's certificate invalid, and check that it did not have to
-        ignore it."""
-        _, last_view = self._forged.get((index, forger), (life, view))
-        holds = not self.distrusts(index, life, view, forger)
-        self._forged[index, forger] = life, view
+    def performs(self, machine: Machine, effect: PeerFault) -> None:
+        """Check that a validator that finds a peer's certificate invalid did not have to ignore it."""
+        if effect.reason != BAD_CERTIFICATE or machine.validator is None:
+            return
+        forger, life, view = effect.peer, machine.incarnation, machine.validator.node.view
+        _, last_view = self._forged.get((machine.index, forger), (life, view))
+        holds = not self.distrusts(machine, view, forger)
+        self._forged[machine.index, forger] = life, view
         forged = f"certificates of {self._names[forger]} that do not hold"
-        self._look(Rule.RESTRAINT, holds, f"{self._names[index]} checks {forged} in views {last_view} and {view}")
+        self._look(Rule.RESTRAINT, holds, f"{machine.name} checks {forged} in views {last_view} and {view}")
 
-    def distrusts(self, index: int, life: int, view: int, peer: int) -> bool:
+    def distrusts(self, machine: Machine, view: int, peer: int) -> bool:
         """Whether a validator in this view ignores the certificates of a peer, which forged one lately."""
-        last_life, last_view = self._forged.get((index, peer), (life, view - self._distrusted_views))
-        return life == last_life and view < last_view + self._distrusted_views
+        last_life, last_view = self._forged.get(
+            (machine.index, peer), (machine.incarnation, view - self._distrusted_views)
+        )
+        return machine.incarnation == last_life and view < last_view + self._distrusted_views

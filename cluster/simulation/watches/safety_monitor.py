@@ -33,7 +33,7 @@ mempool,           effects are those of the models of a node (:mod:`cluster.simu
 execution,
 catch_up
 figures            a validator's numbers for a final block are those of the books
-pruning            no needed block is gone (:mod:`cluster.simulation.watches.watches`)
+pruning            no needed block is gone (:mod:`cluster.simulation.watches.pruning_watch`)
 =================  ===================================================================================================
 """
 
@@ -54,12 +54,15 @@ from cluster.common.wording import counted
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watch import Watch
 from consensus.messages import AnyCertificate
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
+from validator.chain.messages import Reading
 from validator.chain.records import account_key
 from validator.chain.transactions import address_of
-from validator.node.events import BlockFinal
+from validator.node.events import BlockFinal, Certified, Diverged
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Address, Hash
 from validator.state import HistoryError, View
@@ -107,19 +110,30 @@ class _Final:
         return cls(content, _digest_of(archived.block), header_hash(header), header.state_root, header.view)
 
 
-@dataclass(slots=True)
-class SafetyMonitor:
+@dataclass
+class SafetyMonitor(Watch):
     """Checks during one run that consensus and state are safe, and keeps the violations."""
+
+    effects = frozenset({BlockFinal, Certified, Diverged})
 
     certificates: CertifiedChain
     genesis: Genesis
     log: RuleLog
+    retained_heights: int
+    """Heights of which validators keep the state (section ``storage``)."""
+    on_final: Callable[[int, int, bytes], None] = lambda index, height, block: None
+    """``on_final(index, height, block)`` is called with each block that a validator made final and the books have."""
     _final: dict[int, _Final] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _diverged: set[tuple[str, int]] = field(default_factory=set)
     """Validators that diverged, each with the number of the life in which it did."""
     _looked_through: set[int] = field(default_factory=set)
     """The heights whose states were checked."""
+
+    @property
+    def divergences(self) -> list[str]:
+        """The validators that diverged, in words."""
+        return [f"{name} diverged" for name, _ in sorted(self._diverged)]
 
     @property
     def height(self) -> int:
@@ -157,6 +171,51 @@ class SafetyMonitor:
             for final, record in zip(entered, chain, strict=True)
         )
         return self._ledger if is_same else None
+
+    # --- what is seen -------------------------------------------------------------------------------------------------
+
+    def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
+        self.said(machine.name, machine.tally.starts)
+
+    def performs(self, machine: Machine, effect: BlockFinal | Certified | Diverged) -> None:
+        """Check a certificate that a validator accepts, or a block that it made final."""
+        if type(effect) is Certified:
+            self.certified(machine.name, effect.certificate)
+        elif type(effect) is BlockFinal:
+            self._finalizes(machine, effect)
+        else:
+            self.diverged(machine.name, machine.tally.starts)
+
+    def _finalizes(self, machine: Machine, block: BlockFinal) -> None:
+        assert machine.validator is not None, "it has made a block final"
+        executor, name, height = machine.validator.executor, machine.name, block.height
+        archived = executor.archive.get(height)
+        assert archived is not None, "a final block was archived"
+        self._keeps(machine, height, archived)
+        self.counts_of(name, block)
+        if executor.final_header.height != height:
+            return
+        if self.wants_proofs(height, machine.index):
+            oldest = max(height - self.retained_heights, executor.archive.joined_height)
+            self.check_proofs(name, height, oldest, executor.prove)
+        if height % STATE_EVERY_HEIGHTS == 0:
+            self.check_state(name, height, executor.final_view)
+            told, used = sum(executor.used_bytes.values()), machine.disk.used_bytes
+            what = f"{name} counts {told:,} bytes on its disk, and there are {used:,}"
+            self.log.look(Rule.FIGURES, told == used, what)
+
+    def opens(self, machine: Machine) -> None:
+        """Check the newest blocks of a disk: one may have become durable just before a kill."""
+        assert machine.validator is not None, "it has opened its disk"
+        archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height
+        for height in range(max(1, min(self.height + 1, recovered)), recovered + 1):
+            archived = archive.get(height)
+            if archived is not None:
+                self._keeps(machine, height, archived)
+
+    def _keeps(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
+        self.final(machine.name, height, archived)
+        self.on_final(machine.index, height, archived.block)
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
         """Check a certificate that a validator accepts."""
@@ -199,7 +258,7 @@ class SafetyMonitor:
         for violation in ledger.violations[known:]:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
-    def counts(self, name: str, block: BlockFinal) -> None:
+    def counts_of(self, name: str, block: BlockFinal) -> None:
         """Compare the numbers that a validator reports for a final block with the books, which contain the block."""
         ledger, height = self._ledger, block.height
         if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import Look
-from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
+from cluster.simulation.machine import Machine
 from cluster.simulation.watches.durable_journal import DurableJournal
+from cluster.simulation.watches.watch import Watch
 from consensus.certificates import verify_signed
 from consensus.journal import Record
 from consensus.keys import ValidatorSet
@@ -37,6 +37,7 @@ from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, AnyCertific
 from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, GENESIS_VIEW, ValidatorIndex, View
 from validator.chain.messages import Reading, ViewReport
+from validator.node.events import Joined
 
 
 @dataclass(slots=True)
@@ -65,14 +66,15 @@ class _Memory:
             self.lock = max(self.lock, record.view)
 
 
-class VoteWatch:
+class VoteWatch(Watch):
     """Checks in one run that the votes of honest validators agree with what they must remember."""
 
-    def __init__(self, names: Sequence[str], validators: ValidatorSet, namespace: bytes, look: Look) -> None:
-        self._names = names
+    effects = frozenset({Joined})
+
+    def __init__(self, names: Sequence[str], look: Look, validators: ValidatorSet, namespace: bytes) -> None:
+        super().__init__(names, look)
         self._validators = validators
         self._namespace = namespace
-        self._tell = look
         self._memories = [_Memory() for _ in names]
 
     # --- votes --------------------------------------------------------------------------------------------------------
@@ -83,16 +85,14 @@ class VoteWatch:
             view
         )
 
-    def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
-        """Check the vote in a message that a validator with this disk sends. Messages without a vote do not matter."""
-        vote = vote_of(message)
-        if vote is None:
-            return
+    def votes(self, machine: Machine, vote: Vote) -> None:
+        """Check a vote that a validator sends."""
+        index = machine.index
         memory = self._memories[index]
-        for records, is_appended in memory.journal.read(disk):
+        for records, is_appended in memory.journal.read(machine.disk):
             for record in records:
                 self._on_record(index, memory, record, is_appended)
-        self._look(Rule.DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
+        self._look_at(Rule.DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
         self._on_vote(index, memory, vote)
 
     def _on_record(self, index: int, memory: _Memory, record: Record, is_appended: bool) -> None:
@@ -104,55 +104,55 @@ class VoteWatch:
         is_new = not memory.votes.has_cast(record.kind, record.view)
         if is_new and record.kind == FINALIZE:
             problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
-            self._look(Rule.LOCK, index, record, problem)
+            self._look_at(Rule.LOCK, index, record, problem)
         elif is_new and record.kind == TIMEOUT and is_appended:
             is_kept = record.parent_view >= memory.lock
             problem = None if is_kept else f"naming view {record.parent_view}, and its journal certifies {memory.lock}"
-            self._look(Rule.LOCK, index, record, problem)
+            self._look_at(Rule.LOCK, index, record, problem)
         self._on_vote(index, memory, record)
 
     def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
         """Check a vote and note it as cast, if it is not known yet."""
         if memory.votes.is_known(vote):
             return
-        self._look(Rule.OWN_VOTES, index, vote, memory.votes.contradiction(vote))
+        self._look_at(Rule.OWN_VOTES, index, vote, memory.votes.contradiction(vote))
         if memory.abstains_through:
-            self._look(Rule.ABSTENTION, index, vote, _not_abstained(memory, vote))
+            self._look_at(Rule.ABSTENTION, index, vote, _not_abstained(memory, vote))
         memory.votes.cast(vote)
 
     # --- joins --------------------------------------------------------------------------------------------------------
 
-    def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
-        """Note that a validator without state begins a join.
-
-        ``entered`` is the last view that it entered, 0 if it is new.
-        """
-        memory = self._memories[index]
+    def begins_to_join(self, machine: Machine, nonce: bytes) -> None:
+        memory = self._memories[machine.index]
         memory.nonce = nonce
         memory.proved.clear()
-        memory.entered = View(max(memory.entered, entered))
+        memory.entered = View(max(memory.entered, machine.view))
 
-    def reported(self, index: int, sender: int, message: Reading | None) -> None:
+    def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
         """Note the view that a peer proves in a message to a joining validator."""
-        memory = self._memories[index]
-        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.proved:
+        if machine.joining is None:
             return
-        if not message.certificate:
-            memory.proved[sender] = FIRST_VIEW
-        elif (opened_by := self._proved(message.certificate)) is not None:
-            memory.proved[sender] = View(opened_by + 1)
+        memory = self._memories[machine.index]
+        if not isinstance(content, ViewReport) or content.nonce != memory.nonce or sender.index in memory.proved:
+            return
+        if not content.certificate:
+            memory.proved[sender.index] = FIRST_VIEW
+        elif (opened_by := self._proved(content.certificate)) is not None:
+            memory.proved[sender.index] = View(opened_by + 1)
 
-    def joined(self, index: int, abstains_through: int) -> None:
+    def performs(self, machine: Machine, effect: Joined) -> None:
         """Check that a validator may end its join, and that it abstains up to the right view."""
-        memory, name = self._memories[index], self._names[index]
+        if machine.joining is None:
+            return
+        memory, name, abstains_through = self._memories[machine.index], machine.name, machine.joining.abstain_through
         highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
-        self._tell(
+        self._look(
             Rule.ABSTENTION,
             not missing,
             f"{name} ends its join, and {missing} more peers had to prove their views",
         )
-        self._tell(
+        self._look(
             Rule.ABSTENTION,
             abstains_through == highest + 1,
             f"{name} ends its join and abstains up to view {abstains_through}, and was proved view {highest}",
@@ -177,9 +177,9 @@ class VoteWatch:
 
     # --- words --------------------------------------------------------------------------------------------------------
 
-    def _look(self, rule: str, index: int, vote: Vote, problem: str | None) -> None:
+    def _look_at(self, rule: str, index: int, vote: Vote, problem: str | None) -> None:
         what = "" if problem is None else f"{self._names[index]} {VERBS[vote.kind]} view {vote.view}, {problem}"
-        self._tell(rule, problem is None, what)
+        self._look(rule, problem is None, what)
 
 
 def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:

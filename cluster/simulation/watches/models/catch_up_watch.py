@@ -12,15 +12,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.handled import Read
+from cluster.simulation.watches.watch import Watch
 from consensus.messages import FINALIZE, AnyCertificate
 from validator.chain.block import decode_block, header_hash
-from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse, Reading
+from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse
 from validator.node.events import (
     BlockFinal,
     Certified,
@@ -46,6 +49,7 @@ from validator.node.executor.jobs import (
     ReadSnapshot,
     SnapshotRead,
 )
+from validator.node.node import DEFAULT_SYNC_RETRY_MS
 
 SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
@@ -76,10 +80,10 @@ class _Asking:
     """When the validator was last busy catching up, or lacked no final block."""
 
 
-class CatchUpWatch:
+class CatchUpWatch(Watch):
     """Checks in one run how honest validators catch up on final blocks."""
 
-    SUBJECTS: ClassVar = frozenset(
+    SUBJECTS = frozenset(
         {
             BlockResponse,
             BlocksRead,
@@ -91,37 +95,25 @@ class CatchUpWatch:
             SYNC,
         }
     )
-    """Owners of timers, contents of messages and results of jobs that tell something about catching up."""
-    JUDGED: ClassVar = frozenset({BlockFinal, Certified, Diverged, Execute, Finalize, ReadBlocks, ReadSnapshot, Send})
-    """Effects and jobs that are judged or followed."""
+    JUDGED = frozenset({BlockFinal, Certified, Diverged, Execute, Finalize, ReadBlocks, ReadSnapshot, Send})
 
-    def __init__(self, names: Sequence[str], retry_ms: int, look: Look) -> None:
-        self._names = names
+    def __init__(self, names: Sequence[str], look: Look, read: Read, retry_ms: int = DEFAULT_SYNC_RETRY_MS) -> None:
+        super().__init__(names, look)
+        self._read = read
         self._retry_ms = retry_ms
-        self._look = look
         self._asking = [_Asking(index) for index in range(len(names))]
         self.lacking: set[int] = set()
         """The validators that know a finalization ahead of their final block, and do nothing about it."""
-        self.reached: set[Mechanism] = set()
-        """Mechanisms of catching up that at least one validator has used."""
 
-    def starts(self, index: int, final_view: int, now_ms: float) -> None:
-        """Note that a validator starts with a final block of this view. ``now_ms`` is its own clock without pauses."""
-        self._asking[index] = _Asking(index, certified_view=final_view, final_view=final_view, busy_ms=now_ms)
+    def begins(self, machine: Machine) -> None:
+        assert machine.validator is not None, "it has started"
+        index, view = machine.index, machine.validator.executor.final_header.view
+        self._asking[index] = _Asking(index, certified_view=view, final_view=view, busy_ms=machine.own_clock.awake_ms)
         self.lacking.discard(index)
 
-    def handled(
-        self,
-        index: int,
-        event: Event,
-        effects: Sequence[Effect],
-        read: Callable[[bytes], Reading | None],
-        now_ms: float,
-    ) -> None:
-        """Check the effects of an event that a validator handled. ``read`` decodes a message.
-
-        Unless it lacks blocks, only effects and jobs of :attr:`JUDGED` and events of :attr:`SUBJECTS` matter.
-        """
+    def judge(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Check a validator's requests for blocks and the work on them. The time is its own clock's without pauses."""
+        index, now_ms = machine.index, machine.own_clock.awake_ms
         asking = self._asking[index]
         is_late = asking.is_answered and type(event) is Timeout and event.timer.owner == SYNC
         _note_event(asking, event, now_ms)
@@ -130,7 +122,7 @@ class CatchUpWatch:
             if type(effect) is Send:
                 if effect.recipient is None:
                     continue
-                request = read(effect.payload)
+                request = self._read(effect.payload)
                 if isinstance(request, (BlockRequest, FinalBlocksRequest)):
                     what = f"{self._names[index]} has the block that it asked for, and waits for a timer to ask on"
                     self._look(SafetyRule.CATCH_UP, not is_late, what)

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watch import Watch
 from validator.chain.block import Header, decode_block, header_hash
 from validator.node.events import Completed, Diverged, Effect, Event, ReplaceJournal, Run
 from validator.node.executor.jobs import Build, Built, Execute, Executed, Finalize, Finalized, Job
@@ -61,30 +62,26 @@ class _Tree:
         self.running = {block: parent for block, parent in self.running.items() if self.is_live(parent)}
 
 
-class ExecutionWatch:
+class ExecutionWatch(Watch):
     """Checks in one run which blocks honest validators execute, finalize and keep in their journals."""
 
-    JUDGED: ClassVar = frozenset({Build, Diverged, Execute, Finalize, ReplaceJournal})
-    """Effects and jobs that are judged or followed."""
+    SUBJECTS = frozenset({Completed})
+    JUDGED = frozenset({Build, Diverged, Execute, Finalize, ReplaceJournal})
 
-    def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
+    def __init__(self, names: Sequence[str], look: Look, journal_blocks: int) -> None:
         """``journal_blocks`` is from the section ``limits``."""
-        self._names = names
+        super().__init__(names, look)
         self._journal_blocks = journal_blocks
-        self._look = look
         self._trees: list[_Tree | None] = [None] * len(names)
-        self.reached: set[Mechanism] = set()
-        """Mechanisms of journals that at least one validator has used."""
 
-    def starts(self, index: int, final: Hash, height: int) -> None:
-        """Note that a validator starts, with this newest final block on its disk."""
-        self._trees[index] = _Tree(final, height)
+    def begins(self, machine: Machine) -> None:
+        assert machine.validator is not None, "it has started"
+        executor = machine.validator.executor
+        self._trees[machine.index] = _Tree(executor.final_digest, executor.final_header.height)
 
-    def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
-        """Check the effects of an event that a validator handled.
-
-        Only effects and jobs of :attr:`JUDGED` and results of jobs matter.
-        """
+    def judge(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Check the jobs that a validator gives its executor, and its journal."""
+        index = machine.index
         tree = self._trees[index]
         if tree is None:
             return

@@ -17,15 +17,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from operator import add
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
-from cluster.simulation.watches.models.kinds import subject_of
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.handled import Broadcast, Read, broadcast_of, subject_of
 from cluster.simulation.watches.models.plain_mempool import Gone, PlainMempool, fault_of
+from cluster.simulation.watches.watch import Watch
 from validator.chain.block import Header
 from validator.chain.genesis import Genesis
-from validator.chain.messages import Reading, TransactionsMessage
+from validator.chain.messages import TransactionsMessage
 from validator.chain.records import Account
 from validator.chain.transactions import TransactionError, parse, transaction_hash
 from validator.node.events import (
@@ -41,8 +44,6 @@ from validator.node.events import (
     TransactionRefused,
 )
 from validator.node.executor.jobs import AccountsRead, Build, Built, Finalized, JobResult, ReadAccounts
-from validator.node.limits import PoolLimits
-from validator.node.pool.mempool import PoolSizes
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
@@ -257,52 +258,35 @@ def _judged(wire: bytes, genesis: Genesis) -> Judged:
     return PreparedTransaction(digest, wire, transaction) if reason is None else (digest, reason)
 
 
-class MempoolWatch:
+class MempoolWatch(Watch):
     """Compares in one run the mempools of honest validators with their models."""
 
-    SUBJECTS: ClassVar = FOLLOWED
-    """What brings transactions. Besides, all results of jobs concern a mempool. Most events do not: they are consensus
-    messages."""
-    JUDGED: ClassVar = frozenset({Build, Diverged, ReadAccounts, Reply, TransactionDropped, TransactionRefused})
-    """Effects that a model judges or follows, and jobs that it judges."""
+    SUBJECTS = FOLLOWED | {Completed}
+    JUDGED = frozenset({Broadcast, Build, Diverged, ReadAccounts, Reply, TransactionDropped, TransactionRefused})
 
-    def __init__(
-        self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
-    ) -> None:
-        """``limits`` and ``max_held_blocks`` are from the section ``limits``."""
-        self._names = names
-        self._max_held_blocks = max_held_blocks
+    def __init__(self, names: Sequence[str], look: Look, scenario: Scenario, genesis: Genesis, read: Read) -> None:
+        super().__init__(names, look)
+        self._max_held_blocks = scenario.limits.max_held_blocks
         self._genesis = genesis
-        self._limits = limits
-        self._look = look
+        self._limits = scenario.limits.pool()
+        self._read = read
         self._judge = lru_cache(REMEMBERED_TRANSACTIONS)(partial(_judged, genesis=genesis))
         self._models = [self._model(0) for _ in names]
-        self.reached: set[Mechanism] = set()
-        """Mechanisms of mempools that at least one validator has used."""
 
     def _model(self, final_view: int) -> _Model:
         return _Model(PlainMempool(self._genesis, self._limits), self._judge, final_view)
 
-    def starts(self, index: int, final_view: int) -> None:
-        """Begin an empty model of a validator that starts with a final block of this view: mempools are not durable."""
-        self._models[index] = self._model(final_view)
+    def begins(self, machine: Machine) -> None:
+        """Begin an empty model: mempools are not durable."""
+        assert machine.validator is not None, "it has started"
+        self._models[machine.index] = self._model(machine.validator.executor.final_header.view)
 
-    def handled(
-        self,
-        index: int,
-        event: Event,
-        effects: Sequence[Effect],
-        broadcast: Iterable[Reading | None],
-        sizes: Callable[[], PoolSizes],
-    ) -> None:
-        """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size.
-
-        Only transactions that are broadcast, effects and jobs of :attr:`JUDGED`, events of :attr:`SUBJECTS` and results
-        of jobs matter.
-        """
-        model = self._models[index]
+    def judge(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Compare a validator with its model after an event: its effects, its broadcasts, and its mempool's size."""
+        index, model = machine.index, self._models[machine.index]
         if not model.is_followed:
             return
+        broadcast = broadcast_of(effects, self._read)
         sent = [wire for each in broadcast if type(each) is TransactionsMessage for wire in each.transactions]
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
         types = set(map(type, effects))
@@ -320,7 +304,8 @@ class MempoolWatch:
                     self._look_at_offer(index, model, effect.job)
         pool = model.pool
         if is_concerned or type(event) is Completed:
-            found, kept = sizes(), (len(pool.rows), pool.size, len(pool.idle))
+            assert machine.validator is not None, "it has handled an event"
+            found, kept = machine.validator.node.mempool.sizes, (len(pool.rows), pool.size, len(pool.idle))
             holds = found == kept
             self._tell(index, holds, "" if holds else f"keeps {tuple(found)}, expected {kept}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS

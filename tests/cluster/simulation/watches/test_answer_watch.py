@@ -13,6 +13,7 @@ from cluster.simulation.watches.answer_watch import AnswerWatch
 from consensus.messages import Message, Timeout
 from consensus.types import View
 from kits.mutation.detection_scenarios import DETECTION_SCENARIOS
+from tests.cluster.simulation.watches.seen import Told, make_machine, make_settings, set_time, set_view
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 
 BENCH = HotStuffBench()
@@ -26,28 +27,32 @@ class Listening:
 
     def __init__(self) -> None:
         self.now_ms = 1_000.0
-        self.told: list[tuple[bool, str]] = []
-        names = [f"v{i}" for i in range(4)]
-        self.watch = AnswerWatch(names, lambda _, holds, what: self.told.append((holds, what)), LIMITS)
-        self.watch.hears(LISTENER, 0, 1, BENCH.vote(1, FINALIZE, 1, "b1"))
+        self.told = Told()
+        settings = make_settings(LIMITS, rebroadcast_ms=int(REBROADCAST_MS))
+        self.watch = AnswerWatch([f"v{i}" for i in range(4)], self.told.look, settings)
+        self.listener = make_machine(LISTENER)
+        self.hear(BENCH.vote(1, FINALIZE, 1, "b1"), 1)
 
     def hear(self, message: Message, view: int, answer: Message | None = None, life: int = 0) -> None:
-        hearing = self.watch.hears(LISTENER, life, view, message)
+        listener, stuck = self.listener, make_machine(STUCK)
+        listener.incarnation = life
+        set_view(listener, view)
+        set_time(listener, self.now_ms)
+        self.watch.hears(listener, stuck, message)
         if answer is not None:
-            self.watch.sends(LISTENER, STUCK, self.now_ms, answer)
-        if hearing is not None:
-            self.watch.heard(hearing, self.now_ms, REBROADCAST_MS)
+            self.watch.sends(listener, STUCK, b"", answer)
+        self.watch.heard(listener, stuck, message)
 
     @property
     def verdicts(self) -> list[bool]:
-        return [holds for holds, _ in self.told]
+        return self.told.verdicts
 
 
 def test_a_vote_far_behind_is_answered_at_once() -> None:
     vote = BENCH.vote(STUCK, NOTARIZE, 5, "b5")
     silent, helpful = Listening(), Listening()
     silent.hear(vote, 7)
-    assert silent.told == [(False, "v0, in view 7, hears v2 in view 5, and does not answer")]
+    assert silent.told == [("answers", False, "v0, in view 7, hears v2 in view 5, and does not answer")]
     helpful.hear(vote, 7, BENCH.certificate(NOTARIZE, 6, "b6"))
     assert helpful.verdicts == [True]
 

@@ -11,7 +11,7 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.scenario.model import LimitsSection
 from cluster.simulation.driver import simulate
-from cluster.simulation.watches import watches
+from cluster.simulation.watches import memory_watch
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
 from consensus.voting import Sizes
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench
@@ -80,7 +80,7 @@ def test_a_mempool_that_keeps_more_is_told_of(monkeypatch: pytest.MonkeyPatch, n
     load = {"users": [{"workload": "transfer", "count": 4, "interval_ms": 100}]}
     scenario = Scenario.model_validate({"name": "kept", "load": load, "stop": {"height": 8}})
     assert not any("keeps too much" in each for each in violations_of(scenario))
-    monkeypatch.setattr(watches, "pool_bounds", lambda limits: pool_bounds(limits)._replace(**{name: 0}))
+    monkeypatch.setattr(memory_watch, "pool_bounds", lambda limits: pool_bounds(limits)._replace(**{name: 0}))
     assert any("keeps too much in view" in each and f"{name} " in each for each in violations_of(scenario))
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from cluster.record.rules import Mechanism
-from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.watches.pacing_watch import PATIENT, PacingWatch
-from consensus.messages import VoteKind
+from consensus.journal import encode_record
+from consensus.messages import Message, Vote, VoteKind, encode
 from consensus.types import View
+from tests.cluster.simulation.watches.seen import Told, make_machine, make_settings
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
-from validator.chain.messages import Reading
-from validator.node.events import TimerName
+from validator.chain.messages import ConsensusMessage, encode_message, read_message
+from validator.node.events import Append, Certified, Send, SetTimer, Timeout, TimerName
+from validator.storage.journal import encode_batch
 
 BENCH = HotStuffBench()
 VIEW = View(9)
 LEADER_MS, ADVANCE_MS = 500, 800
-CONFIGURED = ConsensusSection(leader_timeout_ms=LEADER_MS, advance_timeout_ms=ADVANCE_MS, rebroadcast_ms=100)
+SETTINGS = make_settings(leader_timeout_ms=LEADER_MS, advance_timeout_ms=ADVANCE_MS, rebroadcast_ms=100)
 LONGEST_ROW = 3
-FINAL_VIEWS = 16
 LAG = 2
 
 
@@ -26,12 +27,22 @@ class Paced:
     """A validator that was started in view 9."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, bool, str]] = []
-        self.watch = PacingWatch(["v0"], lambda *told: self.told.append(told), lambda _: LONGEST_ROW, FINAL_VIEWS, LAG)
-        self.watch.starts(0)
+        self.told = Told()
+        self.watch = PacingWatch(["v0"], self.told.look, SETTINGS, lambda _: LONGEST_ROW, read_message)
+        self.me = make_machine()
+        self.start()
         self.view = View(VIEW - 1)
         self.learn(NULLIFY, FINALIZE)  # repeated at the start
         self.enter(1)
+
+    def start(self) -> None:
+        self.watch.starts(self.me)
+
+    def send(self, vote: Vote) -> None:
+        self.watch.votes(self.me, vote)
+
+    def write(self, vote: Vote) -> None:
+        self.watch.performs(self.me, Append(1, encode_batch([encode_record(vote)], ())))
 
     def enter(self, factor: int) -> list[bool]:
         """Enter the next view, with timers of ``factor``: whether the watch agrees, of the leader timer and the other.
@@ -42,27 +53,28 @@ class Paced:
         self.view = View(self.view + 1)
         for owner, timeout_ms in (("leader", LEADER_MS), ("advance", ADVANCE_MS), ("rebroadcast", 7)):
             timer = TimerName(owner, self.view)
-            self.watch.starts_timer(0, timer, factor * timeout_ms, CONFIGURED)
-        return [holds for _, holds, _ in self.told]
+            self.watch.performs(self.me, SetTimer(timer, factor * timeout_ms))
+        return self.told.verdicts
 
     def learn(self, *kinds: VoteKind) -> None:
         for kind in kinds:
-            self.watch.certified(0, kind)
+            self.watch.performs(self.me, Certified(BENCH.certificate(kind, self.view, "b")))
 
     def wait(self, timer: str = "rebroadcast", view: int | None = None) -> None:
-        self.watch.expires(0, TimerName(timer, self.view if view is None else view), CONFIGURED, ())
+        self.watch.judge(self.me, Timeout(TimerName(timer, self.view if view is None else view)), ())
 
-    def tick(self, *repeated: Reading) -> bool:
+    def tick(self, *repeated: Message) -> bool:
         """Whether the validator may repeat these messages, and these alone, at a tick."""
         del self.told[:]
-        self.watch.expires(0, TimerName("rebroadcast", self.view), CONFIGURED, repeated)
+        sent = [Send(None, encode_message(ConsensusMessage(encode(message)))) for message in repeated]
+        self.watch.judge(self.me, Timeout(TimerName("rebroadcast", self.view)), sent)
         assert [rule for rule, _, _ in self.told] == ["repetitions"] * 2
         return all(holds for _, holds, _ in self.told)
 
     def ticks_due(self, ticks: int) -> list[int]:
         """The ticks of the view, of so many, at which a vote is to be repeated; the view ends with a block."""
         vote = BENCH.vote(0, NOTARIZE, self.view, "b")
-        self.watch.sends(0, vote)
+        self.send(vote)
         due = [tick for tick in range(1, ticks + 1) if not self.tick()]
         self.learn(NOTARIZE)
         self.enter(1)
@@ -115,7 +127,7 @@ def test_a_view_that_it_gave_up_itself_failed_though_others_notarized_its_block(
     paced = Paced()
     paced.fail(LONGEST_ROW)
     paced.wait()
-    paced.watch.writes(0, BENCH.vote(0, NULLIFY, paced.view - ago))
+    paced.write(BENCH.vote(0, NULLIFY, paced.view - ago))
     paced.learn(NOTARIZE)
     assert paced.enter(factor) == [True, True]
 
@@ -129,13 +141,13 @@ def test_finality_ends_the_row() -> None:
 
 
 def test_finality_makes_timeouts_shorter_once_for_each_vote_or_wait() -> None:
-    for takes_part in (lambda paced: paced.wait(), lambda paced: paced.watch.writes(0, BENCH.vote(0, NOTARIZE, 9))):
+    for takes_part in (lambda paced: paced.wait(), lambda paced: paced.write(BENCH.vote(0, NOTARIZE, 9))):
         paced = Paced()
         paced.fail(LONGEST_ROW + 2)
         for finalizations, factor in ((15, 4), (1, 2), (15, 2), (1, 1), (99, 1)):
             for _ in range(finalizations):
                 takes_part(paced)
-                paced.watch.writes(0, BENCH.vote(0, FINALIZE, 9))
+                paced.write(BENCH.vote(0, FINALIZE, 9))
                 paced.learn(FINALIZE, FINALIZE)
             assert paced.watch.factor(0) == factor
 
@@ -152,8 +164,8 @@ def test_longer_timeouts_and_timeouts_that_are_level_again_are_mechanisms_that_a
             paced.learn(NOTARIZE, FINALIZE)
             paced.enter(paced.watch.factor(0))
         assert (paced.watch.factor(0), paced.watch.reached) == (factor, {Mechanism.TIMEOUTS_LENGTHENED} | expected)
-    paced.watch.loses_journal(0)
-    paced.watch.starts(0)
+    paced.watch.begins_to_join(paced.me, b"")
+    paced.start()
     assert Mechanism.TIMEOUTS_LEVEL_AGAIN in paced.watch.reached, "in an earlier life"
 
 
@@ -174,10 +186,10 @@ def test_a_restart_goes_on_with_a_factor_that_may_be_the_last_in_its_journal() -
     for begins_with, holds in ((1, False), (2, True), (4, True), (8, False)):
         paced = Paced()
         paced.fail(LONGEST_ROW + 1)
-        paced.watch.sends(0, BENCH.vote(0, NULLIFY, paced.view))
+        paced.send(BENCH.vote(0, NULLIFY, paced.view))
         paced.fail(1)
-        paced.watch.sends(0, BENCH.vote(0, FINALIZE, paced.view - 1))
-        paced.watch.starts(0)
+        paced.send(BENCH.vote(0, FINALIZE, paced.view - 1))
+        paced.start()
         assert paced.enter(begins_with) == [holds, holds]
         assert paced.watch.factor(0) == (begins_with if holds else 4)
 
@@ -186,17 +198,17 @@ def test_what_is_durable_cannot_be_lost() -> None:
     for begins_with, holds in ((1, False), (2, False), (4, True)):
         paced = Paced()
         paced.fail(LONGEST_ROW + 2)
-        paced.watch.sends(0, BENCH.timeout(0, paced.view, paced.view - 1))
-        paced.watch.starts(0)
+        paced.send(BENCH.timeout(0, paced.view, paced.view - 1).vote)
+        paced.start()
         assert paced.enter(begins_with) == [holds, holds]
 
 
 def test_without_a_journal_it_begins_anew() -> None:
     paced = Paced()
     paced.fail(LONGEST_ROW + 2)
-    paced.watch.sends(0, BENCH.vote(0, NULLIFY, paced.view))
-    paced.watch.starts(0)
-    paced.watch.loses_journal(0)
+    paced.send(BENCH.vote(0, NULLIFY, paced.view))
+    paced.start()
+    paced.watch.begins_to_join(paced.me, b"")
     assert paced.enter(1) == [True, True]
 
 
@@ -207,9 +219,10 @@ def test_votes_are_repeated_when_two_block_times_have_passed_and_no_sooner() -> 
     paced = Paced()
     assert [paced.ticks_due(2) for _ in range(5)] == [[1, 2]] * 5
     assert paced.ticks_due(15) == [5, 10, 15]
-    votes: list[Reading] = [BENCH.vote(0, NOTARIZE, paced.view, "b"), BENCH.timeout(0, paced.view, paced.view - 1)]
-    for vote in votes:
-        paced.watch.sends(0, vote)
+    timeout = BENCH.timeout(0, paced.view, paced.view - 1)
+    votes: list[Message] = [BENCH.vote(0, NOTARIZE, paced.view, "b"), timeout]
+    paced.send(BENCH.vote(0, NOTARIZE, paced.view, "b"))
+    paced.send(timeout.vote)
     assert [paced.tick(*votes) for _ in range(5)] == [False] * 4 + [True]
     assert [paced.tick() for _ in range(5)] == [True] * 4 + [False]
     assert [paced.tick(*votes[1:]) for _ in range(5)] == [False] * 5, "and all of them"
@@ -254,6 +267,6 @@ def test_other_messages_are_repeated_as_they_like() -> None:
     paced = Paced()
     for _ in range(9):
         paced.ticks_due(3)
-    paced.watch.sends(0, BENCH.vote(0, NOTARIZE, paced.view, "b"))
+    paced.send(BENCH.vote(0, NOTARIZE, paced.view, "b"))
     old = BENCH.vote(0, FINALIZE, paced.view - 1, "b")
     assert paced.tick(old, BENCH.certificate(NOTARIZE, VIEW, "b"), BENCH.vote(0, NULLIFY, paced.view))

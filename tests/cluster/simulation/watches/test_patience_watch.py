@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import pytest
 
 from cluster.simulation.watches.patience_watch import HEARD_VIEWS, PatienceWatch
+from consensus.journal import encode_record
 from consensus.messages import Message, Vote
 from consensus.types import View
+from tests.cluster.simulation.watches.seen import Told, make_machine, make_settings, set_time
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 from validator.chain.block import MAX_BLOCK_BYTES
-from validator.chain.messages import Reading
+from validator.node.events import Append, PeerFault
+from validator.storage.journal import encode_batch
 
 BENCH = HotStuffBench()
 VIEW = View(9)
@@ -26,30 +30,56 @@ class Waiting:
     """A validator that entered view 9 when its clock said 1,000 ms, having heard the leader in view 8."""
 
     def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1, may_vote_from: int = 1) -> None:
-        self.told: list[tuple[str, bool, str]] = []
-        names = [f"v{index}" for index in range(4)]
-        self.watch = PatienceWatch(
-            names, lambda _: LEADER, self.look, skips, lambda _index, view: view >= may_vote_from
+        self.told = Told()
+        settings = make_settings(
+            protocol="simplex" if skips else "hotstuff", leader_timeout_ms=LEADER_MS, advance_timeout_ms=ADVANCE_MS
         )
+        self.watch = PatienceWatch(
+            [f"v{index}" for index in range(4)],
+            self.told.look,
+            settings,
+            lambda _: LEADER,
+            lambda _index, view: view >= may_vote_from,
+            lambda _index: 1,
+        )
+        self.me = make_machine(ME)
         self.enter(View(VIEW - 1), 0)
         self.hear(BENCH.vote(LEADER, FINALIZE, heard_in, "b"), 10)
         self.enter(VIEW, 1_000)
 
-    def look(self, rule: str, holds: bool, what: str) -> None:
-        self.told.append((rule, holds, what))
+    def start(self) -> None:
+        self.watch.starts(self.me)
 
     def enter(self, view: View, now_ms: float) -> None:
-        self.watch.enters(ME, view, now_ms, LEADER_MS, ADVANCE_MS)
+        set_time(self.me, now_ms)
+        self.watch.enters(self.me, view)
 
-    def hear(self, message: Message, now_ms: float, *, sender: int = LEADER, is_sound: bool = True) -> None:
-        self.watch.hears(ME, sender, is_sound, now_ms, message)
+    def hear(
+        self,
+        message: Message,
+        now_ms: float,
+        *,
+        sender: int = LEADER,
+        is_sound: bool = True,
+        writes: Sequence[Vote] = (),
+    ) -> None:
+        """Hear a message, and write these votes to the journal for it."""
+        set_time(self.me, now_ms)
+        peer = make_machine(sender, deviation=None if is_sound else "a bug")
+        self.watch.hears(self.me, peer, message)
+        self.write(*writes)
+        self.watch.heard(self.me, peer, message)
 
-    def send(self, message: Reading, now_ms: float) -> None:
-        self.watch.sends(ME, now_ms, message)
+    def write(self, *votes: Vote) -> None:
+        self.watch.performs(self.me, Append(1, encode_batch(map(encode_record, votes), ())))
+
+    def send(self, vote: Vote, now_ms: float) -> None:
+        set_time(self.me, now_ms)
+        self.watch.votes(self.me, vote)
 
     def give_up(self, now_ms: float) -> list[bool]:
         self.send(BENCH.vote(ME, NULLIFY, VIEW), now_ms)
-        return [holds for _, holds, _ in self.told]
+        return self.told.verdicts
 
 
 PROPOSAL = BENCH.proposal(VIEW, "b")
@@ -65,8 +95,8 @@ def test_whoever_heard_the_proposal_waits_for_the_advance_timer() -> None:
     assert patient.give_up(1_800) == [True]
 
 
-@pytest.mark.parametrize("message", [BENCH.vote(ME, NULLIFY, VIEW), BENCH.timeout(ME, VIEW, VIEW - 1)])
-def test_whoever_voted_for_the_block_waits_for_the_advance_timer(message: Reading) -> None:
+@pytest.mark.parametrize("message", [BENCH.vote(ME, NULLIFY, VIEW), BENCH.timeout(ME, VIEW, VIEW - 1).vote])
+def test_whoever_voted_for_the_block_waits_for_the_advance_timer(message: Vote) -> None:
     waiting = Waiting(heard_in=1)
     waiting.send(BENCH.vote(ME, NOTARIZE, VIEW, "b"), 1_300)
     waiting.send(message, 1_799 - 1)
@@ -130,8 +160,8 @@ def test_whoever_hears_but_a_proposal_above_the_limit_of_blocks_waits_for_the_le
 def test_a_leader_who_gives_up_is_followed(sender: int, holds: bool) -> None:
     waiting = Waiting()
     waiting.hear(PROPOSAL, 1_400)
-    waiting.hear(BENCH.vote(sender, NULLIFY, VIEW), 1_450, sender=sender)
-    assert waiting.give_up(1_451) == [holds]
+    waiting.hear(BENCH.vote(sender, NULLIFY, VIEW), 1_450, sender=sender, writes=[BENCH.vote(ME, NULLIFY, VIEW)])
+    assert waiting.give_up(1_451)[-1] == holds
 
 
 def test_a_leaders_nullify_may_be_heard_before_the_view_begins() -> None:
@@ -145,7 +175,7 @@ def test_a_leaders_nullify_may_be_heard_before_the_view_begins() -> None:
 
 def test_the_view_in_which_it_was_started_is_not_judged() -> None:
     waiting = Waiting()
-    waiting.watch.starts(ME)
+    waiting.start()
     waiting.enter(VIEW, 1_100)
     waiting.send(BENCH.vote(ME, NOTARIZE, VIEW, "b"), 1_101)
     assert waiting.give_up(1_102) == []
@@ -158,7 +188,7 @@ def test_the_view_in_which_it_was_started_is_not_judged() -> None:
 def test_whoever_finds_the_block_invalid_gives_up_at_once() -> None:
     waiting = Waiting()
     waiting.hear(PROPOSAL, 1_400)
-    waiting.watch.rejects(ME)
+    waiting.watch.performs(waiting.me, PeerFault(LEADER, "invalid_block"))
     assert waiting.give_up(1_402) == []
 
 
@@ -183,12 +213,10 @@ def test_what_is_repeated_is_judged_once() -> None:
     assert waiting.give_up(1_500) == waiting.give_up(1_700) == [False]
 
 
-def test_votes_of_another_view_and_other_messages_are_left_alone() -> None:
+def test_votes_of_another_view_are_left_alone() -> None:
     waiting = Waiting()
     waiting.hear(PROPOSAL, 1_400)
-    stale: Vote = BENCH.vote(ME, NULLIFY, VIEW - 1)
-    waiting.send(stale, 1_450)
-    waiting.send(BENCH.certificate(NULLIFY, VIEW), 1_460)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW - 1), 1_450)
     assert waiting.told == []
 
 
@@ -198,11 +226,10 @@ GIVEN_UP = BENCH.vote(LEADER, NULLIFY, VIEW)
 OWN = {kind: BENCH.vote(ME, kind, VIEW, "b" if kind != NULLIFY else "") for kind in (NOTARIZE, NULLIFY, FINALIZE)}
 
 
-def follow(waiting: Waiting, *votes: Vote, view: View = VIEW) -> list[str]:
+def follow(waiting: Waiting, *votes: Vote) -> list[str]:
     """What is told of a validator that hears the leader give up, and writes these votes."""
-    waiting.hear(GIVEN_UP, 1_100)
-    waiting.watch.handled(ME, view, votes)
-    return [what for _, holds, what in waiting.told if not holds]
+    waiting.hear(GIVEN_UP, 1_100, writes=votes)
+    return waiting.told.found()
 
 
 def test_a_leader_that_gives_up_is_followed_at_once() -> None:
@@ -212,26 +239,27 @@ def test_a_leader_that_gives_up_is_followed_at_once() -> None:
 
 def test_a_leader_is_not_followed_by_who_finalized_may_not_vote_is_in_another_view_or_started_in_this() -> None:
     finalized = Waiting()
-    finalized.watch.handled(ME, VIEW, [OWN[NOTARIZE], OWN[FINALIZE]])
+    finalized.write(OWN[NOTARIZE], OWN[FINALIZE])
     assert follow(finalized) == []
     assert follow(Waiting(may_vote_from=VIEW + 1)) == []
-    assert follow(Waiting(), view=View(VIEW + 1)) == []
+    ahead = Waiting()
+    ahead.enter(View(VIEW + 1), 1_050)
+    assert follow(ahead) == []
     started = Waiting()
-    started.watch.starts(ME)
+    started.start()
     started.enter(VIEW, 1_000)
     assert follow(started) == []
 
 
 def test_who_gave_up_before_need_not_do_it_again_and_a_leader_with_a_bug_binds_nobody() -> None:
     waiting = Waiting()
-    waiting.watch.handled(ME, VIEW, [OWN[NULLIFY]])
+    waiting.write(OWN[NULLIFY])
     assert follow(waiting) == []
     entering = Waiting()
     entering.enter(View(VIEW - 1), 0)
-    entering.watch.handled(ME, VIEW, [OWN[NULLIFY]])
+    entering.write(OWN[NULLIFY])
     entering.enter(VIEW, 1_000)
     assert follow(entering) == []
     waiting = Waiting()
     waiting.hear(GIVEN_UP, 1_100, is_sound=False)
-    waiting.watch.handled(ME, VIEW, [])
     assert all(holds for _, holds, _ in waiting.told)

@@ -15,9 +15,14 @@ from cluster.scenario.model import LimitsSection
 from cluster.simulation.watches import promise_watch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from tests.cluster.records import CHAIN_ID, FUNDS, OTHER, PRICE, USER, USER_ADDRESS, ChainMaker, make_record
+from tests.cluster.simulation.watches.seen import make_machine
+from validator.chain.messages import TransactionsMessage
 from validator.chain.transactions import Transaction, Transfer, sign, transaction_hash
+from validator.node.events import Run, TransactionDropped
+from validator.node.executor.jobs import Build
 from validator.node.pool.mempool import Departure
 from validator.primitives.params import Parameters
+from validator.primitives.types import ZERO_HASH, Hash
 
 LANE = Parameters().lane_user_cycles
 TAKER = 1
@@ -51,15 +56,31 @@ class Bench:
     def take(self, wire: bytes, index: int = TAKER, life: int = 0, is_honest: bool = True) -> bytes:
         """A validator takes a transaction as it should; returns its hash."""
         digest = transaction_hash(wire)
-        self.watch.passes_on(index, (wire,), is_to_all=True)
-        self.watch.takes(index, life, self.ledger.height, {digest: wire}, is_honest)
+        self.pass_on(wire, index=index)
+        self.accept(wire, index=index, life=life, is_honest=is_honest)
         return digest
+
+    def pass_on(self, *wires: bytes, index: int = TAKER, to: int | None = None) -> None:
+        self.watch.sends(make_machine(index), to, b"", TransactionsMessage(wires))
+
+    def accept(self, *wires: bytes, index: int = TAKER, life: int = 0, is_honest: bool = True) -> None:
+        """A validator tells a client that it has taken transactions."""
+        machine = make_machine(index, incarnation=life, byzantine=None if is_honest else "it is")
+        machine.validator.node.height = self.ledger.height
+        self.watch.takes(machine, {transaction_hash(wire): wire for wire in wires})
+
+    def drop(self, digest: bytes, reason: str) -> None:
+        self.watch.performs(make_machine(TAKER), TransactionDropped(Hash(digest), reason))
+
+    def begin(self, index: int, view: int, life: int = 0) -> None:
+        """A validator begins to build its block of a view."""
+        self.watch.performs(make_machine(index, incarnation=life), Run(Build(view, ZERO_HASH, index, ())))
 
     def seal(self, life: int = 0, is_built: bool = True, **header: Any) -> None:
         """The next block is built and becomes final, with what was added to the chain."""
         height = self.maker.height
         if is_built:
-            self.watch.builds(height % 4, life, height)
+            self.begin(height % 4, height, life)
         self.finish(**header)
 
     def finish(self, **header: Any) -> None:
@@ -98,7 +119,7 @@ def test_a_block_of_a_view_long_after_the_final_one_has_no_room(is_late: bool) -
     bench.seal(view=5)
     height, view = bench.maker.height, 5 + 9 + is_late
     bench.take(bench.offer(), height % 4)
-    bench.watch.builds(height % 4, 0, view)
+    bench.begin(height % 4, view)
     bench.finish(view=view)
     assert len(bench.told) == (not is_late)
 
@@ -156,7 +177,7 @@ def test_room_is_what_the_block_left_and_money_what_its_own_transactions_left() 
 
 def test_only_blocks_that_were_begun_later_in_the_same_life_count() -> None:
     early = Bench()
-    early.watch.builds(TAKER, 0, 1)
+    early.begin(TAKER, 1)
     early.take(early.offer())
     early.finish()
     assert early.told == []
@@ -177,7 +198,7 @@ def test_only_blocks_that_were_begun_later_in_the_same_life_count() -> None:
 def test_who_is_not_to_be_honest_promises_nothing() -> None:
     bench = Bench()
     wire = bench.offer()
-    bench.watch.takes(TAKER, 0, 0, {transaction_hash(wire): wire}, False)
+    bench.accept(wire, is_honest=False)
     bench.seal()
     assert bench.told == []
     assert bench.watch.record().taken == 0
@@ -201,13 +222,13 @@ def test_more_than_a_mempool_offers_may_leave_something_out(monkeypatch: pytest.
     assert bench.told == []
 
 
-@pytest.mark.parametrize("is_to_all", [None, False])
-def test_what_is_not_sent_to_all_others_is_told(is_to_all: bool | None) -> None:
+@pytest.mark.parametrize("is_sent_to_one", [False, True])
+def test_what_is_not_sent_to_all_others_is_told(is_sent_to_one: bool) -> None:
     bench = Bench()
     wire = bench.offer()
-    if is_to_all is not None:
-        bench.watch.passes_on(TAKER, (wire,), is_to_all)
-    bench.watch.takes(TAKER, 0, 0, {transaction_hash(wire): wire}, True)
+    if is_sent_to_one:
+        bench.pass_on(wire, to=0)
+    bench.accept(wire)
     assert len(bench.told) == bench.counts["passed_on"] == 1
     assert bench.told[0].endswith("from a client and did not send it to all others")
 
@@ -218,7 +239,7 @@ def test_what_is_not_sent_to_all_others_is_told(is_to_all: bool | None) -> None:
 @pytest.mark.parametrize("reason", [*Departure, "bored"])
 def test_a_transaction_that_is_dropped_for_no_reason_is_told(reason: str) -> None:
     bench = Bench()
-    bench.watch.drops(TAKER, bench.take(bench.offer(1)), reason)
+    bench.drop(bench.take(bench.offer(1)), reason)
     bench.seal()
     assert len(bench.told) == bench.counts["dropped"] == 1
     assert bench.told[0].endswith(f"from a client and dropped it as {reason}, of which nothing shows")
@@ -227,13 +248,13 @@ def test_a_transaction_that_is_dropped_for_no_reason_is_told(reason: str) -> Non
 def test_reasons_that_show() -> None:
     bench = Bench(max_transactions=5)
     bench.maker.transfer(5)
-    bench.watch.drops(TAKER, bench.take(bench.offer()), Departure.STALE_NONCE)
-    bench.watch.drops(TAKER, bench.take(bench.offer(2)), Departure.REPLACED)
+    bench.drop(bench.take(bench.offer()), Departure.STALE_NONCE)
+    bench.drop(bench.take(bench.offer(2)), Departure.REPLACED)
     bench.take(bench.offer(2, max_priority_fee_per_cycle=9), index=2)
     bench.seal()
     assert (bench.told, bench.counts["dropped"]) == ([], 2)
-    bench.watch.drops(TAKER, bench.take(bench.offer(3, value=FUNDS)), Departure.UNAFFORDABLE)
-    bench.watch.drops(TAKER, bench.take(bench.offer(4)), Departure.EVICTED)
+    bench.drop(bench.take(bench.offer(3, value=FUNDS)), Departure.UNAFFORDABLE)
+    bench.drop(bench.take(bench.offer(4)), Departure.EVICTED)
     bench.seal()
     assert (bench.told, bench.counts["dropped"]) == ([], 4)
 
@@ -244,7 +265,7 @@ def test_expired_is_what_waited_for_long(heights: int, is_told: bool) -> None:
     digest = bench.take(bench.offer(7))
     for height in range(1, heights + 1):
         if height == heights:
-            bench.watch.drops(TAKER, digest, Departure.EXPIRED)
+            bench.drop(digest, Departure.EXPIRED)
         bench.seal()
     assert bool(bench.told) is is_told
 
@@ -254,10 +275,9 @@ def test_a_transaction_may_be_replaced_before_its_client_hears_that_it_was_taken
     bench = Bench()
     first = bench.offer(5)
     second = bench.offer(5 if replaces else 6, max_fee_per_cycle=4 * PRICE)
-    wires: dict[bytes, bytes] = {transaction_hash(wire): wire for wire in (first, second)}
-    bench.watch.passes_on(TAKER, tuple(wires.values()), is_to_all=True)
-    bench.watch.drops(TAKER, transaction_hash(first), Departure.REPLACED)
-    bench.watch.takes(TAKER, 0, 0, wires, is_honest=True)
+    bench.pass_on(first, second)
+    bench.drop(transaction_hash(first), Departure.REPLACED)
+    bench.accept(first, second)
     bench.seal()
     assert len(bench.told) == (0 if replaces else 1), "another one with its nonce must have been taken"
     assert bench.counts["dropped"] == 1
@@ -268,8 +288,8 @@ def test_what_was_dropped_before_the_request_counts_no_more(is_sent: bool) -> No
     bench = Bench()
     wire = bench.offer(0)
     if is_sent:
-        bench.watch.passes_on(TAKER, (wire,), is_to_all=True)
-    bench.watch.drops(TAKER, transaction_hash(wire), Departure.REPLACED)
+        bench.pass_on(wire)
+    bench.drop(transaction_hash(wire), Departure.REPLACED)
     if is_sent:
         bench.take(bench.offer(9))  # the answer to the request that it was in
     bench.take(wire)

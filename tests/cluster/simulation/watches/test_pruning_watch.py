@@ -7,9 +7,12 @@ from typing import Any
 
 from cluster.record.rules import SafetyRule
 from cluster.simulation.watches.pruning_watch import PruningWatch
+from tests.cluster.simulation.watches.seen import make_machine
 
 KEPT = 10
 ME = 1
+FINAL: Any = None
+"""The event itself says nothing of what is kept."""
 
 
 class Pruned:
@@ -17,7 +20,7 @@ class Pruned:
 
     def __init__(self, keep_blocks: int | None = KEPT) -> None:
         self.told: list[str] = []
-        self.watch = PruningWatch(["v0", "v1"], keep_blocks, self._look)
+        self.watch = PruningWatch(["v0", "v1"], self._look, keep_blocks)
 
     def _look(self, rule: str, holds: bool, what: str) -> None:
         assert rule == SafetyRule.PRUNING
@@ -26,20 +29,25 @@ class Pruned:
 
     def look(self, first: int, final: int = 40, prunable: int = 0, joined: int = 0) -> list[str]:
         """The findings about a disk with the blocks above height ``first`` up to ``final``."""
-        archive = SimpleNamespace(first_height=first, joined_height=joined)
-        executor: Any = SimpleNamespace(
-            archive=archive, final_header=SimpleNamespace(height=final), prunable_height=prunable
-        )
         before = len(self.told)
         self.tell(prunable)
-        self.watch.finalizes(ME, executor)
+        self.finalize(first, final, prunable, joined)
         return self.told[before:]
 
     def tell(self, prunable: int) -> None:
         """With a final block the validator is told up to which height others have its blocks."""
-        archive, header = SimpleNamespace(first_height=0, joined_height=0), SimpleNamespace(height=0)
-        executor: Any = SimpleNamespace(archive=archive, final_header=header, prunable_height=prunable)
-        self.watch.finalizes(ME, executor)
+        self.finalize(0, 0, prunable, 0)
+
+    def finalize(self, first: int, final: int, prunable: int, joined: int) -> None:
+        archive = SimpleNamespace(first_height=first, joined_height=joined)
+        executor = SimpleNamespace(
+            archive=archive, final_header=SimpleNamespace(height=final), prunable_height=prunable
+        )
+        self.watch.performs(make_machine(ME, validator=SimpleNamespace(executor=executor)), FINAL)
+
+    def recover(self, height: int) -> None:
+        executor = SimpleNamespace(recovered_height=height)
+        self.watch.opens(make_machine(ME, validator=SimpleNamespace(executor=executor)))
 
 
 def test_who_keeps_all_blocks_prunes_none() -> None:
@@ -71,7 +79,7 @@ def test_what_a_commit_pruned_that_nobody_heard_of_was_allowed() -> None:
     pruned = Pruned()
     assert pruned.look(19, final=29, prunable=28) == []
     pruned.tell(28)
-    pruned.watch.recovers(ME, 30)
+    pruned.recover(30)
     assert pruned.look(20, final=31) == [], "it pruned with block 30"
     assert pruned.look(21, final=31) == ["v1 has blocks from height 22 on, and must from 21 on"]
 
@@ -79,6 +87,6 @@ def test_what_a_commit_pruned_that_nobody_heard_of_was_allowed() -> None:
 def test_a_new_life_was_told_nothing_yet() -> None:
     pruned = Pruned()
     pruned.tell(28)
-    pruned.watch.recovers(ME, 20)
-    pruned.watch.recovers(ME, 36)
+    pruned.recover(20)
+    pruned.recover(36)
     assert len(pruned.look(11, final=36)) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cluster.record.rules import SafetyRule
@@ -16,13 +18,16 @@ from cluster.simulation.watches.restraint_watch import (
 )
 from consensus import retransmission
 from consensus.allowance import Allowances
+from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
-from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message, Timeout
+from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message, Timeout, encode
 from consensus.retransmission import certificate_bytes
 from consensus.types import ValidatorIndex, View
+from tests.cluster.simulation.watches.seen import make_machine, make_settings, set_time, set_view
 from tests.consensus.bench import FINALIZE, NULLIFY, TIMEOUT, Bench
 from validator.chain.messages import BlockRequest
+from validator.node.events import PeerFault
 
 COMMITTEE = Committee(View(2), tuple(ValidatorIndex(index) for index in range(5)))
 BENCH = Bench(8, epochs=(COMMITTEE,))
@@ -30,6 +35,8 @@ VIEW = 10
 """Led by validator 0."""
 ANSWERER, ASKER = 1, 7
 DISTRUSTED_VIEWS = 64
+TICK_MS = 500
+GIVEN = BENCH.certificate(NULLIFY, VIEW)
 
 
 class Watched:
@@ -37,26 +44,49 @@ class Watched:
 
     def __init__(self) -> None:
         self.told: list[tuple[bool, str]] = []
-        names = [f"v{i}" for i in range(8)]
-        leader = RoundRobin(BENCH.validators).leader
+        settings = make_settings(rebroadcast_ms=TICK_MS, leader_timeout_ms=500)
         self.watch = RestraintWatch(
-            names, BENCH.validators, leader, lambda _, holds, what: self.told.append((holds, what)), DISTRUSTED_VIEWS
+            [f"v{i}" for i in range(8)],
+            lambda _, holds, what: self.told.append((holds, what)),
+            settings,
+            BENCH.validators,
+            RoundRobin(BENCH.validators).leader,
         )
 
     def ask(self, *peers: int, view: int = VIEW, life: int = 0) -> list[bool]:
         """Validator 7 asks these, one after the other; whether each may be asked."""
         before = len(self.told)
         for peer in peers:
-            self.watch.sends(ASKER, life, view, peer, CertificateRequest((View(view),)))
+            self.send(ASKER, peer, CertificateRequest((View(view),)), view=view, life=life)
         return [holds for holds, _ in self.told[before:]]
 
     def answer(self, request: CertificateRequest, *answers: Message, view: int = VIEW) -> list[tuple[bool, str]]:
         before = len(self.told)
-        self.watch.hears(ANSWERER, view, ASKER, request)
+        answerer, asker = at_view(ANSWERER, view), make_machine(ASKER)
+        self.watch.hears(answerer, asker, request)
         for each in answers:
-            self.watch.sends(ANSWERER, 0, view, ASKER, each)
-        self.watch.heard()
-        return self.told[before:]
+            self.send(ANSWERER, ASKER, each, view=view)
+        self.watch.heard(answerer, asker, request)
+        return [(holds, what) for holds, what in self.told[before:] if "bytes of certificates" not in what]
+
+    def send(
+        self, sender: int, peer: int | None, message: Message, *, view: int = VIEW, life: int = 0, now_ms: float = 0.0
+    ) -> bool:
+        """Whether a validator may send a message."""
+        machine = at_view(sender, view, incarnation=life)
+        set_time(machine, now_ms)
+        self.watch.sends(machine, peer, b"", message)
+        return bool(self.told) and self.told[-1][0]
+
+    def give(self, peer: int, now_ms: float, life: int = 0) -> bool:
+        """Whether validator 1 may send a certificate."""
+        return self.send(1, peer, GIVEN, life=life, now_ms=now_ms)
+
+
+def at_view(index: int, view: int, **fields: Any) -> Any:
+    machine = make_machine(index, **fields)
+    set_view(machine, view)
+    return machine
 
 
 def requested(*views: int) -> CertificateRequest:
@@ -100,21 +130,21 @@ def test_who_is_behind_may_be_sent_anything() -> None:
 
 
 def test_certificates_are_bounded_over_time() -> None:
-    watched, size, now_ms = Watched(), 1_000, 0.0
+    watched, size, now_ms = Watched(), len(encode(GIVEN)), 0.0
     certificate = SIGNATURE_BYTES * 9
     sent = 0
     for _ in range(100):
         for _ in range(TICK_CERTIFICATES * certificate // size):
-            watched.watch.gives(1, 0, 2, size, now_ms, 500)
-        now_ms += 500
+            watched.give(2, now_ms)
+        now_ms += TICK_MS
     assert all(holds for holds, _ in watched.told), "what ticks add may be sent for ever"
     while watched.told[-1][0] and sent < 10**6:
-        watched.watch.gives(1, 0, 2, size, now_ms, 500)
+        watched.give(2, now_ms)
         sent += size
     burst, tick = BURST_CERTIFICATES * certificate, TICK_CERTIFICATES * certificate
     assert burst <= sent <= burst + 3 * tick + 2 * size
-    watched.watch.gives(1, 1, 2, size, now_ms, 500)
-    watched.watch.gives(1, 0, 3, size, now_ms, 500)
+    watched.give(2, now_ms, life=1)
+    watched.give(3, now_ms)
     assert [holds for holds, _ in watched.told[-2:]] == [True, True], "another life, another peer"
 
 
@@ -124,7 +154,7 @@ def test_certificates_are_bounded_over_time() -> None:
 def test_whoever_gives_as_much_as_allowances_allow_is_sound_whatever_pauses_it_has(
     pauses: list[tuple[int, int]],
 ) -> None:
-    watched, largest, tick_ms, size = Watched(), certificate_bytes(len(BENCH.validators)), 500, 236
+    watched, largest, tick_ms, size = Watched(), certificate_bytes(len(BENCH.validators)), TICK_MS, len(encode(GIVEN))
     allowances = Allowances(BURST_CERTIFICATES * largest, TICK_CERTIFICATES * largest, 8)
     due_ms, given = tick_ms, 0
     for now_ms in range(0, 20_000, 100):
@@ -134,7 +164,7 @@ def test_whoever_gives_as_much_as_allowances_allow_is_sound_whatever_pauses_it_h
             allowances.tick()
             due_ms = now_ms + tick_ms
         while allowances.take(2, size):
-            watched.watch.gives(1, 0, 2, size, now_ms, tick_ms)
+            watched.give(2, now_ms)
             given += size
     assert given > (BURST_CERTIFICATES + 10 * TICK_CERTIFICATES) * largest
     assert all(holds for holds, _ in watched.told)
@@ -166,16 +196,17 @@ def test_who_pauses_again_and_again_beside_a_peer_that_asks_for_everything_gives
 
 def test_the_certificate_that_answers_a_request_for_a_block_is_not_counted() -> None:
     watched = Watched()
-    watched.watch.hears(ANSWERER, VIEW, ASKER, BlockRequest(bytes(32)))
-    watched.watch.gives(ANSWERER, 0, ASKER, 10**9, 0.0, 500)
-    watched.watch.heard()
+    for _ in range(10 * BURST_CERTIFICATES):
+        request = BlockRequest(bytes(32))
+        watched.watch.hears(at_view(ANSWERER, VIEW), make_machine(ASKER), request)
+        watched.send(ANSWERER, ASKER, GIVEN)
+        watched.watch.heard(at_view(ANSWERER, VIEW), make_machine(ASKER), request)
     assert not watched.told
 
 
 def proposing(watched: Watched, recipient: int | None, now_ms: float = 0.0, view: int = VIEW, life: int = 0) -> bool:
     """Whether validator 0 may send its proposal."""
-    watched.watch.proposes(0, life, recipient, view, now_ms, 500.0)
-    return watched.told[-1][0]
+    return watched.send(0, recipient, BENCH.proposal(view, "b"), view=view, life=life, now_ms=now_ms)
 
 
 def test_a_proposal_is_broadcast_once() -> None:
@@ -194,10 +225,9 @@ def test_a_proposal_is_sent_to_one_again_once_in_a_leader_timeout() -> None:
 
 def test_a_proposal_is_not_sent_again_to_whom_a_vote_was_heard_of() -> None:
     watched = Watched()
-    watched.watch.hears_vote(0, 0, VIEW, BENCH.vote(1, NULLIFY, VIEW))
-    watched.watch.hears_vote(0, 0, VIEW, BENCH.vote(2, NULLIFY, VIEW - 1))
     bare = Timeout(BENCH.vote(3, TIMEOUT, VIEW, parent=4), None)
-    watched.watch.hears_vote(0, 0, VIEW, bare)
+    for vote in (BENCH.vote(1, NULLIFY, VIEW), BENCH.vote(2, NULLIFY, VIEW - 1), bare):
+        watched.watch.hears(at_view(0, VIEW), make_machine(1), vote)
     assert [proposing(watched, peer) for peer in (1, 2, 3)] == [False, True, True], "a bare timeout may not count"
     assert watched.told[0][1] == "v0 sends its proposal of view 10 again to v1, of which it heard a vote"
     assert proposing(watched, 1, life=1)
@@ -206,10 +236,10 @@ def test_a_proposal_is_not_sent_again_to_whom_a_vote_was_heard_of() -> None:
 def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
     watched = Watched()
     for life, view in ((0, 5), (0, 5 + DISTRUSTED_VIEWS), (1, 6 + DISTRUSTED_VIEWS)):
-        watched.watch.finds_forged(1, life, view, 2)
-    watched.watch.finds_forged(1, 1, 6 + DISTRUSTED_VIEWS, 3)
+        watched.watch.performs(at_view(1, view, incarnation=life), PeerFault(2, BAD_CERTIFICATE))
+    watched.watch.performs(at_view(1, 6 + DISTRUSTED_VIEWS, incarnation=1), PeerFault(3, BAD_CERTIFICATE))
     assert [holds for holds, _ in watched.told] == [True] * 4
-    watched.watch.finds_forged(1, 1, 5 + 2 * DISTRUSTED_VIEWS, 2)
+    watched.watch.performs(at_view(1, 5 + 2 * DISTRUSTED_VIEWS, incarnation=1), PeerFault(2, BAD_CERTIFICATE))
     assert watched.told[-1] == (False, "v1 checks certificates of v2 that do not hold in views 70 and 133")
 
 

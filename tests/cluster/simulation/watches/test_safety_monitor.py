@@ -51,7 +51,7 @@ def leader(view: View) -> int:
 def make_monitor(genesis: Genesis) -> SafetyMonitor:
     """Of the bench's four validators."""
     log = RuleLog(lambda: 7.0)
-    return SafetyMonitor(CertifiedChain(BENCH.validators, NAMESPACE, leader, log), genesis, log)
+    return SafetyMonitor(CertifiedChain(BENCH.validators, NAMESPACE, leader, log), genesis, log, 256)
 
 
 def monitor() -> SafetyMonitor:
@@ -399,9 +399,9 @@ def test_what_a_validator_counts_is_held_against_the_books(figure: str) -> None:
     blocks = watching.ledger.blocks
     figures = {other: getattr(blocks, own)[1] for own, other in FIGURES.items()}
     right = BlockFinal(Height(2), 2, ZERO_HASH, ZERO_HASH, **figures)
-    watching.counts("alice", right)
+    watching.counts_of("alice", right)
     assert watching.log.violations == []
-    watching.counts("alice", msgspec.structs.replace(right, **{figure: figures[figure] + 1}))
+    watching.counts_of("alice", msgspec.structs.replace(right, **{figure: figures[figure] + 1}))
     (told,) = watching.log.violations
     wrong = f"{figure} {figures[figure] + 1:,} of {figures[figure]:,}"
     assert told.endswith(f"figures: alice counts otherwise than the books at height 2: {wrong}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,13 +12,16 @@ from cluster.disks.memory import MemoryDisk
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.journal import Record, encode_record
 from consensus.keys import Committee
-from consensus.messages import Certificate, Timeout, TimeoutCertificate, Vote, VoteKind, encode
+from consensus.messages import Certificate, TimeoutCertificate, Vote, VoteKind, encode
 from consensus.types import Digest, ValidatorIndex, View
 from tests.cluster.records import make_chain
+from tests.cluster.simulation.watches.seen import make_machine
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
 from validator.chain.block import Block, header_hash
 from validator.chain.messages import ViewReport
+from validator.node.events import Joined
 from validator.primitives.codec import decode
+from validator.primitives.types import Height
 from validator.storage.journal import JOURNAL_FILE, encode_batch, encode_journal, open_journal
 
 BENCH = HotStuffBench(n=7)
@@ -42,7 +46,7 @@ class Watched:
         self.looks: list[str] = []
         self.violations: list[str] = []
         self.disk = MemoryDisk()
-        self.watch = VoteWatch(names, bench.validators, NAMESPACE, self.look)
+        self.watch = VoteWatch(names, self.look, bench.validators, NAMESPACE)
 
     def look(self, rule: str, holds: bool, what: str) -> None:
         self.looks.append(rule)
@@ -56,7 +60,7 @@ class Watched:
 
     def send(self, *votes: Vote) -> None:
         for each in votes:
-            self.watch.sent(ME, self.disk, Timeout(each, None) if each.kind == TIMEOUT else each)
+            self.watch.votes(make_machine(ME, disk=self.disk), each)
 
     def say(self, *records: Record) -> None:
         """Journal each record, and send it where it is a vote."""
@@ -206,11 +210,13 @@ def join(
 ) -> None:
     """By default it abstains up to one view above the highest that was proved."""
     watched.disk = MemoryDisk()
-    watched.watch.begins_to_join(ME, NONCE, entered)
+    machine = make_machine(ME, name=f"validator-{ME}", view=entered, joining=SimpleNamespace())
+    watched.watch.begins_to_join(machine, NONCE)
     for sender, each in reports.items():
-        watched.watch.reported(ME, sender, each)
+        watched.watch.hears(machine, make_machine(sender), each)
     highest = max(watched.watch._memories[ME].proved.values(), default=0)
-    watched.watch.joined(ME, highest + 1 if abstains_through is None else abstains_through)
+    machine.joining.abstain_through = highest + 1 if abstains_through is None else abstains_through
+    watched.watch.performs(machine, Joined(Height(1)))
 
 
 ENOUGH = {0: report(6), 1: report(9), 3: report(8), 4: report(9), 5: ViewReport(NONCE, b"")}

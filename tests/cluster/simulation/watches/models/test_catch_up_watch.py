@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,9 +12,9 @@ import pytest
 from cluster.misbehaviour.mutants.base import Detection
 from cluster.record.rules import SafetyRule
 from cluster.simulation.driver import simulate
-from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.catch_up_watch import IDLE_RETRIES, CatchUpWatch
 from kits.mutation.detection_scenarios import scenario_of
+from tests.cluster.simulation.watches.seen import Told, judged_by, make_machine, set_time
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
 from tests.validator.network import Network
 from validator.chain.block import Block, Header, header_hash, transactions_root
@@ -76,22 +77,24 @@ class Asking:
     """The watch of validator 1, one of four."""
 
     def __init__(self, count: int = 4) -> None:
-        self.now_ms = 1_000.0
-        self.told: list[tuple[bool, str]] = []
-        self.watch = CatchUpWatch([f"v{i}" for i in range(count)], RETRY_MS, self._look)
-        self.watch.starts(ME % count, 0, self.now_ms)
-        self.count = count
+        self.told = Told()
+        self.watch = CatchUpWatch([f"v{i}" for i in range(count)], self.told.look, read_message, RETRY_MS)
+        self.me = make_machine(ME % count)
+        set_time(self.me, 1_000.0)
+        self.begin(0)
 
-    def _look(self, rule: str, holds: bool, what: str) -> None:
-        assert rule == SafetyRule.CATCH_UP
-        self.told.append((holds, what))
+    def begin(self, view: int) -> None:
+        """It starts with a final block of this view."""
+        self.me.validator.executor = SimpleNamespace(final_header=SimpleNamespace(view=view))
+        self.watch.begins(self.me)
 
     def handle(self, event: Event, *effects: Effect, after_ms: float = 0.0) -> list[str]:
         """What does not hold of an event that is handled so much later."""
-        self.now_ms += after_ms
+        set_time(self.me, self.me.own_clock.now_ms + after_ms)
         before = len(self.told)
-        self.watch.handled(ME % self.count, event, effects, read_message, self.now_ms)
-        return [what for holds, what in self.told[before:] if not holds]
+        self.watch.judge(self.me, event, effects)
+        assert {rule for rule, _, _ in self.told[before:]} <= {SafetyRule.CATCH_UP}
+        return self.told.found(before)
 
     def ask(self, peer: int, event: Event = PASSED, request: PeerMessage = WANTED) -> list[str]:
         return self.handle(event, Send(peer, encode_message(request)), NEXT_TIME)
@@ -137,7 +140,7 @@ def test_who_is_asked_out_of_turn_is_told() -> None:
 def test_a_start_begins_the_turns_anew() -> None:
     asking = Asking()
     assert asking.ask(2) == []
-    asking.watch.starts(ME, 0, asking.now_ms)
+    asking.begin(0)
     assert asking.ask(2, Started()) == []
 
 
@@ -205,7 +208,7 @@ def test_who_has_every_final_block_may_be_idle() -> None:
     nullified = Certified(BENCH.certificate(NULLIFY, 9))
     asking.handle(NOTHING, finalization(5), final(5), finalization(4), nullified)
     assert asking.handle(NOTHING, after_ms=9 * PATIENCE_MS) == []
-    asking.watch.starts(ME, 7, asking.now_ms)
+    asking.begin(7)
     asking.handle(Started(), finalization(7))
     assert asking.handle(NOTHING, after_ms=9 * PATIENCE_MS) == []
 
@@ -245,7 +248,7 @@ def test_a_validator_that_diverges_may_be_idle_until_it_starts_again() -> None:
     diverged = Diverged(Height(1), ZERO_HASH, "another root", ZERO_HASH, ZERO_HASH, b"")
     asking.handle(NOTHING, finalization(5), diverged)
     assert asking.handle(NOTHING, after_ms=9 * PATIENCE_MS) == []
-    asking.watch.starts(ME, 0, asking.now_ms)
+    asking.begin(0)
     asking.handle(Started(), finalization(5))
     assert len(asking.handle(NOTHING, after_ms=PATIENCE_MS + 1)) == 1
 
@@ -272,21 +275,8 @@ def caught_up(monkeypatch: pytest.MonkeyPatch, **methods: Any) -> tuple[int, lis
     """A validator was cut off, and catches up with parts of its own: how often the watch looked, and what it found."""
     for name, method in methods.items():
         monkeypatch.setattr(CatchUp, name, method)
-    network = Network()
-    looks: list[tuple[bool, str]] = []
-    watch = CatchUpWatch(
-        [machine.name for machine in network.machines], RETRY_MS, lambda _, holds, what: looks.append((holds, what))
-    )
-
-    def handled(machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
-        index = machine.index
-        now_ms = network.machines[index].own_clock.awake_ms
-        if isinstance(event, Started):
-            watch.starts(index, network.validator(index).executor.final_header.view, now_ms)
-        watch.handled(index, event, effects, read_message, now_ms)
-
-    for machine in network.machines:
-        machine.listeners.handles = (handled,)
+    network, told = Network(), Told()
+    judged_by(CatchUpWatch([machine.name for machine in network.machines], told.look, read_message, RETRY_MS), network)
     network.start().run_to(3)
     network.cut = {ME}
     network.run_to(8, 0, 2, 3)
@@ -296,7 +286,7 @@ def caught_up(monkeypatch: pytest.MonkeyPatch, **methods: Any) -> tuple[int, lis
         None if sender in mute and isinstance(read_message(payload), FinalBlocksResponse) else payload
     )
     network.run_for(1_500)
-    return len(looks), [what for holds, what in looks if not holds]
+    return len(told), told.found()
 
 
 def test_a_validator_that_was_cut_off_catches_up_as_it_must(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cluster.record.rules import SafetyRule
-from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.execution_watch import ExecutionWatch
+from tests.cluster.simulation.watches.seen import Told, judged_by, make_machine
 from tests.validator.network import Network
 from validator.chain.block import Block, Header, header_hash, transactions_root
 from validator.node.blocks.block_tree import BlockTree, HeldBlock
 from validator.node.blocks.finality import Finality
-from validator.node.events import Completed, Diverged, Effect, Event, ReplaceJournal, Run, Started, Synced
+from validator.node.events import Completed, Diverged, Effect, Event, ReplaceJournal, Run, Synced
 from validator.node.executor.jobs import (
     Build,
     Built,
@@ -65,19 +66,18 @@ class Following:
     """The watch of one validator."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[bool, str]] = []
-        self.watch = ExecutionWatch(["v0"], JOURNAL_BLOCKS, self._look)
-        self.watch.starts(0, ROOT, 0)
-
-    def _look(self, rule: str, holds: bool, what: str) -> None:
-        assert rule == SafetyRule.EXECUTION
-        self.told.append((holds, what))
+        self.told = Told()
+        self.watch = ExecutionWatch(["v0"], self.told.look, JOURNAL_BLOCKS)
+        executor = SimpleNamespace(final_digest=ROOT, final_header=SimpleNamespace(height=0))
+        self.me = make_machine(validator=SimpleNamespace(executor=executor))
+        self.watch.begins(self.me)
 
     def handle(self, event: Event, *effects: Effect) -> list[str]:
         """What does not hold of an event with these effects."""
         before = len(self.told)
-        self.watch.handled(0, event, effects)
-        return [what for holds, what in self.told[before:] if not holds]
+        self.watch.judge(self.me, event, effects)
+        assert {rule for rule, _, _ in self.told[before:]} <= {SafetyRule.EXECUTION}
+        return self.told.found(before)
 
     def run(self, *jobs: Job) -> list[str]:
         return self.handle(NOTHING, *map(Run, jobs))
@@ -215,7 +215,7 @@ def test_a_validator_that_diverges_is_followed_no_longer() -> None:
     diverged = Diverged(Height(1), digest_of(A1), "another state root", ZERO_HASH, ZERO_HASH, b"")
     assert following.done(result, diverged) == []
     assert following.run(execute(A3)) == []
-    following.watch.starts(0, ROOT, 0)
+    following.watch.begins(following.me)
     assert following.run(execute(A3)) == [ON_A_DEAD_ONE.format(3)]
 
 
@@ -289,24 +289,12 @@ def test_what_was_built_or_is_being_executed_may_be_missing() -> None:
 
 def forked() -> tuple[int, list[str]]:
     """Validators whose leaders are cut off in turn: how often the watch looked, and what it found."""
-    network = Network(blocks=BlockLimits(journal_blocks=2))
-    looks: list[tuple[bool, str]] = []
-    names = [machine.name for machine in network.machines]
-    watch = ExecutionWatch(names, 2, lambda _, holds, what: looks.append((holds, what)))
-
-    def handled(machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
-        index = machine.index
-        if isinstance(event, Started):
-            executor = network.validator(index).executor
-            watch.starts(index, executor.final_digest, executor.final_header.height)
-        watch.handled(index, event, effects)
-
-    for machine in network.machines:
-        machine.listeners.handles = (handled,)
+    network, told = Network(blocks=BlockLimits(journal_blocks=2)), Told()
+    judged_by(ExecutionWatch([machine.name for machine in network.machines], told.look, 2), network)
     late = network.random
     network.extra_ms = lambda _target, _payload: late.randrange(400)
     network.start().run_to(6)
-    return len(looks), [what for holds, what in looks if not holds]
+    return len(told), told.found()
 
 
 def test_nothing_is_found_where_messages_come_late_and_out_of_order() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.simulation.watches.models import mempool_watch
 from cluster.simulation.watches.models.mempool_watch import MOST_GOSSIPED, ROOM, ROOM_BYTES, MempoolWatch
+from tests.cluster.simulation.watches.seen import Told, make_machine
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
 from validator.chain.block import Block, Header
 from validator.chain.messages import (
@@ -87,25 +89,26 @@ class Bench:
         self.accounts: dict[Address, Account] = dict.fromkeys(USERS, Account(RICH, 0))
         self.height = 0
         self.asked: tuple[Address, ...] = ()
-        self.told: list[tuple[bool, str]] = []
+        self.told = Told()
         self.seen: Counter[str] = Counter()
         self._limits, self._pool_class = limits, pool
-        self.watch = MempoolWatch(["v0"], GENESIS, self._limits, MOST_HELD, self._look)
+        settings: Any = SimpleNamespace(limits=SimpleNamespace(max_held_blocks=MOST_HELD, pool=lambda: limits))
+        self.watch = MempoolWatch(["v0"], self.told.look, settings, GENESIS, read_message)
+        self.me = make_machine()
         self.start()
-
-    def _look(self, rule: str, holds: bool, what: str) -> None:
-        assert rule == SafetyRule.MEMPOOL
-        self.told.append((holds, what))
 
     @property
     def found(self) -> list[str]:
-        return [what.removeprefix("v0: ") for holds, what in self.told if not holds]
+        assert {rule for rule, _, _ in self.told} <= {SafetyRule.MEMPOOL}
+        return [what.removeprefix("v0: ") for what in self.told.found()]
 
     def start(self) -> None:
         """The validator is started: its mempool is empty."""
         self.pool = self._pool_class(GENESIS, self._limits)
         self.offers = Offers(self.pool)
-        self.watch.starts(0, self.height)
+        self.me.validator.executor = SimpleNamespace(final_header=SimpleNamespace(view=self.height))
+        self.me.validator.node.mempool = self.pool
+        self.watch.begins(self.me)
 
     def handle(self, event: Event, effects: list[Effect]) -> None:
         for effect in effects:
@@ -115,9 +118,7 @@ class Bench:
         self.seen.update(
             effect.reason for effect in effects if isinstance(effect, TransactionRefused | TransactionDropped)
         )
-        effects = self.tamper(effects)
-        sent = [read_message(each.payload) for each in effects if isinstance(each, Send) and each.recipient is None]
-        self.watch.handled(0, event, effects, sent, lambda: self.pool.sizes)
+        self.watch.judge(self.me, event, self.tamper(effects))
 
     def submit(self, *wires: bytes, request: int = 1) -> None:
         self.handle(Submit(request, wires), self.offers.submit(request, wires))

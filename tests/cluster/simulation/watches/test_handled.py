@@ -1,4 +1,4 @@
-"""Checks that an event does not concern are left out: with all checks of all events, the watches find the same."""
+"""Watches that an event does not concern are left out: with all watches of all events, they find the same."""
 
 from __future__ import annotations
 
@@ -10,25 +10,16 @@ import pytest
 from cluster.record.run import MonitorRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.watches.models.kinds import Check
-from cluster.simulation.watches.watches import Watches
+from cluster.simulation.watches.handled import Broadcast, Choice, broadcast_of, kinds_of, subject_of
+from cluster.simulation.watches.watch import Watch
 from consensus.interface import TimerKind
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate
-from validator.chain.messages import TransactionsMessage, encode_message
-from validator.node.events import (
-    Append,
-    Completed,
-    Diverged,
-    Event,
-    EvidenceFound,
-    Message,
-    Send,
-    Started,
-    Synced,
-    Timeout,
-)
-from validator.node.executor.jobs import Execute, Executed
+from tests.consensus.bench import NULLIFY, Bench
+from validator.chain.messages import TransactionsMessage, encode_message, read_message
+from validator.node.events import Completed, Effect, Message, Run, Send, SetTimer, Started, Synced, Timeout, TimerName
+from validator.node.executor.jobs import Executed, ReadBlocks
+from validator.primitives.types import ZERO_HASH
 
 NAMES = [f"validator-{index}" for index in range(4)]
 CONSENSUS = {"block_interval_ms": 100, "leader_timeout_ms": 400, "advance_timeout_ms": 600, "rebroadcast_ms": 300}
@@ -38,31 +29,10 @@ FAULTS = [
     {"kind": "pause", "at_height": 12, "target": [NAMES[2]], "for_ms": 900},
 ]
 NODES = [{"byzantine": ["conflicting-voter", "short-certificate", "silent-leader"]}]
-EVERYTHING = frozenset({Append, Diverged, Execute, EvidenceFound})
-SHAPES: list[tuple[type[Event], type | str]] = [
-    (Started, Started),
-    (Timeout, TimerKind.REBROADCAST.value),
-    (Completed, Executed),
-    (Message, Certificate),
-]
-"""Events that together concern all checks, if their validator must follow its leader and lacks blocks."""
-CHECKS = (
-    "_start",
-    "_check_blames",
-    "_check_catch_up",
-    "_check_execution",
-    "_check_expiry",
-    "_check_forgery",
-    "_check_mempool",
-    "_check_votes",
-)
+WATCHES = ("BlameWatch", "CatchUpWatch", "ExecutionWatch", "MempoolWatch", "PacingWatch")
 RUNS = [("simplex", False), ("simplex", True), ("hotstuff", False), ("hotstuff", True)]
 """Protocols, and whether a validator is byzantine; otherwise there are other faults."""
-concerned = Watches._concerned
-
-
-def all_checks(watches: Watches) -> dict[Check, None]:
-    return {check: None for shape in SHAPES for check in concerned(watches, *shape, EVERYTHING, True, True)}
+concerned = Choice.concerned
 
 
 def simulation_of(protocol: str, **fields: Any) -> Simulation:
@@ -84,33 +54,34 @@ def monitored(protocol: str, is_byzantine: bool) -> MonitorRecord:
 
 @cache
 def sound(protocol: str, is_byzantine: bool) -> MonitorRecord:
-    """What is found with the checks that are chosen."""
+    """What is found with the watches that are chosen."""
     return monitored(protocol, is_byzantine)
 
 
 @pytest.mark.parametrize(("protocol", "is_byzantine"), RUNS)
-def test_all_checks_of_all_events_evaluate_and_find_the_same(
+def test_all_watches_of_all_events_evaluate_and_find_the_same(
     protocol: str, is_byzantine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = sound(protocol, is_byzantine)
-    monkeypatch.setattr(Watches, "_concerned", lambda watches, *_: tuple(all_checks(watches)))
+    monkeypatch.setattr(Choice, "concerned", lambda choice, *_: tuple(choice._watches))
     assert monitored(protocol, is_byzantine) == chosen
     rules = ["mempool", "execution", "catch_up", "repetitions", *(["blames"] if is_byzantine else [])]
     assert min(chosen.counts[rule] for rule in rules) > 0
 
 
-@pytest.mark.parametrize("left_out", CHECKS)
-def test_a_choice_that_leaves_a_check_out_is_seen(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen(watches: Watches, *shape: Any) -> tuple[Check, ...]:
-        return tuple(check for check in concerned(watches, *shape) if check.__name__ != left_out)
+@pytest.mark.parametrize("left_out", WATCHES)
+def test_a_choice_that_leaves_a_watch_out_is_seen(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(choice: Choice, *shape: Any) -> tuple[Watch, ...]:
+        return tuple(watch for watch in concerned(choice, *shape) if type(watch).__name__ != left_out)
 
     whole = [sound(*run) for run in RUNS[:2]]
-    monkeypatch.setattr(Watches, "_concerned", chosen)
+    monkeypatch.setattr(Choice, "concerned", chosen)
     assert any(monitored(*run) != found for run, found in zip(RUNS, whole, strict=False))
 
 
-def test_there_are_no_other_checks() -> None:
-    assert sorted(check.__name__ for check in all_checks(simulation_of("simplex").watches)) == sorted(CHECKS)
+def test_there_are_no_other_watches() -> None:
+    watches = simulation_of("simplex").watches.choice._watches
+    assert sorted(type(watch).__name__ for watch in watches) == sorted(WATCHES)
 
 
 def test_transactions_that_a_mempool_did_not_take_are_seen_whatever_the_event_is() -> None:
@@ -119,6 +90,15 @@ def test_transactions_that_a_mempool_did_not_take_are_seen_whatever_the_event_is
     machine, log = simulation.machines[0], simulation.watches.monitor.log
     for content in (TransactionsMessage(()), TransactionsMessage((b"unknown",))):
         assert log.violations == []
-        effects = [Send(None, encode_message(content))]
-        simulation.watches.handles(machine, Synced(1), effects)
+        simulation.watches.choice.handles(machine, Synced(1), [Send(None, encode_message(content))])
     assert [violation.split(": ")[1] for violation in log.violations] == ["mempool"]
+
+
+def test_what_an_event_is_about_and_the_kinds_of_its_effects() -> None:
+    certificate, timer = Bench().certificate(NULLIFY, 1), TimerName(TimerKind.LEADER.value, 3)
+    events = (Message(1, b"", certificate), Timeout(timer), Completed(Executed(ZERO_HASH, None)), Started())
+    assert [subject_of(event) for event in events] == [Certificate, "leader", Executed, Started]
+    message = encode_message(TransactionsMessage(()))
+    effects: list[Effect] = [Send(None, message), Send(2, b"noise"), Run(ReadBlocks(1, 1, 1)), SetTimer(timer, 5)]
+    assert kinds_of(effects) == {Broadcast, Send, ReadBlocks, SetTimer}
+    assert broadcast_of(effects, read_message) == [TransactionsMessage(())]
