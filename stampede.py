@@ -43,8 +43,8 @@ from cluster.scenario import load_scenario as _load_scenario
 from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import Change, SettingError, parse_setting
-from cluster.simulation.driver import simulate as _simulate
 from cluster.tools.run.scenario_run import finish
+from cluster.watches.watched_simulation import simulate as _simulate
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
 """Limit for the first block of a testnet."""

@@ -27,12 +27,12 @@ from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants.base import ALL, Mutant
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
-from cluster.simulation.watches.safety_monitor import broken
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.guided.corpus import Entry
 from cluster.tools.sweeps.drawing.guided.features import features_of
 from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
+from cluster.watches.safety_monitor import broken
 from consensus.protocols import PROTOCOLS
 from kits.mutation.detection import CRASHES, mutant_runs
 

@@ -69,7 +69,9 @@ def live_figures(scenario: Scenario, size: Size) -> Figures:
 
 def simulated(scenario: Scenario, seed: int = SEED, shortcuts: bool = False) -> RunRecord:
     """The record of a simulated run. Raises as :func:`uninterrupted` does."""
-    from cluster.simulation.driver import simulate  # live runs need nothing of it, and it takes a second to import
+    from cluster.watches.watched_simulation import (
+        simulate,  # live runs need nothing of it, and it takes a second to import
+    )
 
     return uninterrupted(simulate(scenario, seed, COMMIT, shortcuts=shortcuts))
 

@@ -2,10 +2,11 @@
 
 The folders are layers, and each imports from those to the left alone::
 
-    common, misbehaviour → scenario → record, disks → faults, audit → checks → simulation, live → report → tools
+    common, misbehaviour → scenario → record, disks → faults, audit → run → checks
+        → simulation, live → watches → report → tools
 
 ``simulation/`` drives validators in one process and virtual time, ``live/`` as Ray actors with real disks, sockets and
-clocks. Neither knows the other, ``checks/`` or ``report/``: both leave the same run record behind.
+clocks. Neither knows the other, ``checks/``, ``watches/`` or ``report/``: both leave the same run record behind.
 
 To import this package sets how often the process collects cyclic garbage. A process of the harness makes containers by
 the hundred thousand, while it loads its modules and while it executes blocks. Hardly any of them is in a cycle:

@@ -16,7 +16,7 @@ from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -88,7 +88,7 @@ def check_evidence(books: Books) -> Check:
 
 def check_safety(books: Books) -> Check:
     """Certificates, votes, final blocks and proofs are right: at every moment of a simulated run
-    (:mod:`cluster.simulation.watches.safety_monitor`), as far as hosts report them during a live run
+    (:mod:`cluster.watches.safety_monitor`), as far as hosts report them during a live run
     (:mod:`cluster.live.audit.safety_watch`), and in what validators serve at the end of any run
     (:mod:`cluster.audit.served.proofs`).
     """
@@ -106,7 +106,7 @@ def check_safety(books: Books) -> Check:
 
 def check_promises(books: Books) -> Check:
     """Validators passed on the transactions that they took from clients, and kept each until it was final or could no
-    longer run (:mod:`cluster.simulation.watches.promise_watch`)."""
+    longer run (:mod:`cluster.watches.promise_watch`)."""
     promises, load = books.record.promises, books.record.load
     if promises is None:
         return Check.without_cause("promises", "answers to clients are watched in the simulator, and not live")

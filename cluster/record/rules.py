@@ -29,7 +29,7 @@ class AnswerRule(StrEnum):
 
 
 class SafetyRule(StrEnum):
-    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`); live runs evaluate
+    """Rules of the simulator's safety monitor (:mod:`cluster.watches.safety_monitor`); live runs evaluate
     some of them (:mod:`cluster.live.audit.safety_watch`)."""
 
     CERTIFICATES = "certificates"
@@ -78,7 +78,7 @@ WATCHED_LIVE: Final = (
 
 
 class PromiseRule(StrEnum):
-    """Rules about transactions taken from clients (:mod:`cluster.simulation.watches.promise_watch`)."""
+    """Rules about transactions taken from clients (:mod:`cluster.watches.promise_watch`)."""
 
     PASSED_ON = "passed_on"
     KEPT = "kept"

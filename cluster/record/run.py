@@ -347,7 +347,7 @@ class JoinRecord:
 class MonitorRecord:
     """The violations and evaluations of the safety rules, which are about consensus and state.
 
-    They are watched during a simulated run (:mod:`cluster.simulation.watches.safety_monitor`). Proofs are verified at
+    They are watched during a simulated run (:mod:`cluster.watches.safety_monitor`). Proofs are verified at
     the end of any run (:mod:`cluster.audit.served.proofs`).
     """
 
@@ -364,7 +364,7 @@ class MonitorRecord:
 @dataclass(frozen=True, slots=True)
 class PromiseRecord:
     """The violations and evaluations of the rules about transactions that validators took from clients
-    (:mod:`cluster.simulation.watches.promise_watch`)."""
+    (:mod:`cluster.watches.promise_watch`)."""
 
     violations: list[str]
     """The violations in words, each with its time."""

@@ -16,7 +16,7 @@ from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.events import Failed
 from cluster.faults.link_model import Links
-from cluster.record.run import RunRecord, Sample, Step, ignore, note_crash
+from cluster.record.run import RunRecord, Sample, ignore, note_crash
 from cluster.run.events import End, ForkTaken, Left, Order, Seen, StopLoad, TakeFork, Time, Up, Violation
 from cluster.run.feed import Feed
 from cluster.run.loop import RunLoop
@@ -33,12 +33,9 @@ from cluster.simulation.observer import Observer, connect
 from cluster.simulation.recorder import Recorder
 from cluster.simulation.shared_executions import SharedExecutions
 from cluster.simulation.simulated_stage import SimulatedStage, Starts
-from cluster.simulation.steps import Steps
 from cluster.simulation.validators import Validators
-from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
 from validator.node.shared_work import RememberingScheme
-from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
 from validator.primitives.user_file import UserFileError
 
@@ -119,10 +116,11 @@ class Simulation:
         self.stage.durable_sizes.expect(scenario.planned_faults)
         self._course = Course(self.loop, self.feed, self.clock, self.machines, self.stage.durable_sizes, self._recorder)
         self._observers: list[Observer] = []
-        self.watches = Watches(
-            scenario, genesis, self.keys, lambda: self.clock.now_ms, self.network.reader.read, self.machines
-        )
-        self.observe(self._recorder, self._load, *self.watches.observers)
+        self.observe(self._recorder, self._load, *self._watches())
+
+    def _watches(self) -> Iterable[Observer]:
+        """Observers that a kind of simulation has from its beginning on."""
+        return ()
 
     def observe(self, *observers: Observer) -> None:
         """Let observers see the run, after those that see it already and before the run's loop is told."""
@@ -256,44 +254,3 @@ class Simulation:
             if self._measured is not None:
                 self._measured.random.seed(f"{fork.seed}/fork/profile")
             self._load.reseed(fork.seed)
-
-
-def simulate(
-    scenario: Scenario,
-    seed: int,
-    commit: str = "unknown",
-    on_sample: Callable[[Sample], None] | None = None,
-    on_notice: Callable[[str], None] = ignore,
-    checkpoint: Callable[[], None] | None = None,
-    stop_on_fail: bool = False,
-    shortcuts: bool = False,
-    on_step: Callable[[Step], None] | None = None,
-    on_begin: Callable[[RunRecord], None] = ignore,
-) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
-
-    ``shortcuts`` changes neither. ``on_begin`` is called with the record before the run begins, ``on_step`` with each
-    validator's steps. ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run
-    early. With ``stop_on_fail`` the first violation of a rule seen during the run ends it.
-
-    Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
-    """
-    run = Simulation(
-        scenario,
-        seed,
-        commit,
-        on_sample,
-        on_notice,
-        checkpoint=checkpoint,
-        shortcuts=shortcuts,
-        stop_on_fail=stop_on_fail,
-    )
-    if on_step is not None:
-        run.observe(Steps(run.clock, on_step))
-    on_begin(run.record)
-    try:
-        return run.run()
-    except PolicyError as error:
-        raise BadInput(str(error)) from None
-    finally:
-        run.close()

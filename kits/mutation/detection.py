@@ -27,8 +27,8 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.report.junit import Case, Suite, junit_xml
-from cluster.simulation.driver import simulate
-from cluster.simulation.watches.safety_monitor import broken
+from cluster.watches.safety_monitor import broken
+from cluster.watches.watched_simulation import simulate
 from consensus.types import ConsensusError
 from kits.mutation.detection_scenarios import scenario_of
 from kits.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant

@@ -27,7 +27,7 @@ from cluster.misbehaviour.mutants.base import Area, Detection, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.simulation.simulated_stage import SimulatedStage
-from cluster.simulation.watches.safety_monitor import broken
+from cluster.watches.safety_monitor import broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.checks.run import check_run
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.benchmarks.test_simulator import load
 from tests.cluster.records import make_record
 

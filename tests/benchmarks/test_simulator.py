@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from consensus.leader import ANNOUNCERS
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"

@@ -290,6 +290,7 @@ RULES = (
             ("validator/storage/a.py", "import validator.state"),
             ("cluster/common/a.py", "from cluster.scenario import Scenario"),
             ("cluster/simulation/a.py", "from cluster.live.driver import driver"),
+            ("cluster/simulation/a.py", "from cluster.watches.watches import Watches"),
             ("cluster/live/a.py", "from cluster.checks.run import check_run"),
             ("cluster/record/a.py", "def f():\n    from cluster.disks import memory"),
             ("kits/market/lab/a.py", "from kits.conform.t8n import run_t8n"),

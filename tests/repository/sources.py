@@ -40,6 +40,7 @@ LAYERS = {
         ("run",),
         ("checks",),
         ("local_chain", "simulation", "live"),
+        ("watches",),
         ("report",),
         ("tools",),
     ),

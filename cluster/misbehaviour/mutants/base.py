@@ -66,7 +66,7 @@ class Mutant:
     detection: Detection
     """The run that must catch it."""
     rule: str = ""
-    """The rule of the check ``safety`` that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
+    """The rule of the check ``safety`` that must be broken (:mod:`cluster.watches.safety_monitor`)."""
     parts: Callable[[RunCounter], Parts] | None = None
     """Makes the mutated parts, which count how often the mutated line runs."""
     engine: Callable[[EngineType, RunCounter], EngineType] | None = None

@@ -36,7 +36,7 @@ VIEWS_BACK = 32
 
 CERTIFICATES = "certificates"
 ANCESTRY = "ancestry"
-"""Rules of the monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
+"""Rules of the monitor (:mod:`cluster.watches.safety_monitor`)."""
 
 # --- who may sign, how many must, and what a signature is for --------------------------------------------------------
 

@@ -18,7 +18,7 @@ import numpy as np
 from cluster.common.checkout import ROOT
 from cluster.disks.memory import MemoryDisk
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from validator.primitives.types import Height
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW

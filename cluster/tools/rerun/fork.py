@@ -19,15 +19,15 @@ from cluster.record.run import RunObserver, RunRecord
 from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
 from cluster.scenario.overrides import Change, differences
 from cluster.scenario.sections.forks import WHOLE, check_change, check_may_change
-from cluster.simulation.driver import Simulation
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import DoesNotRepeat
 from cluster.tools.run.scenario_run import PlannedRun, perform_run
+from cluster.watches.watched_simulation import WatchedSimulation
 
 SHOWN_DIGITS: Final = 12
 
 
-class _Forked(Simulation):
+class _Forked(WatchedSimulation):
     """A simulation of a forked scenario. Just before its last fork it is compared with the recorded run.
 
     Raises :class:`DoesNotRepeat` if they differ.

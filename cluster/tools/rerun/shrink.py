@@ -31,10 +31,10 @@ from cluster.common.wording import counted, quoted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.overrides import differences
-from cluster.simulation.driver import simulate
 from cluster.tools.console.output import print_line
 from cluster.tools.rerun.recorded_run import read_recorded
 from cluster.tools.rerun.reduce import Fields, shrink_fields
+from cluster.watches.watched_simulation import simulate
 
 HEAD_CHARACTERS: Final = 60
 """Number of characters of an exception's message that are compared (digits are masked); also the maximum length of a

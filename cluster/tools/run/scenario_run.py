@@ -289,11 +289,11 @@ def drive(
     """
     what, watch = (request.scenario, request.seed, request.commit), (observer.on_sample, observer.on_notice)
     if twice:
-        from cluster.simulation.determinism import simulate_twice
+        from cluster.watches.determinism import simulate_twice
 
         return nullcontext(simulate_twice(*what, *watch, interrupts.checkpoint, observer.on_begin))
     if backend == "sim":
-        from cluster.simulation.driver import simulate
+        from cluster.watches.watched_simulation import simulate
 
         more = (interrupts.checkpoint, request.stop_on_fail)
         return nullcontext(simulate(*what, *watch, *more, on_step=observer.on_step, on_begin=observer.on_begin))

@@ -167,7 +167,7 @@ def run_seed(task: AnyTask, folder: str, commit: str, first: int, seed: int, lea
     A failing or crashing seed leaves files in the folder ``leaves``, which is moved to ``<folder>/seed-<seed>``
     afterwards.
     """
-    from cluster.simulation.driver import simulate
+    from cluster.watches.watched_simulation import simulate
 
     started = time.monotonic()
     try:

@@ -78,7 +78,7 @@ def run_case(plan: Plan, case: Case) -> CaseResult:
 
     A user's policy is executed again for the first run of each variant.
     """
-    from cluster.simulation.driver import simulate
+    from cluster.watches.watched_simulation import simulate
 
     try:
         record = simulate(plan.scenario(case.variant, case.attack), case.seed)

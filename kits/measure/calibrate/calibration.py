@@ -20,8 +20,8 @@ from cluster.live.driver.driver import live_testnet
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.simulation.driver import simulate
 from cluster.tools.run.scenario_run import finish
+from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate.fit import fit
 from kits.measure.calibrate.gaps import ScenarioGaps, gaps_of
 from kits.measure.calibrate.observed import Observed, observed_in

@@ -29,7 +29,7 @@ from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.host.host import DATA_FOLDER
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import code_of
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from consensus.keys import Ed25519Scheme
 
 HOSTS: Final = 4

@@ -90,8 +90,8 @@ def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
     """Import all modules that the runs need, then limit the memory of the process; returns the runs."""
     from numba.core.caching import Cache
 
-    import cluster.simulation.driver
-    import cluster.tools.sweeps.outcome  # noqa: F401 (imported before memory is bounded)
+    import cluster.tools.sweeps.outcome
+    import cluster.watches.watched_simulation  # noqa: F401 (imported before memory is bounded)
     from cluster.tools.sweeps.worker import bound_memory, free_memory
 
     if request.changed is not None:
@@ -107,9 +107,9 @@ def _keep_nothing(*_: object) -> None:
 
 
 def _run(task: Any, seed: int, limit_s: float, stops: bool) -> Answer:
-    from cluster.simulation.driver import simulate
     from cluster.tools.sweeps.outcome import judge
     from cluster.tools.sweeps.tasks import takes_shortcuts
+    from cluster.watches.watched_simulation import simulate
 
     started = time.process_time()
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)

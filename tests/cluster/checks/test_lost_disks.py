@@ -14,7 +14,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 
 COUNT = 4
 EVERY = 24

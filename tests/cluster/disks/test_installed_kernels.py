@@ -153,7 +153,7 @@ SCENARIO = Scenario.model_validate({"name": "one", "validators": 1})
 USERS: list[tuple[Any, Callable[[], object]]] = [
     (reexecutor, lambda: reexecutor.Reexecutor(None)),  # type: ignore[arg-type]
     (host, lambda: host.ValidatorHost("", "", 0, 0, "")),
-    (driver, lambda: driver.simulate(SCENARIO, 1)),
+    (driver, lambda: driver.Simulation(SCENARIO, 1, "")),
     (bare_chain, lambda: bare_chain.BareChain(None, None)),  # type: ignore[arg-type]
 ]
 

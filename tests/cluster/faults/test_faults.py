@@ -26,10 +26,10 @@ from cluster.record.run import FaultRecord, RunRecord, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES, live_problem
 from cluster.simulation import machine as machine_module
-from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
 from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
+from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.events import SetTimer, TimerName
@@ -267,7 +267,7 @@ def test_a_degradation_to_what_the_links_are_does_not_bite() -> None:
 def test_a_degradation_may_better_the_links() -> None:
     plan = make_scenario({"kind": "degrade", "loss": 0.0, "duplication": 0.0} | LASTING)
     links = plan.links.model_copy(update={"loss": 0.05, "duplication": 0.05})
-    record = Simulation(plan.model_copy(update={"links": links}), 1, "test").run()
+    record = WatchedSimulation(plan.model_copy(update={"links": links}), 1, "test").run()
     assert record.faults[0].took_effect
     assert "on better links" in record.faults[0].evidence
 
@@ -278,7 +278,7 @@ def test_a_fault_that_lasts_beyond_the_end_is_said_to_be_under_way(kind: str) ->
     whom = {"groups": [["validator-1"]]} if kind == "partition" else {"target": "validator-1"}
     plan = make_scenario({"kind": kind, "at_height": 5, "for_ms": 3_600_000} | whom)
     stop = plan.stop.model_copy(update={"timeout_s": 20})
-    record = Simulation(plan.model_copy(update={"stop": stop}), 1, "test").run()
+    record = WatchedSimulation(plan.model_copy(update={"stop": stop}), 1, "test").run()
     found = check(record)
     assert found.verdict is Outcome.INCONCLUSIVE
     assert found.detail.endswith("was still under way at the end")
@@ -324,7 +324,7 @@ def test_a_height_that_is_final_without_a_quorum_fails() -> None:
 
 
 def test_a_disk_that_fails_without_a_fault_is_a_problem() -> None:
-    simulation = Simulation(make_scenario(height=12, stop={"height": 12, "timeout_s": 5}), 5, "test")
+    simulation = WatchedSimulation(make_scenario(height=12, stop={"height": 12, "timeout_s": 5}), 5, "test")
     simulation.machines[2].disk.plan = FaultPlan(40)
     record = simulation.run()
     assert record.problems[0].startswith("validator-2 stopped: ")
@@ -355,7 +355,7 @@ def test_f_targets_as_many_as_are_withstood() -> None:
 
 
 def test_the_leader_is_who_leads_the_newest_view() -> None:
-    simulation = Simulation(make_scenario({"kind": "pause", "target": "leader"} | LASTING), 5, "test")
+    simulation = WatchedSimulation(make_scenario({"kind": "pause", "target": "leader"} | LASTING), 5, "test")
     simulation.begin()
     (fault,), leader = simulation.record.faults, -1
     while not fault.targets:
@@ -391,7 +391,7 @@ def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
         def stops(self, machine: Machine, is_crash: bool) -> None:
             simulation.machines[1 - machine.index].disk.plan = None
 
-    simulation = Simulation(make_scenario(full, count=7), 5, "test")
+    simulation = WatchedSimulation(make_scenario(full, count=7), 5, "test")
     simulation.observe(LosingTheOther())
     fault = only(simulation.run())
     assert fault.took_effect
@@ -400,7 +400,7 @@ def test_a_disk_that_is_lost_before_it_fails_is_not_waited_for() -> None:
 
 def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
     """A clock that was very slow for a moment does not make its validator miss the views of a minute."""
-    machine = Simulation(make_scenario(), 5, "test").machines[0]
+    machine = WatchedSimulation(make_scenario(), 5, "test").machines[0]
     timer, second_us = TimerName("test"), 1_000_000
     machine.own_clock.set_speed(0.04)
     machine._perform(SetTimer(timer, 1_000))
@@ -412,7 +412,7 @@ def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
 
 
 def test_a_machines_own_clock_runs_as_its_timers_do() -> None:
-    simulation = Simulation(make_scenario(), 5, "test")
+    simulation = WatchedSimulation(make_scenario(), 5, "test")
     machine, clock = simulation.machines[0], simulation.clock
     for speed, passes_ms, says_ms in ((1.0, 100, 100), (0.5, 100, 150), (4.0, 25, 250)):
         machine.own_clock.set_speed(speed)
@@ -433,7 +433,7 @@ def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> 
 
 def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "MAX_HELD_MESSAGES", 20)
-    simulation = Simulation(make_scenario({"kind": "pause", "target": "validator-1"} | LASTING), 5, "test")
+    simulation = WatchedSimulation(make_scenario({"kind": "pause", "target": "validator-1"} | LASTING), 5, "test")
     record = simulation.run()
     assert simulation.machines[1].held.lost > 20
     assert check(record).verdict is Outcome.PASS
@@ -591,7 +591,7 @@ def reachable(root: object) -> dict[int, object]:
     return found
 
 
-def shared(simulation: Simulation) -> list[object]:
+def shared(simulation: WatchedSimulation) -> list[object]:
     """Containers with content that two validators can both reach."""
     validators = [machine.validator for machine in simulation.machines if machine.validator is not None]
     one, other = (reachable(validator) for validator in validators[:2])
@@ -599,7 +599,7 @@ def shared(simulation: Simulation) -> list[object]:
 
 
 def test_validators_share_nothing_but_what_they_were_given() -> None:
-    simulation = Simulation(make_scenario(height=10), 5, "test")
+    simulation = WatchedSimulation(make_scenario(height=10), 5, "test")
     simulation.run()
     assert shared(simulation) == []
     results: dict[bytes, bytes] = {b"block": b"result"}

@@ -13,7 +13,7 @@ from cluster.live.driver.driver import run_live
 from cluster.misbehaviour.mutants.base import ALL, Detection
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
-from cluster.simulation.watches.safety_monitor import broken
+from cluster.watches.safety_monitor import broken
 from kits.mutation.detection_scenarios import scenario_of
 
 pytestmark = [pytest.mark.live, pytest.mark.soak]

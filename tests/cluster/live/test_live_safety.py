@@ -11,8 +11,8 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import live_testnet
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
-from cluster.simulation.watches.safety_monitor import broken
+from cluster.watches.safety_monitor import broken
+from cluster.watches.watched_simulation import simulate
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

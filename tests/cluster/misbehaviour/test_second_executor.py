@@ -13,7 +13,7 @@ from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.executor_process import foreign_executor
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.hangs import HANGS_AFTER_S
 from tests.tools import GO, needs
 from tests.validator.chains import BOB

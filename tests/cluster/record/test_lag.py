@@ -16,7 +16,7 @@ from cluster.report.charts import lag_chart
 from cluster.report.fault_labels import marked
 from cluster.report.results import result_of
 from cluster.report.svg import Chart
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.records import WRITTEN, make_record, make_scenario, stalled, with_kill
 
 BEGAN_MS, LENGTH_MS, LIMIT_MS = 1_250.0, 7_251.0, 5_000

@@ -31,10 +31,10 @@ from cluster.record.message_trace import (
 )
 from cluster.record.run import FaultRecord, RunRecord, Timings, TracedMessage, ViewEntered
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
 from cluster.tools.rerun.entries import describe
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus import messages as consensus
 from consensus.messages import Certificate, CertificateRequest, Proposal, Timeout, TimeoutCertificate, Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -217,7 +217,7 @@ def test_a_simulated_run_is_traced_and_its_messages_are_what_they_were() -> None
             "faults": [{"kind": "kill", "target": "validator-2", "at_height": 4, "down_ms": 2_000}],
         }
     )
-    simulation = Simulation(scenario, 3, "")
+    simulation = WatchedSimulation(scenario, 3, "")
     said: dict[tuple[int, float], set[tuple[str, int]]] = {}
 
     class Hearing(Observer):

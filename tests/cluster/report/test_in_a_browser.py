@@ -14,7 +14,7 @@ from cluster.checks.run import judge_run
 from cluster.record.run import RunRecord, TraceWindow
 from cluster.report.page import render_report
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.browser import DESK, PHONE, Browser, chromium, needs_chromium
 from tests.cluster.records import WRITTEN, make_genesis, make_record, make_scenario, stalled, with_kill
 

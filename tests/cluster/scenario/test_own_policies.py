@@ -15,7 +15,7 @@ from cluster.scenario.files import problems_in, scenario_text
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import ChainSection, OwnPolicy
-from cluster.simulation.driver import Simulation, simulate
+from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.keys import KeyedHashScheme
 from tests.validator.policies.own_policies import DEADLINES, derived, example
 from validator.chain.genesis import Genesis, Policy, Replaces
@@ -127,7 +127,7 @@ def test_a_path_is_refused_where_no_file_can_be_read() -> None:
 def test_the_example_of_the_page_runs_and_passes(tmp_path: Path) -> None:
     (tmp_path / "patience.py").write_text(example("python"), encoding="utf-8")
     (tmp_path / "patient.yaml").write_text(example("yaml"), encoding="utf-8")
-    record = Simulation(load_scenario(tmp_path / "patient.yaml"), 3, "test", scheme=KeyedHashScheme()).run()
+    record = WatchedSimulation(load_scenario(tmp_path / "patient.yaml"), 3, "test", scheme=KeyedHashScheme()).run()
     judged = judge_run(record)
     assert judged.verdict.exit_code == 0, judged.verdict.reason
     assert judged.books.ledger.timers.fires > 50
@@ -138,6 +138,6 @@ def test_an_exception_ends_the_run_in_one_line(own: Path, tmp_path: Path) -> Non
     (tmp_path / "deadline.py").write_text(broken, encoding="utf-8")
     line = r"^file deadline\.py, line 6: ZeroDivisionError: "
     with pytest.raises(PolicyError, match=line):
-        Simulation(load_scenario(own), 3, "test", scheme=KeyedHashScheme()).run()
+        WatchedSimulation(load_scenario(own), 3, "test", scheme=KeyedHashScheme()).run()
     with pytest.raises(BadInput, match=line):
         simulate(load_scenario(own), 3)

@@ -10,7 +10,7 @@ from cluster.common.errors import BadInput
 from cluster.scenario import change_scenario, load_scenario, minimal_fields, scenario_from
 from cluster.scenario.files import execute_own_code, problems_in, scenario_text
 from cluster.scenario.overrides import parse_setting
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from loadgen.workloads import OwnWorkload
 from loadgen.workloads.locustfiles import OwnLocust, OwnLocustfile
 from tests.loadgen.own_workloads import BEGINNING, PAYS
@@ -130,7 +130,7 @@ def test_locustfiles_are_read_with_the_scenario(own: Path, tmp_path: Path, given
     assert load_scenario(own) == scenario == scenario_from(minimal_fields(scenario))
     assert scenario.live_problem is None
     with pytest.raises(BadInput, match=r"^own: load\.locust: .* only the live testnet answers"):
-        Simulation(scenario, 1, "test")
+        WatchedSimulation(scenario, 1, "test")
 
 
 def test_the_example_of_locust_users_is_a_scenario(tmp_path: Path) -> None:

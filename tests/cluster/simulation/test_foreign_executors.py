@@ -16,7 +16,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.sections.faults import KIND_NAMES
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from validator.node.executor import stream
 from validator.node.executor.foreign import Session
 

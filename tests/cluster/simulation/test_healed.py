@@ -12,7 +12,7 @@ from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import parts_of
 from cluster.simulation import driver
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.simulation.flooded import flooded
 from validator.node.assembly import PRODUCTION, Parts
 

@@ -17,8 +17,8 @@ from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.genesis import chain_id, validator_set
 from cluster.scenario.overrides import Change
 from cluster.scenario.sections.validators import NodeSection, ValidatorsSection
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import Ed25519Scheme
 from consensus.messages import Certificate
 from consensus.messages import decode as decode_consensus
@@ -82,20 +82,20 @@ def scenario(joins_at: int | None = None, timers: int = FEW_TIMERS) -> Scenario:
     return plan.model_copy(update={"faults": [], "stop": stop, "validators": validators})
 
 
-def late_simulation(timers: int = FEW_TIMERS) -> Simulation:
+def late_simulation(timers: int = FEW_TIMERS) -> WatchedSimulation:
     """One validator is not there at first, and then joins."""
-    return Simulation(scenario(JOINS_AT, timers), SEED, "test")
+    return WatchedSimulation(scenario(JOINS_AT, timers), SEED, "test")
 
 
 @pytest.fixture(scope="module")
-def joined() -> Simulation:
+def joined() -> WatchedSimulation:
     """Run once for all tests that look at it; they leave it as it is."""
     simulation = late_simulation(TIMERS_OF_TWO_CHUNKS)
     simulation.run()
     return simulation
 
 
-def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -> None:
+def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: WatchedSimulation) -> None:
     simulation, record = joined, joined.record
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
@@ -119,7 +119,9 @@ def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -
 def test_a_run_is_not_over_before_a_validator_that_joined_last_has_a_block() -> None:
     """It joins when all others are done, with a snapshot above the goal."""
     plan = scenario(joins_at=30)
-    simulation = Simulation(plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 8})}), SEED, "test")
+    simulation = WatchedSimulation(
+        plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 8})}), SEED, "test"
+    )
     simulation.run()
     late = simulation.machines[LATE].validator
     assert late is not None
@@ -148,7 +150,7 @@ def test_a_height_without_a_certificate_of_its_own_is_offered_too(monkeypatch: p
     assert start is not None and not start.certificate, "it begins behind a block that links proved"
 
 
-def test_a_late_validator_restarts_from_its_own_disk(joined: Simulation) -> None:
+def test_a_late_validator_restarts_from_its_own_disk(joined: WatchedSimulation) -> None:
     late = joined.machines[LATE]
     before = late.validator
     assert before is not None
@@ -160,7 +162,7 @@ def test_a_late_validator_restarts_from_its_own_disk(joined: Simulation) -> None
     assert after.executor.final_view.root == before.executor.final_view.root
 
 
-class KilledWhileJoining(Simulation):
+class KilledWhileJoining(WatchedSimulation):
     """The late validator is killed some time after it began to join, and comes back."""
 
     kill_after_us = 0
@@ -192,7 +194,7 @@ def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds:
 
 
 @pytest.mark.slow
-def test_a_late_join_is_the_same_for_the_same_seed(joined: Simulation) -> None:
+def test_a_late_join_is_the_same_for_the_same_seed(joined: WatchedSimulation) -> None:
     first, second = joined.record, late_simulation(TIMERS_OF_TWO_CHUNKS).run()
     assert first.digest == second.digest
     assert first.joins == second.joins
@@ -209,7 +211,7 @@ class Peers:
         stop = plan.stop.model_copy(update={"height": JOINS_AT, "drain_blocks": 0})
         validators = ValidatorsSection(count=PEERS + 1)
         plan = plan.model_copy(update={"stop": stop, "validators": validators})
-        self.simulation = Simulation(plan, SEED, "test")
+        self.simulation = WatchedSimulation(plan, SEED, "test")
         self.simulation.run()
 
     @property
@@ -464,7 +466,7 @@ def test_a_fault_before_a_validator_joined_may_leave_no_quorum() -> None:
             "stop": {"height": 15},
         }
     )
-    record = Simulation(plan, 1, "test").run()
+    record = WatchedSimulation(plan, 1, "test").run()
     (fault,) = record.faults
     assert fault.begun_ms is not None and fault.ended_ms is not None
     assert not [seen for seen in record.finalizations if fault.begun_ms + 10 < seen.at_ms < fault.ended_ms]
@@ -482,7 +484,7 @@ def test_who_had_nothing_final_recovers_nothing() -> None:
         "faults": [{"kind": "failed_sync", "target": "leader", "at_height": 1}],
         "stop": {"height": 2},
     }
-    record = Simulation(Scenario.model_validate(plan), 1, "test").run()
+    record = WatchedSimulation(Scenario.model_validate(plan), 1, "test").run()
     judged = check_run(record).check("faults")
     assert judged.verdict is Outcome.INCONCLUSIVE
     assert "validator-0 had nothing final yet" in judged.detail

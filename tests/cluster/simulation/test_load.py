@@ -14,8 +14,8 @@ from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies,
 from cluster.common.errors import BadInput
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
 from cluster.simulation.load import LOAD_STARTS_MS
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from tests.loadgen.own_workloads import acting, group
 
@@ -29,7 +29,7 @@ def test_a_request_to_who_is_down_failed_and_sent_nothing() -> None:
             "stop": {"height": 15, "drain_blocks": 2},
         }
     )
-    simulation = Simulation(scenario, 3, "test", scheme=KeyedHashScheme())
+    simulation = WatchedSimulation(scenario, 3, "test", scheme=KeyedHashScheme())
     load = simulation.run().load
     answered = load.requests - load.failures
     assert load.failures > 5
@@ -43,11 +43,11 @@ def test_a_workload_of_ones_own_acts_and_its_exception_ends_the_run_in_one_line(
         "load": {"users": [group(acting(*turns), count=2, interval_ms=200), {"workload": "heartbeat"}]},
         "stop": {"height": 4, "drain_blocks": 2},
     }
-    record = Simulation(Scenario.model_validate(fields), 3, "test", scheme=KeyedHashScheme()).run()
+    record = WatchedSimulation(Scenario.model_validate(fields), 3, "test", scheme=KeyedHashScheme()).run()
     assert record.load.sends.workloads["own"].sent > 4
     longer = Scenario.model_validate(fields | {"stop": {"height": 40}})
     with pytest.raises(BadInput, match=r"^file own\.py, line 15: ZeroDivisionError: "):
-        Simulation(longer, 3, "test", scheme=KeyedHashScheme()).run()
+        WatchedSimulation(longer, 3, "test", scheme=KeyedHashScheme()).run()
 
 
 # --- closed and open loop -------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def simulated(arrival: str, **user: Any) -> RunRecord:
             "success": {"stall_ms": 20_000},
         }
     )
-    return Simulation(scenario, 5, "test", scheme=KeyedHashScheme()).run()
+    return WatchedSimulation(scenario, 5, "test", scheme=KeyedHashScheme()).run()
 
 
 def latency_of(record: RunRecord) -> WorkloadLatency:
@@ -170,7 +170,7 @@ def with_phases(of_group: list[dict[str, Any]] | None, of_load: list[dict[str, A
     if of_group is not None:
         users[1]["phases"] = of_group
     fields = {"name": "spiked", "load": {"users": users, "phases": of_load}, "stop": {"height": 60, "drain_blocks": 2}}
-    return Simulation(Scenario.model_validate(fields), 5, "test", scheme=KeyedHashScheme()).run()
+    return WatchedSimulation(Scenario.model_validate(fields), 5, "test", scheme=KeyedHashScheme()).run()
 
 
 def test_one_group_spikes_while_another_stays_constant() -> None:

@@ -19,9 +19,9 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
-from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
 from cluster.simulation.measured_work import MeasuredWork, Processors
+from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.protocols import PROTOCOLS
 from tests.hangs import HANGS_AFTER_S
 
@@ -129,7 +129,7 @@ def test_cancelled_work_takes_no_time_of_the_others() -> None:
 
 
 def test_appends_during_a_write_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation(scenario(profile=profile(sync_us=[1_000, 1_000])), SEED, "test")
+    simulation = WatchedSimulation(scenario(profile=profile(sync_us=[1_000, 1_000])), SEED, "test")
     machine, clock = simulation.machines[0], simulation.clock
     assert isinstance(machine.work, MeasuredWork)
     synced: list[tuple[int, int]] = []

@@ -10,9 +10,9 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from validator.chain.messages import TransactionsMessage, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign
@@ -31,7 +31,7 @@ FLOODED_REQUEST = -1
 TO = bytes(range(20))
 
 
-class Flood(Simulation):
+class Flood(WatchedSimulation):
     """Every 100 ms each validator gets transactions from a client, and the same number from the last validator."""
 
     def begin(self) -> None:

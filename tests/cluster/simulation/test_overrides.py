@@ -17,9 +17,9 @@ from cluster.disks.memory import MemoryDisk
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.tiers.turns import by_turns
@@ -40,8 +40,8 @@ def nothing(*_: object) -> Any:
     """For a machine that runs nothing."""
 
 
-def simulated(**fields: Any) -> Simulation:
-    simulation = Simulation(Scenario.model_validate(PLAIN | fields), 5, "test", scheme=KeyedHashScheme())
+def simulated(**fields: Any) -> WatchedSimulation:
+    simulation = WatchedSimulation(Scenario.model_validate(PLAIN | fields), 5, "test", scheme=KeyedHashScheme())
     simulation.run()
     return simulation
 
@@ -204,7 +204,7 @@ def test_a_partition_cuts_pairs_whatever_path_lies_between() -> None:
     assert check_run(record).outcome is Outcome.PASS
 
 
-class Listening(Simulation):
+class Listening(WatchedSimulation):
     """Notes what validators receive, and what the watches hear of it."""
 
     def __init__(self, *given: Any, **options: Any) -> None:

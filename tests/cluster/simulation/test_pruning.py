@@ -14,8 +14,8 @@ from cluster.record.rules import SafetyRule
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import parts_of
-from cluster.simulation.driver import simulate
 from cluster.simulation.recorder import Recorder
+from cluster.watches.watched_simulation import simulate
 from validator.node.executor.executor import Executor
 from validator.storage.archive import BlockArchive
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 
@@ -22,16 +22,16 @@ HEIGHT = 6
 SEEDS = 40
 
 
-def newest(simulation: Simulation) -> int:
+def newest(simulation: WatchedSimulation) -> int:
     """The newest final block that somebody has, durably."""
     running = [machine.validator for machine in simulation.machines if machine.validator is not None]
     return max(validator.executor.final_header.height for validator in running)
 
 
-def killed_before_anybody_was_told(protocol: str, seed: int = 3) -> tuple[Simulation, int]:
+def killed_before_anybody_was_told(protocol: str, seed: int = 3) -> tuple[WatchedSimulation, int]:
     """All four are down, and on one disk is a final block that nobody spoke of."""
     plan = Scenario.model_validate(FIELDS | {"consensus": FIELDS["consensus"] | {"protocol": protocol}})
-    simulation = Simulation(plan, seed, "test", scheme=KeyedHashScheme())
+    simulation = WatchedSimulation(plan, seed, "test", scheme=KeyedHashScheme())
     simulation.begin()
     while newest(simulation) <= max(HEIGHT, simulation.watches.monitor.height):
         assert simulation.advance()
@@ -42,7 +42,7 @@ def killed_before_anybody_was_told(protocol: str, seed: int = 3) -> tuple[Simula
     return simulation, height
 
 
-def go_on(simulation: Simulation, height: int) -> None:
+def go_on(simulation: WatchedSimulation, height: int) -> None:
     while simulation.watches.monitor.height < height:
         assert simulation.advance()
 

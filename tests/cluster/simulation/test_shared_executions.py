@@ -15,13 +15,13 @@ import pytest
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.shared_executions import COMPARED_BLOCKS, SharedExecution
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
 from cluster.tools.sweeps.runner import run_seed
 from cluster.tools.sweeps.tasks import ScenarioTask
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.messages import Vote, VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.faults.test_faults import reachable
@@ -50,7 +50,7 @@ BY_BUILDER_AND_FIRST = 2
 @pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (11, 12))])
 def test_nothing_that_can_be_seen_changes(protocol: str, seed: int) -> None:
     plan = random_scenario(seed, protocol)
-    alone, shared = Simulation(plan, seed, "test"), Simulation(plan, seed, "test", shortcuts=True)
+    alone, shared = WatchedSimulation(plan, seed, "test"), WatchedSimulation(plan, seed, "test", shortcuts=True)
     runs = [each.run() for each in (alone, shared)]
     assert alone.executions is None
     assert shared.executions is not None and shared.executions.taken_over > 40
@@ -71,7 +71,7 @@ def test_all_but_the_proposer_take_over_and_one_compares_some_blocks(monkeypatch
 
     monkeypatch.setattr(Transition, "finish", counted)
     plan = Scenario.model_validate(PLAN | {"faults": []})
-    simulation = Simulation(plan, SEED, "test", shortcuts=True)
+    simulation = WatchedSimulation(plan, SEED, "test", shortcuts=True)
     simulation.run()
     validator = simulation.machines[0].validator
     assert validator is not None
@@ -108,7 +108,7 @@ def test_building_that_differs_from_executing_is_seen_at_compared_blocks(monkeyp
     monkeypatch.setattr(Transition, "select", noted)
     monkeypatch.setattr(Transition, "close", differing)
     monkeypatch.setattr(Executor, "_execute", watched)
-    Simulation(Scenario.model_validate(PLAN | {"faults": []}), SEED, "test", shortcuts=True).run()
+    WatchedSimulation(Scenario.model_validate(PLAN | {"faults": []}), SEED, "test", shortcuts=True).run()
     assert set(errors.values()) == {"execution gives another state_root"}
     assert all(digest[0] % COMPARED_BLOCKS == 0 for digest in errors)
 
@@ -125,7 +125,7 @@ def test_most_votes_are_counted_without_an_event(shortcuts: bool, monkeypatch: p
 
     monkeypatch.setattr(Machine, "take_vote", noted)
     plan = Scenario.model_validate(PLAN | {"faults": [], "validators": {"count": 7}})
-    Simulation(plan, SEED, "test", shortcuts=shortcuts).run()
+    WatchedSimulation(plan, SEED, "test", shortcuts=shortcuts).run()
     assert sum(counted.values()) > 1_000
     assert (counted[True] > counted[False]) == shortcuts
 
@@ -133,7 +133,7 @@ def test_most_votes_are_counted_without_an_event(shortcuts: bool, monkeypatch: p
 def test_a_validator_that_is_paused_down_broken_or_byzantine_counts_no_vote() -> None:
     nodes = [{}, {"byzantine": ["conflicting-voter"]}, {"mutant": "quorum-of-2f"}, {}, {}, {}, {}]
     plan = Scenario.model_validate(PLAN | {"faults": [], "validators": nodes})
-    simulation = Simulation(plan, SEED, "test", shortcuts=True)
+    simulation = WatchedSimulation(plan, SEED, "test", shortcuts=True)
     simulation.begin()
     while simulation.machines[0].view < 3:
         assert simulation.advance()
@@ -152,7 +152,7 @@ def test_a_validator_that_is_paused_down_broken_or_byzantine_counts_no_vote() ->
 
 
 def test_broken_code_shares_nothing() -> None:
-    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
+    simulation = WatchedSimulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions
     assert executions is not None
     assert executions.for_parts(PRODUCTION).executor is executions.executor
@@ -180,7 +180,7 @@ def from_other_slots(known: SharedExecution) -> SharedExecution:
 def test_who_comes_to_another_root_executes_by_itself(
     alter: Callable[[SharedExecution], SharedExecution], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
+    simulation = WatchedSimulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions
     assert executions is not None
     find = executions.find
@@ -199,7 +199,7 @@ def test_who_comes_to_another_root_executes_by_itself(
 
 def test_state_trees_share_nothing_that_changes() -> None:
     """Records of steps hold tuples: two stores that repeated the same steps have no container in common."""
-    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
+    simulation = WatchedSimulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     simulation.run()
     assert simulation.executions is not None and simulation.executions.taken_over > 40
     stores = [machine.validator.executor._store for machine in simulation.machines if machine.validator is not None]

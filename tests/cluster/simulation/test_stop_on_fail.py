@@ -7,7 +7,7 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 
 LOAD = {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]}
 SUCCESS = {"heights_compared": 5, "transactions": 1, "fires": 0}

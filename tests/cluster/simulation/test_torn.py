@@ -8,8 +8,8 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.simulation.driver import simulate
 from cluster.simulation.machine import JOB_OPERATIONS, Machine
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.simulation.flooded import flooded
 from tests.validator.network import Network
 from validator.node.executor.jobs import Finalize

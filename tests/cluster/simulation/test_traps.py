@@ -8,7 +8,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.simulation.flooded import flooded
 
 SEED = 1

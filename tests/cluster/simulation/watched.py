@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from cluster.record.run import RunRecord
 from cluster.simulation.clock import VirtualClock
-from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from cluster.simulation.observer import Observer
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.messages import Certificate, VoteKind
 from consensus.types import Digest, View
 from validator.node.events import Certified
@@ -111,7 +111,7 @@ class Eyes(Observer):
         self.seen.entered.append(Entered(self.clock.now_ms, machine.index, view))
 
 
-class Watched(Simulation):
+class Watched(WatchedSimulation):
     """Changes nothing of the run."""
 
     def __init__(self, *given: Any, **options: Any) -> None:

@@ -18,9 +18,9 @@ from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord, Step, StepKind
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_text
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.run.reasons import note_reasons
+from cluster.watches.watched_simulation import simulate
 from kits.tracing import otlp
 from kits.tracing import ways as ways_module
 from kits.tracing.sampler import CHOSEN_PER_BLOCK, Sampler

@@ -20,7 +20,7 @@ from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from loadgen.workloads import FUNDING, WORKLOADS
 from spec.encoding import read_receipts, uint
@@ -125,7 +125,7 @@ def run(name: str, case: Case, budget: int = BUDGET) -> Seen:
             "success": {"heights_compared": case.height, "transactions": 10, "fires": 10},
         }
     )
-    record = Simulation(scenario, SEED, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
+    record = WatchedSimulation(scenario, SEED, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
     judged = judge_run(record)
     failed = [(check.name, check.detail) for check in judged.verdict.checks if check.verdict is not Outcome.PASS]
     assert not failed, failed

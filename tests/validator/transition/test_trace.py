@@ -14,7 +14,7 @@ from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.scenario import change_scenario, load_scenario
 from cluster.scenario.overrides import Change
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.validator.chains import index_contents, schedule
 from tests.validator.executors import Author, wire, with_transactions
 from validator.chain.block import Block, BlockReceipts, header_hash

@@ -106,7 +106,7 @@ def _baseline(problem: Problem, checkpoint: Callable[[], None]) -> RunMeasures:
 
 def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None]) -> RunMeasures:
     # Imported here since it loads the simulator.
-    from cluster.simulation.driver import simulate
+    from cluster.watches.watched_simulation import simulate
 
     record = simulate(fast(scenario), problem.seed, checkpoint=checkpoint, shortcuts=True)
     if record.interrupted:

@@ -18,8 +18,8 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import run_case
 from kits.market.dos.cases import make_plan, make_variants
 from spec.encoding import encode_receipts, read_receipts, uint

@@ -22,8 +22,8 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.archive import DivergedExecution, decode_traces, encode_traces
 from cluster.report.results import finish_run
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.watches.watched_simulation import simulate
 from kits.mutation.detection_scenarios import scenario_of
 from validator.chain.records import (
     GLOBALS,

@@ -24,7 +24,7 @@ from cluster.record.chain_store import FileBlocks
 from cluster.record.genesis_file import genesis_page
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode, encode

@@ -28,8 +28,8 @@ from cluster.live.audit.collect import ServedOverHttp
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
-from cluster.simulation.driver import Simulation
 from cluster.simulation.recorder import _Pages
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
 from kits.mutation.detection_scenarios import scenario_of
@@ -52,7 +52,7 @@ class Ended:
         stop = plan.stop.model_copy(update={"height": 16, "drain_blocks": 0})
         storage = plan.storage.model_copy(update={"retained_heights": RETAINED})
         plan = plan.model_copy(update={"faults": [], "stop": stop, "storage": storage})
-        self.simulation = Simulation(plan, 3, "test", scheme=KeyedHashScheme())
+        self.simulation = WatchedSimulation(plan, 3, "test", scheme=KeyedHashScheme())
         self.record: RunRecord = self.simulation.run()
         self.chain = longest_chain(self.record.validators)
         self.audit = ProofAudit(self.record, self.chain, ledger_of(self.record.genesis, self.chain))
@@ -289,7 +289,7 @@ def test_a_live_run_in_which_nothing_was_proved_is_inconclusive(rule: str, outco
 def test_planted_bugs_are_caught_without_the_simulators_monitor(mutant: str, rule: str) -> None:
     plan = scenario_of(MUTANTS[mutant].detection, mutant)
     plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 12, "drain_blocks": 0})})
-    simulation = Simulation(plan, 1, "test", scheme=KeyedHashScheme())
+    simulation = WatchedSimulation(plan, 1, "test", scheme=KeyedHashScheme())
     monitor = simulation.run().monitor
     assert monitor is not None
     served = [text for text in monitor.violations if text.startswith("at the end: ")]

@@ -26,8 +26,8 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.watches.watched_simulation import simulate
 from kits.mutation.detection_scenarios import scenario_of
 from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.block import decode_block

@@ -19,8 +19,8 @@ from cluster.checks.metrics.actor_classes import (
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.drills.expectations import cancelled
+from cluster.watches.watched_simulation import simulate
 from spec.encoding import Scheduled, read_receipts
 from tests.cluster.records import ACTOR, make_record
 

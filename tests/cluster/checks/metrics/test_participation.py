@@ -13,7 +13,7 @@ from cluster.checks.progress import check_participation
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario.model import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.records import OUTSIDER_KEY
 
 MUTE = ["silent-leader", "vote-withholder"]

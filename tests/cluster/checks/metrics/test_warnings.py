@@ -14,7 +14,7 @@ from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
 from cluster.scenario.model import Scenario
 from cluster.scenario.sections.success import SuccessSection
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from tests.validator.policies.own_policies import NEVER_ODD, NOTHING
 
 FAILS = """

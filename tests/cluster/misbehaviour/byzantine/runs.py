@@ -10,7 +10,7 @@ import yaml
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 
 SEED = 5
@@ -38,7 +38,7 @@ def shipped(behaviour: str) -> Scenario:
 
 def run(plan: Scenario, seed: int = SEED) -> RunRecord:
     """Run in the simulator, with signatures that cost little."""
-    return Simulation(plan, seed, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
+    return WatchedSimulation(plan, seed, "test", scheme=KeyedHashScheme(), shortcuts=True).run()
 
 
 @cache

@@ -12,7 +12,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import load_scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from consensus.protocols import PROTOCOLS
 from tests.cluster.misbehaviour.byzantine.runs import SEED, faults_of, run, run_with, scenario, shipped
 from tests.tiers.turns import by_turns

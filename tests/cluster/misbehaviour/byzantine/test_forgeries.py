@@ -10,7 +10,7 @@ import pytest
 
 from cluster.misbehaviour.byzantine.base import consensus_content, peer_message, send_consensus, send_peer_message
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme, ValidatorSet
 from consensus.messages import MAX_VIEW, Proposal, VoteKind, decode
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -37,9 +37,9 @@ ASKING = 2
 
 
 @cache
-def finished() -> Simulation:
+def finished() -> WatchedSimulation:
     """A run long enough for a snapshot."""
-    simulation = Simulation(scenario(4, {}, height=10), SEED, "test", scheme=KeyedHashScheme())
+    simulation = WatchedSimulation(scenario(4, {}, height=10), SEED, "test", scheme=KeyedHashScheme())
     simulation.run()
     return simulation
 

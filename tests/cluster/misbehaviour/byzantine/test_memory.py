@@ -10,7 +10,7 @@ from cluster.misbehaviour.byzantine.messages.garbage import Garbage
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
 from cluster.misbehaviour.byzantine.votes.conflicting_voter import ConflictingVoter
 from cluster.scenario.genesis import validator_signer
-from cluster.simulation.driver import Simulation
+from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.messages import NO_DIGEST, NO_PARENT, VoteKind
 from tests.cluster.misbehaviour.byzantine.runs import SEED, scenario
@@ -20,13 +20,13 @@ HOSTILE = 3
 ROUNDS = 400
 
 
-def finished() -> Simulation:
-    simulation = Simulation(scenario(4, {}, height=6), SEED, "test", scheme=KeyedHashScheme())
+def finished() -> WatchedSimulation:
+    simulation = WatchedSimulation(scenario(4, {}, height=6), SEED, "test", scheme=KeyedHashScheme())
     simulation.run()
     return simulation
 
 
-def context_of(simulation: Simulation, index: int) -> BehaviourContext:
+def context_of(simulation: WatchedSimulation, index: int) -> BehaviourContext:
     signer = validator_signer(simulation.record.scheme, SEED, index)
     return BehaviourContext(index, signer, simulation.keys, simulation.record.genesis.chain_id, Random(1), Score())
 

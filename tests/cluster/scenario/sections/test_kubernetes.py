@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from cluster.scenario import Scenario
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.kubernetes import KubernetesSection, amount_of
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 
 
 def problem(section: str) -> str:

@@ -19,11 +19,11 @@ from cluster.record.archive import open_blocks
 from cluster.report import results
 from cluster.simulation import recorder
 from cluster.simulation.course import Course
-from cluster.simulation.driver import Simulation
 from cluster.tools.cli.main import main
 from cluster.tools.console import crashes
 from cluster.tools.explain import commands as explain
 from cluster.tools.sweeps import runner
+from cluster.watches.watched_simulation import WatchedSimulation
 
 SCENARIO: dict[str, Any] = {
     "name": "small",
@@ -82,7 +82,7 @@ def test_a_crash_of_the_driver_keeps_and_judges_what_it_collected(
 def test_a_crash_before_the_first_block_leaves_a_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Simulation, "begin", plant)
+    monkeypatch.setattr(WatchedSimulation, "begin", plant)
     monkeypatch.setattr(recorder.Recorder, "collect", plant)
     result = run(capsys)
     assert result["verdict"] == "inconclusive"
@@ -121,10 +121,10 @@ def test_a_crash_of_the_reports_writer_leaves_the_result(
 
 
 def test_an_expected_failure_is_no_crash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(self: Simulation) -> None:
+    def refuse(self: WatchedSimulation) -> None:
         raise BadInput("planted: expected otherwise")
 
-    monkeypatch.setattr(Simulation, "begin", refuse)
+    monkeypatch.setattr(WatchedSimulation, "begin", refuse)
     assert main(["run", "small.yaml", "--backend", "sim", "--out", "out"]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err == "stampede: planted: expected otherwise\n"
     assert not Path("out").exists()

@@ -23,7 +23,6 @@ from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
-from cluster.simulation.driver import simulate
 from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.tools.cli.main import main
 from cluster.tools.drills.base import PREFIX, Drill
@@ -38,6 +37,7 @@ from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.registry import DRILLS
+from cluster.watches.watched_simulation import simulate
 from kits.market.siege import Attacked, Siege, measure
 from tests.cluster.tools.drills.planted import (
     ALL_OF_FOUR,

@@ -10,9 +10,9 @@ from cluster.audit.books import keep_books
 from cluster.common.outcome import Outcome
 from cluster.record.chain_store import MemoryBlocks, ServedBlocks
 from cluster.record.run import RunRecord
-from cluster.simulation.driver import simulate
 from cluster.tools.drills import expectations
 from cluster.tools.drills.expectations import judge_replay, judge_timers_once
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.records import ChainMaker, fires_too, make_chain, make_record, make_scenario, own_blocks
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from cluster.checks.run import CHECKS
 from cluster.scenario import Scenario, load_scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import block_ms, outline
+from cluster.watches.watched_simulation import simulate
 from tests.loadgen.own_workloads import PAYS, group
 
 ROOT = Path(__file__).resolve().parents[4]

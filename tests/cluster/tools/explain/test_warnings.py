@@ -11,11 +11,11 @@ from cluster.common.errors import ExitCode
 from cluster.record.run import Backend
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.sections.metric_names import METRICS, METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.drills.registry import DRILLS
 from cluster.tools.explain.estimate import estimate_run
 from cluster.tools.explain.outline import block_ms, outline
+from cluster.watches.watched_simulation import simulate
 
 SHIPPED = sorted((Path(__file__).resolve().parents[4] / "scenarios").rglob("*.yaml"))
 ALL = [f"validator-{index}" for index in range(4)]

@@ -18,12 +18,12 @@ from cluster.record.folder import CHECKPOINT_FILE, RECORD_FILE, RESULT_FILE, cla
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.drills.drill_run import run_drill
 from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.run import scenario_run
 from cluster.tools.run.attaching import NOBODY_CAME
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.live.driver.test_take_over import FollowedRun, contradict
 from tests.cluster.records import make_chain, make_record
 

@@ -25,10 +25,10 @@ from cluster.record.archive import BlockRecord, encode_blocks
 from cluster.record.archived_run import read_run
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.inspect.interpreters import PACKAGES
 from cluster.tools.inspect.verify_run import difference_from_result, verify_run
+from cluster.watches.watched_simulation import simulate
 from validator.chain.block import Block
 from validator.primitives.codec import decode, encode
 

@@ -16,9 +16,9 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archived_run import read_run
 from cluster.record.folder import RESULT_FILE
 from cluster.scenario import Scenario, load_scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.rerun.recorded_run import read_recorded
+from cluster.watches.watched_simulation import simulate
 from tests.cluster.tools.rerun.runs import run, scenario
 
 AT = 8

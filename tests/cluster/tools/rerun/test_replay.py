@@ -18,7 +18,6 @@ from cluster.record.folder import RESULT_FILE
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario
 from cluster.simulation import machine
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.entries import KINDS, Entry, describe
@@ -26,6 +25,7 @@ from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import _print, check_repeats
 from cluster.tools.rerun.step import Stepper
+from cluster.watches.watched_simulation import simulate
 from consensus import messages as consensus
 from consensus.messages import VoteKind
 from consensus.types import Digest, Signature, ValidatorIndex, View

@@ -10,9 +10,9 @@ from cluster.audit.books import Books, keep_books
 from cluster.checks.run import judge_run
 from cluster.report.tables import failed_run_pages
 from cluster.scenario.model import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.run import reasons
 from cluster.tools.run.reasons import note_reasons
+from cluster.watches.watched_simulation import simulate
 
 FAILS = """class Auction(Actor):
     def start(self, payload):

@@ -25,13 +25,13 @@ from cluster.scenario.sections.faults import (
     WipeFault,
     loses_disk,
 )
-from cluster.simulation.driver import simulate
 from cluster.tools.sweeps.drawing import corners, extremes
 from cluster.tools.sweeps.drawing import random_scenario as generator
 from cluster.tools.sweeps.drawing.attackers import ATTACKS
 from cluster.tools.sweeps.drawing.random_scenario import ED25519_EVERY, FORGERIES, LIES, random_scenario
 from cluster.tools.sweeps.outcome import judge
 from cluster.tools.sweeps.tasks import FuzzTask
+from cluster.watches.watched_simulation import simulate
 from consensus.types import fault_bound
 from validator.state.log import StateLog
 

@@ -18,9 +18,9 @@ from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.chain import OwnPolicy
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.run import scenario_run
+from cluster.watches.watched_simulation import simulate
 from kits.market.dos.case_runs import CaseResult, full_block_s, run_case
 from kits.market.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
 from kits.market.dos.measures import Window
@@ -450,7 +450,7 @@ def test_a_full_block_is_measured_once_for_the_parameters_of_a_chain(monkeypatch
 
 def test_a_crash_of_a_run_is_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(scenario(), ["same-block"], make_variants(scenario(), [], []), (1,), is_quick=False)
-    monkeypatch.setattr("cluster.simulation.driver.simulate", lambda given, seed: 1 // 0)
+    monkeypatch.setattr("cluster.watches.watched_simulation.simulate", lambda given, seed: 1 // 0)
     result = run_case(plan, Case("cip1", BASELINE, 1))
     assert result.measures is None
     assert result.problem.startswith("crashed: ZeroDivisionError")

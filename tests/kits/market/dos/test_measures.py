@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
+from cluster.watches.watched_simulation import simulate
 from kits.market.dos.measures import (
     AttackMeasures,
     ExecutedBlock,

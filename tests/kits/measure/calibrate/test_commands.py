@@ -18,8 +18,8 @@ from cluster.common.errors import ExitCode
 from cluster.record.run import RunRecord, RunRequest, Timings
 from cluster.scenario import load_scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate import calibration
 from kits.measure.calibrate.observed import Observed
 from tests.kits.measure.calibrate.synthetic import TRUTH, measured

@@ -9,11 +9,11 @@ import pytest
 
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
-from cluster.simulation.driver import simulate
 from cluster.tools.sweeps.drawing import random_scenario as drawing
 from cluster.tools.sweeps.drawing.corners import CORNERED, CORNERS, FORGER, _forgers
 from cluster.tools.sweeps.drawing.extremes import Fields
 from cluster.tools.sweeps.outcome import judge
+from cluster.watches.watched_simulation import simulate
 from consensus.protocols import PROTOCOLS
 from tests.tiers.turns import by_turns
 

@@ -13,7 +13,6 @@ from cluster.checks.run import judge_run
 from cluster.common.errors import BadInput
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.scenario.sections.faults import KIND_NAMES
-from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.guided.corpus import Corpus, Entry
@@ -30,6 +29,7 @@ from cluster.tools.sweeps.drawing.guided.schedule import GENERATION
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import SeedOutcome
 from cluster.tools.sweeps.tasks import GuidedTask, simulated_seed, takes_shortcuts
+from cluster.watches.watched_simulation import simulate
 
 SEEDS = range(10, 10 + 2 * GENERATION + 3)
 

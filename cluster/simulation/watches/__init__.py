@@ -1,1 +1,0 @@
-"""Watches, which check rules during a simulated run: safety, votes, answers, memory, patience, restraint, promises."""
