@@ -1,8 +1,8 @@
 """What can be seen of a simulated run: the methods of an observer, one for each kind of event.
 
-Recorder, watches, replay and the feed of the run's loop are observers. They change nothing of a run, apart from the
-feed. Observers are called in the order in which they were connected. A kind that no observer of a machine overrides
-costs a look at an empty tuple.
+Recorder, load, tracer, watches, replay and the course of the run are observers, called in the order in which they were
+connected. Those that only watch change nothing of a run. A kind that no observer of a machine overrides costs a look at
+an empty tuple.
 """
 
 from __future__ import annotations

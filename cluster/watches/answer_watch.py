@@ -45,7 +45,6 @@ class _Hearing(NamedTuple):
 class _Memory:
     """The watch's knowledge of one validator, since its last start."""
 
-    life: int = 0
     began: int = 0
     """The first view in which the watch saw the validator."""
     heard: set[tuple[int, VoteKind, int]] = field(default_factory=set)
@@ -68,6 +67,9 @@ class AnswerWatch(Watch):
 
     def forks(self, scenario: Scenario) -> None:
         self._rebroadcast_ms = scenario.consensus.rebroadcast_ms
+
+    def starts(self, machine: Machine) -> None:
+        self._memories[machine.index] = _Memory()
 
     def sends(self, machine: Machine, recipient: int | None, payload: bytes, content: Reading | None) -> None:
         """Note a certificate that a validator sends to one peer."""
@@ -109,8 +111,7 @@ class AnswerWatch(Watch):
         Returns whether the validator heard the vote before.
         """
         memory = self._memories[machine.index]
-        if memory.life != machine.incarnation or not memory.began:
-            memory = self._memories[machine.index] = _Memory(machine.incarnation, view)
+        memory.began = memory.began or view
         name, heard = (vote.signer, vote.kind, vote.view), memory.heard
         if name in heard:
             return True

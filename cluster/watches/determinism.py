@@ -21,7 +21,7 @@ from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord, Sample, ignore
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
-from cluster.watches.watched_simulation import WatchedSimulation
+from cluster.watches.watched_simulation import simulate
 
 FIELDS: Final = 4
 
@@ -73,17 +73,16 @@ def simulate_twice(
                 process.stdin.write(arguments)
                 process.stdin.close()
             others = (line.rstrip("\n") for line in process.stdout)
-            simulation = WatchedSimulation(
+            record = simulate(
                 scenario,
                 seed,
                 commit,
                 on_sample,
                 on_notice,
-                checkpoint=checkpoint,
+                checkpoint,
+                on_begin=on_begin,
                 on_event=lambda line: compare(line, others),
             )
-            on_begin(simulation.record)
-            record = simulation.run()
             if not record.interrupted:
                 compare("", others)
         except NotDeterministic as error:
@@ -93,7 +92,7 @@ def simulate_twice(
         finally:
             process.kill()
     if not record.interrupted:
-        on_notice(f"two runs agree on all {simulation.clock.events:,} events, digest {record.digest}")
+        on_notice(f"two runs agree on all {record.metrics['events']:,} events, digest {record.digest}")
     return record
 
 

@@ -55,16 +55,6 @@ SLACK_TICKS: Final = 2
 
 
 @dataclass(slots=True)
-class _Asking:
-    """The requests of one validator for the certificates of its view."""
-
-    life: int
-    view: int
-    times: Counter[int] = field(default_factory=Counter)
-    """Number of requests to each peer."""
-
-
-@dataclass(slots=True)
 class _Given:
     """The volume of certificates that one validator sent one peer lately, as a leaky bucket."""
 
@@ -75,12 +65,15 @@ class _Given:
 
 
 @dataclass(slots=True)
-class _Heard:
-    """The peers whose votes a validator heard in its view."""
+class _InView:
+    """What one validator did and heard in one view."""
 
     life: int
     view: int
-    peers: set[int] = field(default_factory=set)
+    asked: Counter[int] = field(default_factory=Counter)
+    """Number of requests for the certificates of the view, to each peer."""
+    heard: set[int] = field(default_factory=set)
+    """The peers whose votes of the view it heard."""
 
 
 @dataclass(slots=True)
@@ -113,7 +106,7 @@ class RestraintWatch(Watch):
         self._distrusted_views = scenario.limits.distrusted_views
         self._validators = validators
         self._leader = leader
-        self._asking: dict[int, _Asking] = {}
+        self._in_view: dict[int, _InView] = {}
         self._request: tuple[int, int, int, CertificateRequest] | None = None
         """The request for certificates that is being answered: its receiver, its sender, the receiver's view, and the
         request."""
@@ -124,7 +117,6 @@ class RestraintWatch(Watch):
         self._given: dict[tuple[int, int], _Given] = {}
         """Certificates sent, keyed by sender and recipient."""
         self._leading: dict[int, _Leading] = {}
-        self._heard: dict[int, _Heard] = {}
         self._forged: dict[tuple[int, int], tuple[int, int]] = {}
         """The life and view of a validator in which it found the last forgery, keyed by validator and forger."""
 
@@ -139,23 +131,26 @@ class RestraintWatch(Watch):
             return
         elif isinstance(content, CertificateRequest):
             if content.views == (machine.validator.node.view,):
-                self._asks(machine.index, machine.incarnation, machine.validator.node.view, recipient)
+                self._asks(machine, machine.validator.node.view, recipient)
         elif isinstance(content, AnyCertificate):
             if self._request is not None:
                 self._answers.append(content)
             self._gives(machine, recipient, len(encode(content)))
 
-    def _asks(self, index: int, life: int, view: int, peer: int) -> None:
-        asking = self._asking.get(index)
-        if asking is None or (asking.life, asking.view) != (life, view):
-            asking = self._asking[index] = _Asking(life, view)
-        asking.times[peer] += 1
-        leader = self._leader(View(view))
-        others = [each for each in self._validators.committee(View(view)).members if each not in (index, leader)]
+    def _in(self, machine: Machine, view: int) -> _InView:
+        known = self._in_view.get(machine.index)
+        if known is None or (known.life, known.view) != (machine.incarnation, view):
+            known = self._in_view[machine.index] = _InView(machine.incarnation, view)
+        return known
+
+    def _asks(self, machine: Machine, view: int, peer: int) -> None:
+        asked = self._in(machine, view).asked
+        asked[peer] += 1
+        spared = (machine.index, self._leader(View(view)))
+        others = [each for each in self._validators.committee(View(view)).members if each not in spared]
         if peer in others:
-            least = min(asking.times[each] for each in others)
-            holds = asking.times[peer] <= least + ASKED_AT_A_TIME
-            what = f"{self._names[index]}, in view {view}, asks {self._names[peer]} ever again, and not all in turn"
+            holds = asked[peer] <= min(asked[each] for each in others) + ASKED_AT_A_TIME
+            what = f"{machine.name}, in view {view}, asks {self._names[peer]} ever again, and not all in turn"
             self._look(Rule.RESTRAINT, holds, what)
 
     def _gives(self, machine: Machine, peer: int, size: int) -> None:
@@ -191,8 +186,8 @@ class RestraintWatch(Watch):
             return
         leading.times[recipient] += 1
         passed_ms = now_ms - leading.first_ms.setdefault(recipient, now_ms)
-        heard = self._heard.get(index)
-        has_heard = heard is not None and (heard.life, heard.view) == (life, view) and recipient in heard.peers
+        known = self._in_view.get(index)
+        has_heard = known is not None and (known.life, known.view) == (life, view) and recipient in known.heard
         is_often = leading.times[recipient] > 2 + passed_ms / self._consensus.leader_timeout_ms
         why = "of which it heard a vote" if has_heard else "too often"
         what = f"{name} sends its proposal of view {view} again to {self._names[recipient]}, {why}"
@@ -200,7 +195,7 @@ class RestraintWatch(Watch):
 
     def counts(self, machine: Machine, sender: Machine, vote: Vote) -> None:
         if sender.byzantine is None and vote.view == machine.view:
-            self._hears_of(machine, machine.view, vote.signer)
+            self._in(machine, machine.view).heard.add(vote.signer)
 
     def hears(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
         """Note an honest peer's vote, or a request for certificates or a block, before the validator gets it."""
@@ -210,20 +205,13 @@ class RestraintWatch(Watch):
         if (vote := vote_of(content)) is not None:
             is_bare = isinstance(content, Timeout) and content.high is None and vote.parent_view != NO_PARENT
             if sender.byzantine is None and node.diverged is None and vote.view == node.view and not is_bare:
-                self._hears_of(machine, node.view, vote.signer)
+                self._in(machine, node.view).heard.add(vote.signer)
         elif isinstance(content, CertificateRequest | BlockRequest):
             self._answers = []
             self._request = None
             self._is_about_a_block = isinstance(content, BlockRequest)
             if isinstance(content, CertificateRequest) and content.views[-1] >= node.view:
                 self._request = (machine.index, sender.index, node.view, content)
-
-    def _hears_of(self, machine: Machine, view: int, signer: int) -> None:
-        """Note that a validator hears a peer in its view."""
-        heard = self._heard.get(machine.index)
-        if heard is None or (heard.life, heard.view) != (machine.incarnation, view):
-            heard = self._heard[machine.index] = _Heard(machine.incarnation, view)
-        heard.peers.add(signer)
 
     def heard(self, machine: Machine, sender: Machine, content: Reading | None) -> None:
         """Check the certificates with which a validator answered a request."""

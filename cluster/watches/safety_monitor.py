@@ -56,7 +56,6 @@ from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
 from cluster.simulation.machine import Machine
 from cluster.watches.watch import Watch
-from consensus.messages import AnyCertificate
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading
@@ -180,7 +179,7 @@ class SafetyMonitor(Watch):
     def performs(self, machine: Machine, effect: BlockFinal | Certified | Diverged) -> None:
         """Check a certificate that a validator accepts, or a block that it made final."""
         if type(effect) is Certified:
-            self.certified(machine.name, effect.certificate)
+            self.certificates.certified(machine.name, effect.certificate)
         elif type(effect) is BlockFinal:
             self._finalizes(machine, effect)
         else:
@@ -216,10 +215,6 @@ class SafetyMonitor(Watch):
     def _keeps(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
         self.final(machine.name, height, archived)
         self.on_final(machine.index, height, archived.block)
-
-    def certified(self, name: str, certificate: AnyCertificate) -> None:
-        """Check a certificate that a validator accepts."""
-        self.certificates.certified(name, certificate)
 
     # --- final blocks -----------------------------------------------------------------------------------------------
 

@@ -37,12 +37,14 @@ def simulate(
     shortcuts: bool = False,
     on_step: Callable[[Step], None] | None = None,
     on_begin: Callable[[RunRecord], None] = ignore,
+    on_event: Callable[[str], None] | None = None,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
     ``shortcuts`` changes neither. ``on_begin`` is called with the record before the run begins, ``on_step`` with each
-    validator's steps. ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run
-    early. With ``stop_on_fail`` the first violation of a rule seen during the run ends it.
+    validator's steps, ``on_event`` with every event's trace line. ``checkpoint`` is called between events and may raise
+    :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first violation of a rule seen during the
+    run ends it.
 
     Raises :class:`BadInput` if a policy or workload of the user's raises an exception.
     """
@@ -55,6 +57,7 @@ def simulate(
         checkpoint=checkpoint,
         shortcuts=shortcuts,
         stop_on_fail=stop_on_fail,
+        on_event=on_event,
     )
     if on_step is not None:
         run.observe(Steps(run.clock, on_step))

@@ -33,9 +33,8 @@ class Listening:
         self.listener = make_machine(LISTENER)
         self.hear(BENCH.vote(1, FINALIZE, 1, "b1"), 1)
 
-    def hear(self, message: Message, view: int, answer: Message | None = None, life: int = 0) -> None:
+    def hear(self, message: Message, view: int, answer: Message | None = None) -> None:
         listener, stuck = self.listener, make_machine(STUCK)
-        listener.incarnation = life
         set_view(listener, view)
         set_time(listener, self.now_ms)
         self.watch.hears(listener, stuck, message)
@@ -120,9 +119,10 @@ def test_what_asks_for_no_answer() -> None:
 def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
     listening = Listening()
     vote = BENCH.vote(STUCK, NOTARIZE, 5, "b5")
-    listening.hear(vote, 7, life=1)
+    listening.watch.starts(listening.listener)
+    listening.hear(vote, 7)
     assert listening.verdicts == []
-    listening.hear(vote, 8, life=1)
+    listening.hear(vote, 8)
     assert listening.verdicts == [False]
 
 

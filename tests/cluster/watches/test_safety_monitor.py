@@ -63,7 +63,7 @@ def told(*certificates: AnyCertificate) -> list[str]:
     """What the monitor says of certificates that a validator believes, one after the other."""
     watching = monitor()
     for certificate in certificates:
-        watching.certified("alice", certificate)
+        watching.certificates.certified("alice", certificate)
     return watching.log.violations
 
 
@@ -238,7 +238,7 @@ def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate]
     maker = skipping_chain()
     watching = make_monitor(maker.genesis)
     for certificate in certificates:
-        watching.certified("alice", certificate)
+        watching.certificates.certified("alice", certificate)
     violations = follow(maker, watching).log.violations
     assert violations == ([] if is_justified else [violations[0]])
     assert is_justified or "skips from view 1 to 5 without the certificates for it" in violations[0]
@@ -249,7 +249,7 @@ def test_views_must_ascend() -> None:
     for view in (4, 4):
         maker.seal(view=view)
     watching = make_monitor(maker.genesis)
-    watching.certified("alice", BENCH.timeouts(3, 0))
+    watching.certificates.certified("alice", BENCH.timeouts(3, 0))
     assert any(
         "is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).log.violations
     )
@@ -264,10 +264,10 @@ def test_final_blocks_that_no_finalization_proves_are_named() -> None:
         "7 ms: proved_final: 4 blocks from height 1 on were made final, and no validator knows a finalization"
     ]
     for kind in (NOTARIZE, FINALIZE):
-        watching.certified("alice", certificate_of(kind, maker.blocks[1]))
+        watching.certificates.certified("alice", certificate_of(kind, maker.blocks[1]))
     assert "2 blocks from height 3 on" in watching.record().violations[0]
     for kind in (NOTARIZE, FINALIZE):
-        watching.certified("alice", certificate_of(kind, maker.blocks[3]))
+        watching.certificates.certified("alice", certificate_of(kind, maker.blocks[3]))
     assert watching.record().violations == []
     assert watching.log.counts["certified"] == 6, (
         "a finalization is held against the block together with its notarization"
@@ -279,7 +279,7 @@ def test_a_final_block_that_its_view_certified_another_of_is_named(is_first: boo
     maker = make_chain(4)
     watching = monitor() if is_first else follow(maker)
     for kind in (NOTARIZE, FINALIZE):
-        watching.certified("alice", certificate_of(kind, maker.blocks[2], "another"))
+        watching.certificates.certified("alice", certificate_of(kind, maker.blocks[2], "another"))
     if is_first:
         follow(maker, watching)
     assert set(watching.log.violations) == {
@@ -293,11 +293,11 @@ def test_a_finalised_view_that_the_chain_passes_over_is_named(is_first: bool) ->
     for view in (1, 3):
         maker.seal(view=view)
     watching = monitor()
-    watching.certified("alice", BENCH.timeouts(2, 1))
+    watching.certificates.certified("alice", BENCH.timeouts(2, 1))
     if not is_first:
         follow(maker, watching)
     for kind in (NOTARIZE, FINALIZE):
-        watching.certified("alice", BENCH.certificate(kind, 2, "b2"))
+        watching.certificates.certified("alice", BENCH.certificate(kind, 2, "b2"))
     if is_first:
         follow(maker, watching)
     words = "height 2 passes it over" if is_first else "no final block is of it"
@@ -504,12 +504,12 @@ def test_a_certificate_of_another_block_is_found_however_late(monkeypatch: pytes
     maker = make_chain(30)
     watching = follow(maker)
     for record in maker.blocks:
-        watching.certified("alice", certificate_of(NOTARIZE, record))
-        watching.certified("alice", certificate_of(FINALIZE, record))
+        watching.certificates.certified("alice", certificate_of(NOTARIZE, record))
+        watching.certificates.certified("alice", certificate_of(FINALIZE, record))
     assert watching.log.violations == []
-    watching.certified("carol", certificate_of(NOTARIZE, maker.blocks[2]))
+    watching.certificates.certified("carol", certificate_of(NOTARIZE, maker.blocks[2]))
     assert watching.log.violations == [], "one that comes again is right again"
-    watching.certified("carol", certificate_of(NOTARIZE, maker.blocks[2], "other"))
+    watching.certificates.certified("carol", certificate_of(NOTARIZE, maker.blocks[2], "other"))
     assert any("view 3 has two notarized blocks" in violation for violation in watching.log.violations)
 
 
@@ -527,14 +527,5 @@ def test_a_block_is_kept_as_a_few_digests(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(certified_chain, "CERTIFICATES_REMEMBERED", 4)
     watching = follow(make_chain(1))
     for view in range(1, 40):
-        watching.certified("alice", BENCH.certificate(NULLIFY, view))
+        watching.certificates.certified("alice", BENCH.certificate(NULLIFY, view))
     assert len(watching.certificates._seen) == 4
-
-
-def test_the_books_are_those_of_exactly_these_blocks() -> None:
-    maker = make_chain(8)
-    watching = follow(maker)
-    assert watching.ledger_of(maker.blocks) is watching.ledger
-    other = replace(maker.blocks[4], receipts=maker.blocks[3].receipts)
-    assert watching.ledger_of([*maker.blocks[:4], other, *maker.blocks[5:]]) is None
-    assert watching.ledger_of(maker.blocks[:7]) is None
