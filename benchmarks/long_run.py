@@ -19,6 +19,9 @@ from long_chain import LongChain, view_of
 
 from cluster.audit.books import KeptLedger, final_queries
 from cluster.audit.ledger import Ledger
+from cluster.faults.kinds.kill import KillFault
+from cluster.faults.kinds.partition import PartitionFault
+from cluster.faults.kinds.pause import PauseFault
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.finalizations import Finalization
 from cluster.record.lag import LagLog
@@ -35,7 +38,7 @@ from cluster.record.run import (
     ValidatorRecord,
 )
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import RECOVERED_FROM_DISK, AnyFault, KillFault, PartitionFault, PauseFault
+from cluster.scenario.sections.faults import BaseFault
 from validator.primitives.types import parse_address
 
 INTERVAL_MS = 500.0
@@ -94,7 +97,7 @@ class LongRun:
         ledger = self.kept.ledger
         asked = final_queries(ledger)
         for found in record.validators:
-            kills = sum(fault.kind in RECOVERED_FROM_DISK and found.name in fault.targets for fault in record.faults)
+            kills = sum(fault.facts.restarts_from == "disk" and found.name in fault.targets for fault in record.faults)
             found.balances = {text: ledger.world.balance.get(parse_address(text), 0) for text in asked.accounts}
             found.pending_timers = {text: bytes.fromhex(text) in ledger.world.timers for text in asked.timers}
             found.supply = Supply(ledger.held, ledger.burned)
@@ -176,9 +179,9 @@ def _planned(number: int, count: int, heights: int, validators: int) -> dict[str
             return at | {"loss": 0.1, "for_ms": 2_000}
 
 
-def _record_of(plan: AnyFault, names: Sequence[str]) -> FaultRecord:
+def _record_of(plan: BaseFault, names: Sequence[str]) -> FaultRecord:
     """The empty record of a planned fault, as the fault engine makes it."""
-    fault = FaultRecord(plan.kind, plan.whom, plan.at_height, evidence="seen in a synthetic run")
+    fault = FaultRecord(plan.kind_name, plan.whom, plan.at_height, evidence="seen in a synthetic run")
     match plan:
         case PartitionFault():
             alone = tuple(plan.groups[0])

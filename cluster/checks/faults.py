@@ -13,7 +13,6 @@ from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.run import CATCH_UP_SLACK_HEIGHTS, FaultRecord, JoinRecord, ValidatorRecord
-from cluster.scenario.sections.faults import LASTING_KINDS, RECOVERED_BY_SNAPSHOT, RECOVERED_FROM_DISK
 
 HEIGHTS_AFTER_A_JOIN: Final = 10
 """Heights that a validator must execute after its join; with fewer the check is inconclusive."""
@@ -35,7 +34,7 @@ def _check_fault(books: Books, number: int, fault: FaultRecord, progress: Progre
         return Outcome.INCONCLUSIVE, f"{name} never began"
     if fault.problem:
         return Outcome.FAIL, f"{name}: {fault.problem}"
-    if fault.ended_ms is None and fault.kind in LASTING_KINDS:
+    if fault.ended_ms is None and fault.facts.lasts:
         return Outcome.INCONCLUSIVE, f"{name} was still under way at the end"
     if not fault.took_effect:
         return Outcome.INCONCLUSIVE, f"{name} had no observable effect ({fault.evidence or 'no evidence'})"
@@ -52,7 +51,7 @@ def _check_fault(books: Books, number: int, fault: FaultRecord, progress: Progre
             outcome, text = _caught_up(books, fault, validator)
             if outcome is not Outcome.PASS:
                 return outcome, f"{name}: {text}"
-            words += [text] if fault.kind in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT else []
+            words += [text] if fault.facts.restarts_from else []
     if len(words) == 1 and hit:
         words.append(f"{', '.join(hit)} caught up" if len(hit) < len(record.validators) else "all caught up")
     effect = f"{name} took effect" + (f": {fault.evidence}" if fault.evidence else "")
@@ -138,7 +137,7 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
     outcome, level = _level_with_others(books, validator)
     if outcome is not Outcome.PASS:
         return outcome, level
-    if fault.kind not in RECOVERED_FROM_DISK | RECOVERED_BY_SNAPSHOT:
+    if not fault.facts.restarts_from:
         return Outcome.PASS, level
     status: dict[str, Any] = validator.status or {}
     starts, recovered = status.get("starts"), status.get("recovered_height")
@@ -146,7 +145,7 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
         return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
     if starts <= 1:
         return Outcome.INCONCLUSIVE, f"{validator.name} was started {counted(starts, 'time')}, so it was never down"
-    if fault.kind in RECOVERED_BY_SNAPSHOT or validator.name in fault.lost_disks:
+    if fault.facts.restarts_from == "snapshot" or validator.name in fault.lost_disks:
         height = status.get("snapshot_height")
         if not isinstance(height, int) or height <= 0:
             return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"

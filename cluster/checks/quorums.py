@@ -25,7 +25,6 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import Twins
 from cluster.record.run import FaultRecord
-from cluster.scenario.sections.faults import SLOWING
 from consensus.types import fault_bound, quorum
 
 LOST_ONCE_MORE: Final = 2
@@ -72,7 +71,7 @@ class ProgressDuringFaults:
         if (
             during
             or any(_quorums_lost(committees, at_once, self._never_there(fault.begun_ms)))
-            or any(other.kind in SLOWING for other in at_once)
+            or any(other.facts.slows_progress for other in at_once)
         ):
             return Outcome.PASS, text
         needed_ms = self._recovery_limit_ms * (LOST_ONCE_MORE if record.scenario.links.loss else 1)

@@ -12,7 +12,6 @@ from cluster.checks.verdict import Check, Result, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.run import RunRecord, ValidatorRecord
-from cluster.scenario.sections.faults import CUTTING
 
 VIEWS_UNTIL_EVIDENCE: Final = 3
 """The number of views with expected evidence from which on a missing proof is a failure.
@@ -125,7 +124,7 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
     That is so if no fault of the links cut it off, and no limited uplink delayed its votes behind large blocks.
     """
     has_uplink = any(scenario.links.uplink_kbps is not None for scenario in (*record.former, record.scenario))
-    cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)
+    cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.facts.drops_messages)
     return not has_uplink and not any(validator.name in fault.impaired for fault in cuts)
 
 

@@ -4,6 +4,8 @@
     a module with ``COMMANDS``, or that mapping (:mod:`cluster.tools.console.command`).
 ``stampede.drills``
     a subclass of :class:`cluster.tools.drills.base.Drill`, under the drill's name.
+``stampede.faults``
+    a kind of fault: a subclass of :class:`cluster.faults.kind.FaultKind` whose ``kind`` is the entry point's name.
 ``stampede.tracers``
     ``otlp``: a function of (collector, folder, scenario, backend) that returns a tracer of the run, or ``None``.
 ``stampede.deployments``
@@ -20,6 +22,7 @@ from cluster.common.errors import BadInput
 
 COMMANDS: Final = "stampede.commands"
 DRILLS: Final = "stampede.drills"
+FAULTS: Final = "stampede.faults"
 TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
 OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>\w+)['"]""")

@@ -20,13 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.disks import PLANNED_FAILURE
+from cluster.disks import PLANNED_FAILURE, Trap
 from cluster.disks.directory import DirectoryDisk
-from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault
 
 FULL_DEVICE: Final = "/dev/full"
-
-Trap = DiskFullFault | FailedSyncFault
 
 
 @dataclass(slots=True)
@@ -59,7 +56,7 @@ class FaultyDisk(DirectoryDisk):
         """Make the next operation that the fault concerns fail, once. ``None`` cancels a pending failure."""
         with self._orders:
             self._trap = trap
-            self._keeps_old = self._keeps_old or isinstance(trap, FailedSyncFault)
+            self._keeps_old = self._keeps_old or (trap is not None and trap.fails == "sync")
 
     def truncate(self, name: str, size: int) -> None:
         super().truncate(name, size)
@@ -70,7 +67,7 @@ class FaultyDisk(DirectoryDisk):
         self._unsynced.pop(name, None)
 
     def _write_file(self, name: str, handle: int, offset: int, data: bytes) -> None:
-        if self._springs(DiskFullFault, name):
+        if self._springs("write", name):
             kept = len(data) // 2
             super()._write_file(name, handle, offset, data[:kept])
             with open(FULL_DEVICE, "wb", buffering=0) as device:
@@ -83,19 +80,17 @@ class FaultyDisk(DirectoryDisk):
         if self.sync_ms:
             self.slow_syncs += self.sync_ms != self.usual_sync_ms
             self._sleep(self.sync_ms / MILLISECONDS_PER_SECOND)
-        if self._springs(FailedSyncFault, name):
+        if self._springs("sync", name):
             self._take_back(name, handle)
             raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({PLANNED_FAILURE})")
         super()._sync_file(name, handle)
         self._unsynced.pop(name, None)
 
-    def _springs(self, kind: type[Trap], name: str) -> bool:
-        """Whether an operation must fail: the pending trap is of this kind and concerns this file. If so, remove it."""
-        if self._trap is None:
-            return False
+    def _springs(self, operation: str, name: str) -> bool:
+        """Whether an operation must fail: the pending trap concerns it and this file. If so, remove the trap."""
         with self._orders:
             trap = self._trap
-            if not isinstance(trap, kind) or (isinstance(trap, FailedSyncFault) and not name.startswith(trap.of or "")):
+            if trap is None or trap.fails != operation or not name.startswith(trap.files):
                 return False
             self._trap = None
             return True

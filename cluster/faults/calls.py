@@ -57,4 +57,10 @@ class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
     group: list[int]
 
 
-FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | UpgradeNext | UpgradeStart
+class GoOn(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call with which a fault of any kind goes on, as it has planned."""
+
+    key: int
+
+
+FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | UpgradeNext | UpgradeStart | GoOn

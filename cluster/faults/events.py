@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cluster.disks import Trap
 from cluster.faults.calls import FaultCall
 from cluster.faults.impairment import Impairment
-from cluster.scenario.sections.faults import AnyFault, DiskFullFault, DownFault, FailedSyncFault, LinkFault, Release
+from cluster.faults.link_faults import LinkEffect
+from cluster.scenario.sections.faults import Release
 from consensus.messages import VoteKind
 
 # --- what was seen ----------------------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ class Wake(NamedTuple):
 class SetLinks(NamedTuple):
     """Put exactly these faults of links in force, by key, in this order."""
 
-    faults: Mapping[int, LinkFault]
+    faults: Mapping[int, LinkEffect]
     then: FaultCall
 
 
@@ -177,11 +179,30 @@ class KeepBlocks(NamedTuple):
     validator: int
 
 
+class Way(NamedTuple):
+    """How validators are taken down. The simulator reads ``reorders`` alone."""
+
+    how: str = "process"
+    """On the live testnet: ``process`` (a SIGKILL), ``actor`` (Ray kills it), ``pod``, ``node`` or ``chaos-mesh`` (by
+    Kubernetes, where that is possible)."""
+    down_ms: int = 0
+    """Minimum time that it stays down."""
+    ends_node: bool = False
+    """Whether its Ray node ends with it: by SIGKILLs (``process``), or gracefully."""
+    reorders: bool = False
+    """Whether its disk reorders writes: any part of the unsynced data may survive."""
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether it takes down pods, where the live testnet runs in Kubernetes."""
+        return not self.ends_node and self.how not in ("actor", "process")
+
+
 class Crash(NamedTuple):
     """Take the validator down at once; others on its host may go down with it."""
 
     validator: int
-    plan: DownFault
+    way: Way
 
 
 class Start(NamedTuple):
@@ -194,7 +215,7 @@ class LayTrap(NamedTuple):
     """Make the validator's disk fail at the next operation that the fault concerns."""
 
     validator: int
-    plan: DiskFullFault | FailedSyncFault
+    trap: Trap
 
 
 class LoseDisk(NamedTuple):
@@ -224,17 +245,34 @@ class Count(NamedTuple):
     validators: Sequence[int]
 
 
-class Observe(NamedTuple):
-    """Find out whether a fault took effect."""
+class ObserveLinks(NamedTuple):
+    """Find out what a fault of links did."""
 
     key: int
-    plan: AnyFault
+    effect: LinkEffect
+
+
+class ObserveDelays(NamedTuple):
+    """Find out what an impairment did."""
+
+    key: int
+    kind: str
+    """As in :class:`Count`."""
     validators: Sequence[int]
-    """The fault's targets; empty for a fault of links."""
     count_before: int
-    """For an impairment, the number of effects that were counted before it began."""
+    """The number of effects that were counted before it began."""
 
 
+class ObserveProcesses(NamedTuple):
+    """Find out what became of the processes of validators."""
+
+    key: int
+    validators: Sequence[int]
+    release: Release | None = None
+    """The release that they should run by now, if there is one."""
+
+
+Observe = ObserveLinks | ObserveDelays | ObserveProcesses
 MachineOrder = Replace | KeepBlocks | Crash | Start | LayTrap | LoseDisk | FlipBit
 """An order for one validator, or for the validators of a host."""
 FaultOrder = Tell | Wake | SetLinks | Impair | Prepare | MachineOrder | Confirm | Count | Observe

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.scenario.sections.faults import (
-    AnyFault,
-    ClockSkewFault,
-    PauseFault,
-    SlowDiskFault,
-    SlowExecutionFault,
-    prefers_chaos_mesh,
-)
-
 PAUSE: Final = "pause"
+SLOW_DISK: Final = "slow_disk"
 SLOW_EXECUTION: Final = "slow_execution"
+CLOCK_SKEW: Final = "clock_skew"
 DELAYED: Final = {
-    "slow_disk": "slow syncs",
+    SLOW_DISK: "slow syncs",
     SLOW_EXECUTION: "slow jobs",
-    "clock_skew": "timers at another speed",
+    CLOCK_SKEW: "timers at another speed",
 }
 """The counted effect of each kind of impairment, other than a pause."""
 
@@ -31,7 +24,7 @@ class Stress:
     """Busy threads that take a validator's processors, instead of slow jobs of its executor."""
 
     threads: int
-    job_ms: int | None
+    job_ms: int | None = None
     """Duration of an executor's job under the faults that Chaos Mesh does not apply; ``None`` if there are none."""
 
 
@@ -47,20 +40,23 @@ class Impairment:
     """The busy threads of the faults that Chaos Mesh applies where it can; ``None`` without such faults."""
 
     @classmethod
-    def of(cls, plans: Sequence[AnyFault]) -> Impairment:
+    def together(cls, parts: Sequence[Impairment]) -> Impairment:
         """The impairment by several faults at once: the longest delays, the product of the clock speeds, and a pause if
         one of them pauses.
         """
-        slow = [plan for plan in plans if isinstance(plan, SlowExecutionFault)]
-        stressing = [plan for plan in slow if prefers_chaos_mesh(plan)]
-        plain_ms = max((plan.job_ms for plan in slow if plan not in stressing), default=None)
+        stresses = [part.stress for part in parts if part.stress is not None]
+        plain_ms = _longest_ms(part.job_ms for part in parts if part.stress is None)
         return cls(
-            is_paused=any(isinstance(plan, PauseFault) for plan in plans),
-            sync_ms=max((plan.sync_ms for plan in plans if isinstance(plan, SlowDiskFault)), default=None),
-            job_ms=max((plan.job_ms for plan in slow), default=None),
-            clock_speed=math.prod(plan.clock_speed for plan in plans if isinstance(plan, ClockSkewFault)),
-            stress=Stress(max(plan.threads for plan in stressing), plain_ms) if stressing else None,
+            is_paused=any(part.is_paused for part in parts),
+            sync_ms=_longest_ms(part.sync_ms for part in parts),
+            job_ms=_longest_ms(part.job_ms for part in parts),
+            clock_speed=math.prod(part.clock_speed for part in parts),
+            stress=Stress(max(stress.threads for stress in stresses), plain_ms) if stresses else None,
         )
+
+
+def _longest_ms(delays: Iterable[int | None]) -> int | None:
+    return max((delay_ms for delay_ms in delays if delay_ms is not None), default=None)
 
 
 def describe_delays(kind: str, count: int, names: Sequence[str]) -> str:

@@ -6,21 +6,12 @@ keeps it, so that the affected messages can be counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Link, Links
-from cluster.scenario.sections.faults import (
-    CutFault,
-    DegradeFault,
-    LeaderDelayFault,
-    LinkFault,
-    OneWayPartitionFault,
-    PartitionFault,
-)
-from consensus.types import quorum
 
 
 class Seen(NamedTuple):
@@ -50,26 +41,54 @@ class LinkCounts:
         return LinkCounts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-class LinkFaultInForce:
-    """One fault of links while it is in force. ``names`` are the validators, by index."""
+@dataclass(frozen=True, slots=True)
+class LinkEffect:
+    """What a fault does to links, as plain data. Validators are given by index."""
 
-    def __init__(self, plan: LinkFault, names: Sequence[str]) -> None:
-        self.plan = plan
+    what: str
+    """The fault's kind and targets, in words."""
+    hits: tuple[tuple[frozenset[int], frozenset[int]], ...] = ()
+    """Senders and receivers: it hits what one of the senders sends one of the receivers."""
+    changes: dict[str, float] = field(default_factory=dict)
+    """New values of the links that it hits, keyed as in a scenario's ``links``; without any it cuts them."""
+    leader_delay_ms: int = 0
+    """The additional delay of what a leader sends; a fault with one hits no links."""
+    for_ms: int | None = None
+    """How long it lasts; ``None`` if it ends at a height."""
+    prefers_chaos_mesh: bool = False
+
+    def seen(self, counts: LinkCounts) -> Seen:
+        """Whether the fault had an observable effect, and the evidence."""
+        if self.leader_delay_ms:
+            return Seen(counts.delayed > 0, f"{counts.delayed:,} sends of leaders {self.leader_delay_ms:,} ms later")
+        if not self.changes:
+            return Seen(counts.dropped > 0, f"{counts.dropped:,} messages dropped")
+        given = self.changes.get
+        seen = {
+            "with another latency": counts.slower,
+            "dropped": counts.dropped if given("loss") or given("bandwidth_kbps") else 0,
+            "doubled": counts.duplicated if given("duplication") else 0,
+            "held back": counts.reordered if given("reordering") else 0,
+            "waiting for others": counts.waited if given("bandwidth_kbps") else 0,
+            "on better links": counts.eased,
+        }
+        words = [f"{count:,} {what}" for what, count in seen.items() if count]
+        return Seen(bool(words), f"{counts.sent:,} messages, of them {', '.join(words) or 'none touched'}")
+
+
+class LinkFaultInForce:
+    """One fault of links while it is in force."""
+
+    def __init__(self, effect: LinkEffect) -> None:
+        self._effect = effect
         self._links: dict[Link, Link] = {}
         """The replacement of each link that the fault replaced."""
         self._delayed = 0
-        if isinstance(plan, PartitionFault):
-            sides = plan.sides(names)
-            self._groups = [{number for number, side in enumerate(sides) if name in side} for name in names]
-        elif not isinstance(plan, LeaderDelayFault):
-            senders, receivers = plan.ends(names)
-            self._sends = [name in senders for name in names]
-            self._receives = [name in receivers for name in names]
 
     @property
     def changes_links(self) -> bool:
         """Whether the fault replaces links (:meth:`change`). A delay of the leader does not."""
-        return not isinstance(self.plan, LeaderDelayFault)
+        return not self._effect.leader_delay_ms
 
     def change(self, sender: int, receiver: int, link: Link) -> Link:
         """The link to use in place of ``link`` under this fault; ``link`` itself if it is cut or not affected."""
@@ -77,20 +96,14 @@ class LinkFaultInForce:
             return link
         other = self._links.get(link)
         if other is None:
-            changes = self.plan.changes if isinstance(self.plan, DegradeFault) else {}
-            other = self._links[link] = link.with_changes(changes)
-            other.is_cut = not changes
+            other = self._links[link] = link.with_changes(self._effect.changes)
+            other.is_cut = not self._effect.changes
         return other
 
     def delay_of_leader_ms(self) -> int:
-        """The additional delay of a message that a leader sends now; 0 if the fault delays none.
-
-        Each call counts one delayed message.
-        """
-        if not isinstance(self.plan, LeaderDelayFault):
-            return 0
+        """The additional delay of a message that a leader sends now. Each call counts one delayed message."""
         self._delayed += 1
-        return self.plan.delay_ms
+        return self._effect.leader_delay_ms
 
     def counts(self) -> LinkCounts:
         """The messages affected so far."""
@@ -109,29 +122,23 @@ class LinkFaultInForce:
 
     def hits(self, sender: int, receiver: int) -> bool:
         """Whether the fault affects what one validator sends another."""
-        if isinstance(self.plan, PartitionFault):
-            return self._groups[sender].isdisjoint(self._groups[receiver])
-        is_hit = self._sends[sender] and self._receives[receiver]
-        if isinstance(self.plan, CutFault):
-            return is_hit or (self._sends[receiver] and self._receives[sender])
-        return is_hit
+        return any(sender in senders and receiver in receivers for senders, receivers in self._effect.hits)
 
 
 class LinkFaults:
     """The faults of links in force, by key."""
 
-    def __init__(self, links: Links, names: Sequence[str]) -> None:
+    def __init__(self, links: Links) -> None:
         self._links = links
-        self._names = names
         self._known: dict[int, LinkFaultInForce] = {}
         """All faults that were ever in force, by key."""
         self._leader_delays: list[LinkFaultInForce] = []
 
-    def become(self, faults: Mapping[int, LinkFault]) -> None:
+    def become(self, faults: Mapping[int, LinkEffect]) -> None:
         """Put exactly these faults in force, in this order. Messages under way arrive as before."""
-        for key, plan in faults.items():
+        for key, effect in faults.items():
             if key not in self._known:
-                self._known[key] = LinkFaultInForce(plan, self._names)
+                self._known[key] = LinkFaultInForce(effect)
         in_force = [self._known[key] for key in faults]
         self._leader_delays = [each for each in in_force if not each.changes_links]
         self._links.change([each.change for each in in_force if each.changes_links])
@@ -151,36 +158,3 @@ class LinkFaults:
     def counts(self) -> dict[int, LinkCounts]:
         """The messages affected so far by each fault that was ever in force, by key."""
         return {key: fault.counts() for key, fault in self._known.items()}
-
-
-def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
-    """The validators on whose votes no certificate can rely while the fault is in force."""
-    match plan:
-        case PartitionFault():
-            largest = max(plan.sides(names), key=len)
-            whole = largest if len(largest) >= quorum(len(names)) else set()
-            return tuple(name for name in names if name not in whole)
-        case OneWayPartitionFault() | CutFault() | DegradeFault():
-            senders, receivers = plan.ends(names)
-            fewer = senders if len(senders) <= len(receivers) else receivers
-            return tuple(name for name in names if name in fewer)
-        case LeaderDelayFault():
-            return tuple(names)
-
-
-def seen_on_links(plan: LinkFault, counts: LinkCounts) -> Seen:
-    """Whether a fault had an observable effect, and the evidence."""
-    if isinstance(plan, LeaderDelayFault):
-        return Seen(counts.delayed > 0, f"{counts.delayed:,} sends of leaders {plan.delay_ms:,} ms later")
-    if not isinstance(plan, DegradeFault):
-        return Seen(counts.dropped > 0, f"{counts.dropped:,} messages dropped")
-    seen = {
-        "with another latency": counts.slower,
-        "dropped": counts.dropped if plan.loss or plan.bandwidth_kbps else 0,
-        "doubled": counts.duplicated if plan.duplication else 0,
-        "held back": counts.reordered if plan.reordering else 0,
-        "waiting for others": counts.waited if plan.bandwidth_kbps else 0,
-        "on better links": counts.eased,
-    }
-    words = [f"{count:,} {what}" for what, count in seen.items() if count]
-    return Seen(bool(words), f"{counts.sent:,} messages, of them {', '.join(words) or 'none touched'}")

@@ -1,12 +1,11 @@
-"""The network as the engine of faults last saw it, and the orders that it gives."""
+"""The network as the engine of faults last saw it, what is in force there, and the orders that it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cluster.faults.calls import FaultCall
-from cluster.faults.events import FaultOrder, Network, Seat, Tell, Wake
-from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LoseNodeFault, PauseFault, acts_on_pods
+from cluster.faults.events import FaultOrder, Impair, Network, Seat, SetLinks, Tell, Wake
+from cluster.faults.impairment import Impairment
+from cluster.faults.link_faults import LinkEffect
 
 
 class Stage:
@@ -19,6 +18,10 @@ class Stage:
         """Milliseconds since the run began."""
         self.height = 0
         """The highest final height."""
+        self._links: dict[int, LinkEffect] = {}
+        """The effects on links that are in force, by the faults' keys."""
+        self._impairments: dict[int, tuple[list[int], Impairment]] = {}
+        """The impairments in force, each with its validators, by the faults' keys."""
         self._orders: list[FaultOrder] = []
 
     def seat(self, index: int) -> Seat:
@@ -40,14 +43,17 @@ class Stage:
         orders, self._orders = self._orders, []
         return orders
 
-    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
-        """All validators that a fault hits together with this one, including it: those on its host or Ray node.
+    def set_links(self, key: int, effect: LinkEffect | None, then: FaultCall) -> None:
+        """Put the effect of a fault on links in force in place of an earlier one; ``None`` ends it."""
+        self._links.pop(key, None)
+        if effect is not None:
+            self._links[key] = effect
+        self.order(SetLinks(dict(sorted(self._links.items())), then))
 
-        ``None`` if such a fault hits only this one.
-        """
-        network, seat = self.network, self.seat(index)
-        if isinstance(plan, LoseNodeFault) or (network.has_pods and acts_on_pods(plan)):
-            return seat.on_node
-        if isinstance(plan, KillFault) or (network.acts_on_processes and isinstance(plan, DownFault | PauseFault)):
-            return seat.on_host
-        return None
+    def impair(self, key: int, indices: list[int], impairment: Impairment | None, then: FaultCall) -> None:
+        """Put the impairment of validators by a fault in force, next to those of other faults; ``None`` ends it."""
+        self._impairments.pop(key, None)
+        if impairment is not None:
+            self._impairments[key] = indices, impairment
+        parts = {index: [part for hit, part in self._impairments.values() if index in hit] for index in indices}
+        self.order(Impair({index: Impairment.together(each) for index, each in parts.items()}, then))

@@ -4,63 +4,69 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal, Protocol
 
 from blake3 import blake3
 
+from cluster.faults.events import Start
 from cluster.faults.stage import Stage
-from cluster.scenario.sections.faults import (
-    AS_MANY_AS_WITHSTOOD,
-    KEYWORDS,
-    LEADER,
-    AnyFault,
-    KillFault,
-    LoseNodeFault,
-    NodeFault,
-    UpgradeFault,
-)
+from cluster.record.run import FaultRecord
+from cluster.scenario.sections.base import AS_MANY_AS_WITHSTOOD, KEYWORDS, LEADER
 from cluster.scenario.sections.validators import ValidatorsSection
+
+Reach = Literal["validator", "host", "node"]
+"""What a fault hits: a validator alone, all on its host, or all on its Ray node."""
+
+
+class Hitting(Protocol):
+    """A fault that has begun."""
+
+    record: FaultRecord
+
+    @property
+    def hit(self) -> list[int]: ...
+
+    @property
+    def is_over(self) -> bool: ...
 
 
 class Targets:
     """The validators of a run, from which faults choose. Several faults may hold one of them down."""
 
-    def __init__(self, validators: ValidatorsSection, stage: Stage) -> None:
+    def __init__(self, validators: ValidatorsSection, stage: Stage, begun: Sequence[Hitting]) -> None:
+        """``begun`` is the list of the faults that have begun."""
         self.names = validators.names
         self._validators = validators
         self._stage = stage
+        self._begun = begun
         self._held_down: Counter[int] = Counter()
         """The number of faults that hold each validator down."""
 
-    def pick(self, plan: NodeFault, lot: str) -> tuple[list[int], list[int]]:
+    def pick(self, target: Sequence[str], reach: Reach, lot: str, *, takes_all: bool) -> tuple[list[int], list[int]]:
         """The validators that a fault targets, and others that go down with them because they share their hosts.
 
-        ``lot``, a text, decides what the fault leaves open. Every validator of a killed host, or of a lost node, is a
-        target itself.
+        ``lot``, a text, decides what the fault leaves open. With ``takes_all`` the others are targets themselves.
         """
-        most = self._validators.withstood if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self.names)
-        chosen = self._choose(plan.target, most, lot)
+        most = self._validators.withstood if target[0] == AS_MANY_AS_WITHSTOOD else len(self.names)
+        chosen = self._choose(target, most, lot)
+        if reach == "validator":
+            return chosen, []
         targets, victims = [], list[int]()
         for index in chosen:
-            sharing = self._stage.sharing_fate(index, plan)
-            if sharing is None:
-                return chosen, []
-            more = [each for each in self._that_run(sharing) if each not in victims]
+            more = [each for each in self._that_run(self._sharing(index, reach)) if each not in victims]
             if len(victims) + len(more) <= most:
                 victims += more
                 targets.append(index)
-        if isinstance(plan, KillFault | LoseNodeFault):
-            return victims, []
-        return targets, [index for index in victims if index not in targets]
+        return (victims, []) if takes_all else (targets, [index for index in victims if index not in targets])
 
-    def pick_by_host(self, plan: UpgradeFault, lot: str) -> tuple[list[int], list[list[int]]]:
+    def pick_by_host(self, target: Sequence[str] | None, lot: str) -> tuple[list[int], list[list[int]]]:
         """The validators that an upgrade targets; and, host by host, all that are upgraded with them.
 
         One that is about to start gets the new code, too: it would run the old one.
         """
-        is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
-        most = self._validators.withstood if is_bounded else len(self.names)
+        most = self._validators.withstood if target == [AS_MANY_AS_WITHSTOOD] else len(self.names)
         ours = self._validators.ours
-        chosen = self._choose(plan.target or [self.names[index] for index in ours], most, lot)
+        chosen = self._choose(target or [self.names[index] for index in ours], most, lot)
         groups: list[list[int]] = []
         for index in chosen:
             mates = self._validators.on_same_host(index)
@@ -70,10 +76,16 @@ class Targets:
                 groups.append(group)
         return chosen, groups
 
-    def host_mates(self, index: int, plan: AnyFault) -> list[int]:
-        """The other validators on the same host, which go down with one that stopped by itself."""
-        sharing, late = self._stage.sharing_fate(index, plan) or (), self._validators.late
-        return [each for each in sharing if each != index and late.get(each, 0) <= self._stage.height]
+    def mates(self, index: int, reach: Reach) -> list[int]:
+        """The other validators that go down with one that stopped by itself."""
+        late = self._validators.late
+        return [
+            each for each in self._sharing(index, reach) if each != index and late.get(each, 0) <= self._stage.height
+        ]
+
+    def _sharing(self, index: int, reach: Reach) -> Sequence[int]:
+        seat = self._stage.seat(index)
+        return (index,) if reach == "validator" else seat.on_host if reach == "host" else seat.on_node
 
     def is_honest(self, index: int) -> bool:
         """Whether a validator has no byzantine behaviour by the scenario."""
@@ -87,9 +99,15 @@ class Targets:
         """Let a fault keep these validators from starting."""
         self._held_down.update(indices)
 
-    def let_up(self, index: int) -> None:
-        """Let one fault no longer keep a validator from starting."""
-        self._held_down[index] -= 1
+    def let_up(self, indices: Sequence[int]) -> None:
+        """One fault no longer holds these validators down: start those that no other fault holds down."""
+        for index in indices:
+            self._held_down[index] -= 1
+            if not self.is_held_down(index) and not self._stage.seat(index).is_running:
+                self._stage.order(Start(index))
+                for fault in self._begun:  # from now on no fault that took it down has all of its targets down
+                    if index in fault.hit and not fault.is_over and fault.record.first_back_ms is None:
+                        fault.record.first_back_ms = self._stage.now_ms
 
     def _choose(self, target: Sequence[str], most: int, lot: str) -> list[int]:
         word, ours = target[0], self._validators.ours

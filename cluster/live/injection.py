@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cluster.disks import Trap
 from cluster.faults.impairment import Impairment
-from cluster.scenario.sections.faults import BaseFault
+from cluster.faults.link_faults import LinkEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +15,13 @@ class Injection:
 
     number: int = 0
     """A higher number is newer, even if it arrives earlier."""
-    links: dict[int, BaseFault] = field(default_factory=dict)
-    """Faults of links (``LinkFault``), by their keys, in the order in which they began."""
+    links: dict[int, LinkEffect] = field(default_factory=dict)
+    """What faults do to links, by the faults' keys, in the order in which they began."""
     impairments: dict[int, Impairment] = field(default_factory=dict)
     """Impairments by validator; one without an entry is not impaired. Pauses are not applied here: the driver stops the
     process of a paused host.
     """
-    traps: dict[int, tuple[int, BaseFault]] = field(default_factory=dict)
+    traps: dict[int, tuple[int, Trap]] = field(default_factory=dict)
     """Disk faults to trigger next, keyed by validator, each with a number so that it is set only once."""
 
 

@@ -26,7 +26,7 @@ from cluster.record.host_info import machine
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_hash
-from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
+from cluster.scenario.sections.faults import EVERYBODY, Facts, facts_of
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from consensus.messages import VoteKind
 from loadgen.workloads.measures import LoadTimeline, Sends
@@ -289,10 +289,18 @@ class FaultRecord:
     The fault may end later.
     """
 
+    own_facts: Facts | None = None
+    """What a custom kind says of itself; ``None`` for a kind that is known by its name."""
+
+    @property
+    def facts(self) -> Facts:
+        """What the checks know of its kind."""
+        return self.own_facts or facts_of(self.kind)
+
     @property
     def without_disks(self) -> tuple[str, ...]:
         """The validators that came back without their disks, by a snapshot."""
-        return self.impaired if self.kind in RECOVERED_BY_SNAPSHOT else self.lost_disks
+        return self.impaired if self.facts.restarts_from == "snapshot" else self.lost_disks
 
     @property
     def planned(self) -> str:
@@ -630,9 +638,9 @@ class RunRecord:
         section = self.scenario.validators
         for validator in self.lives:
             upgrades = [
-                plan.mutant
-                for plan, fault in zip(self.scenario.planned_faults, self.faults, strict=False)
-                if isinstance(plan, UpgradeFault) and validator.name in fault.targets
+                plan.release.mutant
+                for plan, fault in zip(self.scenario.faults, self.faults, strict=False)
+                if plan.release is not None and validator.name in fault.targets
             ]
             validator.mutant = next((name for name in upgrades if name), section.node(validator.index).mutant)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_type_hints
 
 import msgspec
 from blake3 import blake3
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
@@ -37,7 +37,6 @@ from cluster.record.folder import RECORD_FILE
 from cluster.record.genesis_file import read_genesis
 from cluster.record.run import MAX_SAMPLES, RunRecord, Sample, ValidatorRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import BaseFault, Fault
 from consensus.keys import SCHEMES
 
 T = TypeVar("T")
@@ -47,8 +46,6 @@ SHOWN_DIGITS: Final = 9
 """The most digits of another format's number that are shown."""
 MAX_TEXT_BYTES: Final = 1 << 30
 """The most bytes of a record's JSON text that are read. A validator and height take about 20 bytes."""
-
-_ANY_FAULT: Final[TypeAdapter[Any]] = TypeAdapter(Fault)
 
 
 class Damaged(BadInput):
@@ -187,7 +184,7 @@ def _plain(value: Any) -> Any:
 def _from_json(kind: type, value: Any) -> Any:
     text = msgspec.json.encode(value)
     try:
-        return _ANY_FAULT.validate_json(text) if kind is BaseFault else _model(kind).model_validate_json(text)
+        return _model(kind).model_validate_json(text)
     except ValidationError as error:
         (first, *_) = error.errors()
         where = ".".join(map(str, first["loc"]))

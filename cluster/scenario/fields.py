@@ -1,8 +1,8 @@
 """The names of the fields at a location of a scenario, read from the models, for suggestions in errors.
 
 A location is a path as pydantic reports it: the names of fields in the file, the positions of items in lists, and the
-kind at places whose models are distinguished by ``kind``. ``root`` is the model of the whole data. A workload's options
-depend on the ``given`` data.
+kind at places whose models are distinguished by ``kind``. ``root`` is the model of the whole data. The fields of a
+fault and a workload's options depend on the ``given`` data.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cluster.scenario.sections.faults import kind_named
 from loadgen.workloads import OwnWorkload
 from loadgen.workloads.own import known_kind
 
@@ -27,6 +28,8 @@ def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> li
     for position, step in enumerate(location):
         if _is_options(location[: position + 1]):
             found = _options_type(location[:position], given)
+        elif position == 1 and location[0] == "faults":
+            found = _fault_type(step, given)
         else:
             found = _inside(found, step)
     return [name for model in _models(found) for name in _fields(model)]
@@ -71,6 +74,14 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:
     field = model.model_fields.get("kind")
     return () if field is None else get_args(field.annotation)
+
+
+def _fault_type(position: Step, given: Any) -> Any:
+    """The model of a fault."""
+    try:
+        return kind_named(given["faults"][position]["kind"])
+    except (LookupError, TypeError):
+        return None
 
 
 def _is_options(location: Sequence[Step]) -> bool:

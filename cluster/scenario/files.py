@@ -24,7 +24,7 @@ from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.overrides import Change, SettingError, apply_changes, options_of
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
-from cluster.scenario.sections.faults import AnyFault
+from cluster.scenario.sections.faults import BaseFault
 from loadgen.workloads.own import EXECUTES
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
@@ -148,7 +148,7 @@ def execute_own_code(scenario: Scenario, source: str) -> None:
     Reading a scenario executes nothing, and so leaves the rest unchecked. Raises :class:`BadInput` with ``source``,
     path and reason in one line.
     """
-    if isinstance(scenario.chain.policy, str) and all(isinstance(each.workload, str) for each in scenario.load.users):
+    if not code_of(scenario):
         return
     given = scenario.model_dump(mode="json", exclude_unset=True)
     try:
@@ -171,7 +171,7 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -> AnyFault:
+def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -> BaseFault:
     """A fault to add to a scenario on the live testnet, from its fields as in ``faults``.
 
     With ``has_end`` it has to begin before the scenario's end. Raises :class:`BadInput`.

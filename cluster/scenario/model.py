@@ -18,20 +18,7 @@ from cluster.scenario.sections.chain import ChainSection
 from cluster.scenario.sections.consensus import DEFAULTS as DEFAULT_VOTING
 from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.scenario.sections.dos import DosSection
-from cluster.scenario.sections.faults import (
-    AS_MANY_AS_WITHSTOOD,
-    KEYWORDS,
-    AnyFault,
-    Fault,
-    LoseNodeFault,
-    UpgradeFault,
-    check_faults_fit,
-    check_faults_reach,
-    live_problem,
-    loses_disk,
-    simulator_problem,
-    with_regions_named,
-)
+from cluster.scenario.sections.faults import BaseFault, Fault, check_faults, first_of
 from cluster.scenario.sections.forks import ForkSection, check_change, check_faults_of_the_past
 from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
@@ -188,14 +175,9 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
-        names = self.validators.names
         self._check_network()
         self._check_behaviours()
-        self._check_upgrades()
-        joins_at = {names[index]: height for index, height in self.validators.late.items()}
-        check_faults_fit(self.planned_faults, names, joins_at, self.stop)
-        check_faults_reach(self.planned_faults, {names[index] for index in self.validators.external})
-        self._check_lost_nodes()
+        check_faults(self.planned_faults, self.validators, self.stop)
         self.load.check_heights(self.stop.below_height)
         for index, height in self.validators.late.items():
             if height >= self.stop.below_height:
@@ -212,45 +194,6 @@ class Scenario(Section):
                     raise ValueError(
                         f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
                         f" consensus.protocol is {self.consensus.protocol}"
-                    )
-
-    def _check_upgrades(self) -> None:
-        """Raise :class:`ValueError` if a planted bug of new code would be in a transition that another program does."""
-        names, executors = self.validators.names, self.validators.executors
-        for position, fault in enumerate(self.planned_faults):
-            if isinstance(fault, UpgradeFault) and fault.mutant is not None:
-                targets = names if fault.target is None or fault.target[0] in KEYWORDS else fault.target
-                if found := [name for name in targets if name in executors]:
-                    raise ValueError(
-                        f"faults[{position}].mutant: {found[0]} has an executor, so it may have no planted bug; the"
-                        f" executor may have one"
-                    )
-
-    def _check_lost_nodes(self) -> None:
-        """Raise :class:`ValueError` if a fault that loses nodes takes the disks of more validators than are tolerated.
-
-        Also if its target is ``f``, and every Ray node carries more than f validators.
-        """
-        section = self.validators
-        most = fault_bound(section.count)
-        for position, fault in enumerate(self.planned_faults):
-            if not isinstance(fault, LoseNodeFault):
-                continue
-            groups = [set(section.on_same_ray_node(index)) for index in range(section.count)]
-            if fault.target[0] == AS_MANY_AS_WITHSTOOD:
-                if min(map(len, groups)) > section.withstood:
-                    raise ValueError(
-                        f"faults[{position}].target: every Ray node carries more than f ({section.withstood})"
-                        f" validators, so the fault has no target; see validators.ray_nodes"
-                    )
-            elif loses_disk(fault):
-                named = [section.names.index(name) for name in fault.target if name not in KEYWORDS]
-                lost = len(set[int]().union(*(groups[index] for index in named))) or max(map(len, groups))
-                if lost > most:
-                    raise ValueError(
-                        f"faults[{position}].target: {lost} of {section.count} validators lose their disks with their"
-                        f" nodes; at most {most} may, since the others must report the current view to them; see"
-                        f" validators.ray_nodes, or give disks: kept"
                     )
 
     def _check_network(self) -> None:
@@ -346,13 +289,13 @@ class Scenario(Section):
         return self.model_copy(update={"stop": self.stop.model_copy(update=stop), "success": success})
 
     @property
-    def planned_faults(self) -> list[AnyFault]:
+    def planned_faults(self) -> list[BaseFault]:
         """The faults with regions replaced by their validators."""
         regions = self.regions
         found = []
         for position, fault in enumerate(self.faults):
             try:
-                found.append(with_regions_named(fault, regions))
+                found.append(fault.with_regions_named(regions))
             except ValueError as error:
                 raise ValueError(f"faults[{position}].{error}") from None
         return found
@@ -368,7 +311,7 @@ class Scenario(Section):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
-        return live_problem(self.planned_faults)
+        return first_of(fault.live_problem for fault in self.faults)
 
     @property
     def simulator_problem(self) -> str | None:
@@ -382,9 +325,11 @@ class Scenario(Section):
             "only the live testnet has a network that an external validator can reach (--backend live)"
         ):
             return problem
-        if problem := simulator_problem(self.planned_faults):
+        if problem := first_of(fault.simulator_problem for fault in self.faults):
             return problem
-        after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
+        after_forks = (
+            first_of(fault.simulator_problem for fault in self.after_fork(n).faults) for n in range(len(self.forks))
+        )
         return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
 
     @property

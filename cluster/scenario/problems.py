@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 from cluster.common.suggestions import closest, meant_or_known, unknown
 from cluster.common.wording import counted
 from cluster.scenario.fields import Step, fields_at
-from cluster.scenario.sections.base import NAME_PATTERN
-from cluster.scenario.sections.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
+from cluster.scenario.sections.base import KEYWORDS, NAME_PATTERN
+from cluster.scenario.sections.faults import MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from cluster.scenario.sections.validators import KEY_PATTERN
 from loadgen.workloads import WORKLOADS
@@ -229,7 +229,6 @@ def _wanted(place: tuple[Step, ...]) -> str | None:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
-    (("faults", None), KIND_NAMES),
     (("links", "topology"), TOPOLOGY_NAMES),
     (("load", "phases", None), PHASE_NAMES),
     (("load", "users", None, "phases", None), PHASE_NAMES),

@@ -24,6 +24,7 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario.inheritance import EXTENDS
 from cluster.scenario.model import Scenario
 from cluster.scenario.sections.chain import ADDRESS_PATTERN, OWNER_PATTERN
+from cluster.scenario.sections.faults import SHIPPED, BaseFault, kind_named
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from loadgen.workloads import WORKLOADS
@@ -46,10 +47,15 @@ def scenario_schema() -> Schema:
     """The schema as plain data."""
     schema = Scenario.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
     definitions: dict[str, Schema] = schema[DEFINITIONS]
-    for name, workload in WORKLOADS.items():
-        options = workload.options_type.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
-        definitions.update(options.pop(DEFINITIONS, {}))
-        definitions[_options_name(name)] = options
+    parts: dict[str, type[BaseModel]] = {kind.__name__: kind for kind in _kinds()}
+    parts |= {_options_name(name): workload.options_type for name, workload in WORKLOADS.items()}
+    for part, described in parts.items():
+        fields = described.model_json_schema(ref_template=f"#/{DEFINITIONS}/{{model}}")
+        definitions.update(fields.pop(DEFINITIONS, {}))
+        definitions[part] = fields
+    del definitions[BaseFault.__name__]
+    kinds = [{"$ref": f"#/{DEFINITIONS}/{each.__name__}"} for each in _kinds()]
+    schema["properties"]["faults"]["items"] = {"oneOf": kinds}
     for name, model in _models().items():
         _describe(schema if model is Scenario else definitions[name], model)
     _tidy(schema)
@@ -69,12 +75,17 @@ def schema_text() -> str:
 def _models() -> dict[str, type[BaseModel]]:
     """Every model of a scenario, keyed by the name of its definition."""
     found: dict[str, type[BaseModel]] = {}
-    for model in _reachable(Scenario):
-        found[model.__name__] = model
+    roots: list[type[BaseModel]] = [Scenario, *_kinds()]
+    for root in roots:
+        found |= {model.__name__: model for model in _reachable(root) if model is not BaseFault}
     for name, workload in WORKLOADS.items():
         for model in _reachable(workload.options_type):
             found[_options_name(name) if model is workload.options_type else model.__name__] = model
     return found
+
+
+def _kinds() -> list[type[BaseFault]]:
+    return [kind_named(name) for name in SHIPPED]
 
 
 def _options_name(workload: str) -> str:

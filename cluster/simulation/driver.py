@@ -15,6 +15,7 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.events import Failed
+from cluster.faults.kind import plans_of
 from cluster.faults.link_model import Links
 from cluster.record.run import RunRecord, Sample, ignore, note_crash
 from cluster.run.events import End, ForkTaken, Left, Order, Seen, StopLoad, TakeFork, Time, Up, Violation
@@ -92,7 +93,6 @@ class Simulation:
             self.clock,
             self.random,
             Links(scenario.network, self.random),
-            scenario.validators.names,
             self.machines,
             self.validators.twins,
             None if self._measured is None else self._measured.message_us,
@@ -113,7 +113,7 @@ class Simulation:
             keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
             starts=Starts(self.clock, self.machines, start_of(self._measured), self._is_back),
         )
-        self.stage.durable_sizes.expect(scenario.planned_faults)
+        self.stage.durable_sizes.expect(plans_of(scenario))
         self._course = Course(self.loop, self.feed, self.clock, self.machines, self.stage.durable_sizes, self._recorder)
         self._observers: list[Observer] = []
         self.observe(self._recorder, self._load, *self._watches())
@@ -240,7 +240,7 @@ class Simulation:
             self.loop.faults.check(after, self.clock.now_ms)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
-        self.stage.durable_sizes.expect(after.planned_faults)
+        self.stage.durable_sizes.expect(plans_of(after))
         self._fork_due = None
         self.validators.scenario = after
         for observer in self._observers:

@@ -28,7 +28,6 @@ class Network:
         clock: VirtualClock,
         random: Random,
         links: Links,
-        names: Sequence[str],
         machines: Sequence[Machine],
         twins: Mapping[int, Machine],
         draw_us: Callable[[], int] | None = None,
@@ -36,7 +35,7 @@ class Network:
         """``draw_us`` draws the time that a message takes in addition to that of its link. ``machines`` and ``twins``,
         which are keyed by index, may be filled later."""
         self.links = links
-        self.faults = LinkFaults(links, names)
+        self.faults = LinkFaults(links)
         self.reader = SharedReader()
         self._clock = clock
         self._random = random

@@ -31,8 +31,10 @@ from cluster.faults.events import (
     LoseDisk,
     MachineOrder,
     Network,
-    Observe,
     Observed,
+    ObserveDelays,
+    ObserveLinks,
+    ObserveProcesses,
     Prepare,
     Recovery,
     Replace,
@@ -43,17 +45,8 @@ from cluster.faults.events import (
     Wake,
 )
 from cluster.faults.impairment import PAUSE, Impairment, describe_delays
-from cluster.faults.link_faults import LinkFaults, seen_on_links
-from cluster.scenario.sections.faults import (
-    AnyFault,
-    BitRotFault,
-    DiskFullFault,
-    FailedSyncFault,
-    ImpairingFault,
-    KillFault,
-    LinkFault,
-    UpgradeFault,
-)
+from cluster.faults.kind import FaultKind
+from cluster.faults.link_faults import LinkFaults
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
@@ -72,9 +65,9 @@ class DurableSizes:
         self._is_needed = False
         self._sizes: dict[int, deque[dict[str, int]]] = {}
 
-    def expect(self, plans: Sequence[AnyFault]) -> None:
+    def expect(self, plans: Sequence[FaultKind]) -> None:
         """Note the faults that may come: sizes are recorded only if one of them is bit rot."""
-        self._is_needed = any(isinstance(plan, BitRotFault) for plan in plans)
+        self._is_needed = any(plan.rots for plan in plans)
 
     def on_final(self, machine: Machine) -> None:
         """Record the file sizes of a machine that has committed a final block."""
@@ -174,8 +167,13 @@ class SimulatedStage:
                 yield Due(self.clock.now_ms, then)
             case Count(key, kind, indices):
                 yield Counted(key, self._delays(kind, indices))
-            case Observe():
-                yield self._observe(order)
+            case ObserveLinks(key, effect):
+                yield Observed(key, *effect.seen(self.link_faults.counts()[key]))
+            case ObserveDelays():
+                yield self._seen_delays(order)
+            case ObserveProcesses(key, indices, release):
+                running = release and sum(self.machines[index].tally.version == release.version for index in indices)
+                yield Observed(key, running=running or 0)
             case _:
                 yield from self._act_on_machine(order)
 
@@ -185,13 +183,15 @@ class SimulatedStage:
                 self._replace(order)
             case KeepBlocks(index):
                 self.keep_blocks(index)
-            case Crash(index, plan):
+            case Crash(index, way):
                 self.starts.give_up(index)
-                self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
+                self.machines[index].crash(self.random, way.reorders)
             case Start(index):
                 self.starts.start(index)
-            case LayTrap(index, plan):
-                self._lay_trap(index, plan)
+            case LayTrap(index, trap):
+                disk = self.machines[index].disk
+                verbs = FILLING if trap.fails == "write" else SYNCING
+                disk.plan = FaultPlan(disk.operations + 1, verbs=verbs, files=trap.files)
             case LoseDisk(index):
                 self._lose_disk(index)
             case FlipBit(key, index):
@@ -227,20 +227,13 @@ class SimulatedStage:
     def _delays(self, kind: str, indices: Sequence[int]) -> int:
         return sum(self.machines[index].delays[kind] for index in indices)
 
-    def _observe(self, order: Observe) -> Observed:
-        """Whether a fault took effect, and the evidence."""
-        key, plan, indices, count_before = order
-        if isinstance(plan, LinkFault):
-            return Observed(key, *seen_on_links(plan, self.link_faults.counts()[key]))
-        if isinstance(plan, UpgradeFault):
-            version = plan.release.version
-            return Observed(key, running=sum(self.machines[index].tally.version == version for index in indices))
-        if not isinstance(plan, ImpairingFault):
-            return Observed(key)
-        delays = self._delays(plan.kind, indices) - count_before
+    def _seen_delays(self, order: ObserveDelays) -> Observed:
+        """Whether an impairment took effect, and the evidence."""
+        key, kind, indices, count_before = order
+        delays = self._delays(kind, indices) - count_before
         names = [self.machines[index].name for index in indices]
         held = f"{delays:,} events held back of {', '.join(names) or 'no validator'}"
-        return Observed(key, delays > 0, held if plan.kind == PAUSE else describe_delays(plan.kind, delays, names))
+        return Observed(key, delays > 0, held if kind == PAUSE else describe_delays(kind, delays, names))
 
     # --- what is done -------------------------------------------------------------------------------------------------
 
@@ -262,12 +255,6 @@ class SimulatedStage:
                 machine.pause()
             elif machine.is_paused:
                 machine.go_on()
-
-    def _lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        disk = self.machines[index].disk
-        verbs = FILLING if isinstance(plan, DiskFullFault) else SYNCING
-        files = plan.of or "" if isinstance(plan, FailedSyncFault) else ""
-        disk.plan = FaultPlan(disk.operations + 1, verbs=verbs, files=files)
 
     def _lose_disk(self, index: int) -> None:
         machine = self.machines[index]

@@ -16,6 +16,7 @@ from nacl.signing import SigningKey
 
 from cluster.audit.books import KeptLedger, final_queries
 from cluster.audit.ledger import Ledger
+from cluster.faults.kinds.kill import KillFault
 from cluster.local_chain.bare_chain import BareChain
 from cluster.record.archive import BlockRecord
 from cluster.record.finalizations import Finalization, Finalizations
@@ -30,7 +31,6 @@ from cluster.record.run import (
     ValidatorRecord,
 )
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KillFault
 from cluster.scenario.sections.validators import NodeSection
 from loadgen.workloads.script import encode_script, schedule
 from validator.chain.block import (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.common.errors import BadInput
+from cluster.faults.kind import plans_of
 from cluster.live.driver.control.control_server import AddFault, SetLoad, StopRun, look_over
 from cluster.live.driver.control.live_view import LiveView, RunStage
 from cluster.live.driver.hosts import Hosts
@@ -62,10 +63,10 @@ class Clients:
         """Add a fault to the scenario, from now on or later. Returns its fields. Raises :class:`BadInput`."""
         run = self._run
         scenario = run.loop.with_fault(fields, run.clock.now_ms())
+        run.leftovers.api = api_for(plans_of(scenario)[-1:]) or run.leftovers.api
         fault = scenario.faults[-1]
-        run.leftovers.api = api_for([fault]) or run.leftovers.api
         run.see(ScenarioChanged(scenario))
-        run.notice(f"height {run.watch.height}: fault added: {fault.kind} of {fault.whom}")
+        run.notice(f"height {run.watch.height}: fault added: {fault.kind_name} of {fault.whom}")
         return fault.model_dump(mode="json", exclude_none=True)
 
     def show(self, hosts: Hosts | None, stage: RunStage) -> None:

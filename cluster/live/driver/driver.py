@@ -18,6 +18,7 @@ from typing import Final
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.kind import plans_of
 from cluster.live.driver.clients import Clients
 from cluster.live.driver.ending import FREEZE_TIMEOUT_S, check_twice, freeze_and_collect, note_interruption
 from cluster.live.driver.host_events import HostEvents
@@ -64,7 +65,7 @@ def live_testnet(
     scenario = request.scenario
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
-    api_for(scenario.planned_faults)
+    api_for(plans_of(scenario))
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = LiveRun(request, observer.on_notice, active, served, run_until_stopped is not None)
         observer.on_begin(run.record)
@@ -195,7 +196,7 @@ class _Driver:
     def _start(self) -> tuple[Hosts, LiveStage]:
         run = self._run
         hosts = run.testnet.start(run.load_time_s, self._events.supervise, self._look_at_start)
-        run.leftovers.api = api_for(run.loop.scenario.planned_faults)
+        run.leftovers.api = api_for(plans_of(run.loop.scenario))
         stage = run.make_stage(hosts)  # from now on, with every host up, faults may begin
         run.see(Up(run.clock.now_ms()))
         run.notice(f"{len(hosts.all)} hosts are up after {run.clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")

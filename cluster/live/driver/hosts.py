@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from cluster.faults.kind import plans_of
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, RemoteProcessSignals, one_line, raise_bug
@@ -36,7 +37,7 @@ from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import FIRST_VERSION, KEYWORDS, BitRotFault, DownFault, Release
+from cluster.scenario.sections.faults import FIRST_VERSION, Release
 
 T = TypeVar("T")
 
@@ -543,8 +544,4 @@ class Hosts:
 def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
     """The number of times that the scenario may end the processes of a host."""
     names = {scenario.validators.names[index] for index in carried}
-    planned = 0
-    for plan in scenario.planned_faults:
-        if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
-            planned += 2 if isinstance(plan, BitRotFault) else 1
-    return planned
+    return sum(plan.deaths(names) for plan in plans_of(scenario))

@@ -39,8 +39,10 @@ from cluster.faults.events import (
     MachineLost,
     MachineOrder,
     Network,
-    Observe,
     Observed,
+    ObserveDelays,
+    ObserveLinks,
+    ObserveProcesses,
     Prepare,
     Recovery,
     Replace,
@@ -49,6 +51,7 @@ from cluster.faults.events import (
     Start,
     Tell,
     Wake,
+    Way,
 )
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
 from cluster.faults.link_faults import Seen
@@ -75,16 +78,7 @@ from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import (
-    DownFault,
-    ImpairingFault,
-    KillFault,
-    LinkFault,
-    LoseNodeFault,
-    Release,
-    UpgradeFault,
-    acts_on_pods,
-)
+from cluster.scenario.sections.faults import Release
 
 UNKNOWN_ORDERS: Final = 1_000
 """Number of orders that another driver may have given since its checkpoint: more than it gives between two of them."""
@@ -253,8 +247,12 @@ class LiveStage:
                 yield Due(self.agenda.now_ms, call)
             case Count(key, kind, indices):
                 yield Counted(key, self._delays(kind, indices))
-            case Observe():
-                yield self._observe(order)
+            case ObserveLinks(key, effect):
+                yield Observed(key, *self.means.seen_on_links(key, effect))
+            case ObserveDelays(key, kind, indices, count_before):
+                yield Observed(key, *self._seen_delays(kind, self._delays(kind, indices) - count_before, indices))
+            case ObserveProcesses():
+                yield self._seen_processes(order)
             case _:
                 yield from self._act_on_machine(order)
 
@@ -267,12 +265,12 @@ class LiveStage:
                 for address in self._hosts.addresses:
                     if address.index == index:
                         self._keep_blocks(index, address.url)
-            case Crash(index, plan):
-                self._crash(self._hosts.host_of(index), plan)
+            case Crash(index, way):
+                self._crash(self._hosts.host_of(index), way)
             case Start(index):
                 self._hosts.host_of(index).is_held_down = False
-            case LayTrap(index, plan):
-                self.inject(None, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
+            case LayTrap(index, trap):
+                self.inject(None, traps={**self._injection.traps, index: (self._injection.number + 1, trap)})
             case LoseDisk(index):
                 self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
             case FlipBit(key, index):
@@ -365,16 +363,10 @@ class LiveStage:
             return sum(map(self._pauses.count, indices))
         return sum(self._hosts.host_of(index).reports.delays(index, kind) for index in indices)
 
-    def _observe(self, order: Observe) -> Observed:
-        """Whether a fault took effect, and the evidence."""
-        key, plan, indices, count_before = order
-        if isinstance(plan, LinkFault):
-            return Observed(key, *self.means.seen_on_links(key, plan))
-        if isinstance(plan, ImpairingFault):
-            return Observed(
-                key, *self._seen_delays(plan.kind, self._delays(plan.kind, indices) - count_before, indices)
-            )
-        running = sum(self._runs(index, plan.release) for index in indices) if isinstance(plan, UpgradeFault) else 0
+    def _seen_processes(self, order: ObserveProcesses) -> Observed:
+        """How the processes of validators were replaced, and how many run the release."""
+        key, indices, release = order
+        running = 0 if release is None else sum(self._runs(index, release) for index in indices)
         hosts = self._hosts.carrying(indices)
         restarts = [
             f"process {last.pid} gone, {host.pid} in its place"
@@ -414,17 +406,17 @@ class LiveStage:
         self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
 
-    def _crash(self, host: Host, plan: DownFault) -> None:
-        if isinstance(plan, LoseNodeFault):
+    def _crash(self, host: Host, way: Way) -> None:
+        if way.ends_node:
             if host.is_on_a_node:  # else it went with another one
-                self._hosts.nodes.end(host.place, kills=plan.how == "process")
+                self._hosts.nodes.end(host.place, kills=way.how == "process")
             return
-        if isinstance(plan, KillFault) and acts_on_pods(plan) and self.means.api is not None:
+        if way.is_of_pods and self.means.api is not None:
             if host.is_placed:
-                self.means.take(host.number, plan)
+                self.means.take(host.number, way)
             return
-        self.means.note_signal(host.number, plan)
-        self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
+        self.means.note_signal(host.number, way)
+        self._hosts.kill(host, by_ray=way.how == "actor")
 
     def _lose_node(self, number: int, reason: str) -> None:
         """Take all hosts off the Ray node of a host, since the node is about to end."""

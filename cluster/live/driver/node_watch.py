@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.wording import counted, listed
+from cluster.faults.kind import plans_of
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, RaySession, one_line
 from cluster.live.driver.supervised_host import Host
 from cluster.live.kubernetes.names import host_resource
@@ -31,7 +32,6 @@ from cluster.live.nodes.placement import hosts_to_place, place
 from cluster.live.nodes.ray_nodes import Place, RayNode, hosts_with_nodes
 from cluster.live.processes.history import Phase
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import LoseNodeFault
 
 LOOK_EVERY_S: Final = 1.0
 LEASE_S: Final = 20.0
@@ -120,11 +120,11 @@ class NodeWatch:
         nodes = self._nodes_for({host.number for host in wanted})
         self._begin(scenario, bind, start)
         self._is_needed = len(nodes) > 1
-        for position, fault in enumerate(scenario.faults):
-            if isinstance(fault, LoseNodeFault) and not self._is_needed:
+        for position, fault in enumerate(plans_of(scenario)):
+            if fault.ends_nodes and not self._is_needed:
                 raise BadInput(
-                    f"faults[{position}].kind: lose_node: there is one Ray node, and the run would be lost with it;"
-                    f" expected validators.ray_nodes above 1, or the {ADDRESS_VARIABLE} of a cluster with more"
+                    f"faults[{position}].kind: {fault.kind_name}: there is one Ray node, and the run would be lost with"
+                    f" it; expected validators.ray_nodes above 1, or the {ADDRESS_VARIABLE} of a cluster with more"
                 )
         found = place(wanted, nodes, scenario.validators.withstood)
         for warning in found.warnings if self._is_needed else ():

@@ -13,6 +13,7 @@ from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted, json_text
+from cluster.faults.kind import plans_of
 from cluster.live.driver.control.control_server import ControlServer
 from cluster.live.driver.control.faucet import Faucet
 from cluster.live.driver.control.live_view import LoadStage
@@ -39,7 +40,6 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import LoadRecord, RunRecord, about_run, note_own_problem
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import UpgradeFault
 from loadgen.runplan import Statistics
 
 LOOK_EVERY_S: Final = 0.25
@@ -282,8 +282,8 @@ class Testnet:
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""
-        for plan in self._record.scenario.planned_faults:
-            if isinstance(plan, UpgradeFault):
+        for plan in plans_of(self._record.scenario):
+            if plan.release is not None:
                 hosts.prepare(hosts.all, located(plan.release), None, self._notice)
         while hosts.is_compiling:
             self._check_load()

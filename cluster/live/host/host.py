@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 import uvloop
@@ -35,6 +35,7 @@ from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
+from cluster.faults.kind import plans_of
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.external import ExternalWatch
 from cluster.live.host.http import build_app
@@ -57,12 +58,7 @@ from cluster.scenario.genesis import build_genesis, chain_id, validator_set, val
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.scenario.sections.faults import (
     FIRST_VERSION,
-    BitRotFault,
-    DiskFullFault,
-    FailedSyncFault,
-    LinkFault,
     Release,
-    SlowDiskFault,
 )
 from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
@@ -87,7 +83,6 @@ TAP: Final = CertificateTap()
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
 """Suffix of the file that traces how a validator's execution diverged; it outlives the process and the disk."""
-DISK_FAULTS: Final = (DiskFullFault, FailedSyncFault, SlowDiskFault)
 NOTHING_INJECTED: Final = Injection()
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 HASH_SEED_WARNING: Final = (
@@ -407,7 +402,7 @@ class ValidatorHost:
 
     def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
         """The disk of a validator: a plain one if nothing in the scenario can impair it, else a :class:`FaultyDisk`."""
-        if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
+        if not (pace.sync_ms or any(plan.spoils_disks for plan in plans_of(self._scenario))):
             return DirectoryDisk(path)
         return FaultyDisk(path, pace.sync_ms)
 
@@ -453,7 +448,7 @@ class ValidatorHost:
             links_from={each: OutgoingLinks(scenario.network, each, seed) for each in scenario.validators.external},
             pace=pace_of(scenario, index),
             tap=None if scenario.validators.node(index).byzantine else TAP,
-            watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
+            watches_files=any(plan.rots for plan in plans_of(scenario)),
             check_lease=self._lease.check,
         )
 
@@ -529,13 +524,13 @@ class _RunningValidator:
         impairment = injection.impairments.get(index) or Impairment()
         loop.impair(impairment.job_ms, impairment.clock_speed)
         for links in loop.setup.all_links:
-            links.set_faults(cast(dict[int, LinkFault], injection.links))
+            links.set_faults(injection.links)
         if isinstance(disk, FaultyDisk):
             disk.sync_ms = max(impairment.sync_ms or 0, disk.usual_sync_ms)
             number, trap = injection.traps.get(index, (None, None))
             if trap is not None and number is not None and number not in self.traps_laid:
                 self.traps_laid.add(number)
-                disk.lay_trap(cast(DiskFullFault | FailedSyncFault, trap))
+                disk.lay_trap(trap)
 
     def view(self, use: processes.Use | None, with_stamps: bool, with_taken: bool) -> ValidatorView:
         loop, disk = self.validator, self.disk

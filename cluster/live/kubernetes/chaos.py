@@ -18,9 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
-from cluster.faults.link_faults import LinkFaultInForce
+from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
 from cluster.live.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
-from cluster.scenario.sections.faults import DegradeFault, LinkFault
 from cluster.scenario.topology.network import Network
 
 API_VERSION: Final = "chaos-mesh.org/v1alpha1"
@@ -60,16 +59,16 @@ class ByPods(NamedTuple):
     """Additional impairments of packets between the hosts, keyed by scenario field; empty if no packet arrives."""
 
 
-def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
+def by_pods(effect: LinkEffect, network: Network, hosts: Sequence[int]) -> ByPods:
     """Convert a fault of links between validators to one between hosts. Raises :class:`NotByPods`.
 
     ``hosts`` has the host of each validator.
     """
-    fault, everybody = LinkFaultInForce(plan, network.names), range(len(network.names))
+    fault, everybody = LinkFaultInForce(effect), range(len(network.names))
     if not fault.changes_links:
         raise NotByPods("it follows the leader, whoever that is")
     hit = {(one, other) for one in everybody for other in everybody if one != other and fault.hits(one, other)}
-    changes = _additions(plan, network, hit) if isinstance(plan, DegradeFault) else {}
+    changes = _additions(effect, network, hit)
     pairs = frozenset((hosts[one], hosts[other]) for one, other in hit)
     for one in everybody:
         for other in everybody:
@@ -80,12 +79,12 @@ def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
     return ByPods(pairs, changes)
 
 
-def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, int]]) -> dict[str, float]:
+def _additions(effect: LinkEffect, network: Network, hit: Collection[tuple[int, int]]) -> dict[str, float]:
     """The impairments that Chaos Mesh must add to those that the transport emulates, to get the values of a fault.
 
     Raises :class:`NotByPods` if adding cannot do that.
     """
-    changes = dict(plan.changes)
+    changes = dict(effect.changes)
     if others := sorted(changes.keys() - NETEM_FIELDS):
         raise NotByPods(f"it cannot change {', '.join(others)} of single messages")
     for name, value in changes.items():
@@ -97,7 +96,7 @@ def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, 
     return changes
 
 
-def network_chaos(name: str, deployment: Deployment, plan: LinkFault, found: ByPods) -> list[dict[str, Any]]:
+def network_chaos(name: str, deployment: Deployment, effect: LinkEffect, found: ByPods) -> list[dict[str, Any]]:
     """The NetworkChaos objects of a link fault between hosts. Each is named ``name``, a dash and a number."""
     receivers_of: dict[int, set[int]] = {}
     for sender, receiver in found.pairs:
@@ -116,7 +115,7 @@ def network_chaos(name: str, deployment: Deployment, plan: LinkFault, found: ByP
                 "selector": _selector(deployment, senders),
                 "direction": "to",
                 "target": {"mode": "all", "selector": _selector(deployment, receivers)},
-                "duration": _duration(plan.for_ms),
+                "duration": _duration(effect.for_ms),
             },
         )
         for number, (receivers, senders) in enumerate(senders_of.items())

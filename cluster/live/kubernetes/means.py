@@ -17,7 +17,9 @@ from typing import Final, assert_never
 
 from cluster.common.errors import BadInput
 from cluster.faults.calls import FaultCall
-from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
+from cluster.faults.events import Way
+from cluster.faults.kind import CHAOS_MESH, FaultKind
+from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
 from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall, Uncordon
@@ -26,18 +28,17 @@ from cluster.live.kubernetes.left import LeftMeans
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.stress import ALL_INJECTED, IN_FORCE_WITHIN_MS, TRY_EVERY_MS, Later, ProcessorStress
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import AnyFault, KillFault, LinkFault, needs_kubernetes, prefers_chaos_mesh
 
 TOKEN_LETTERS: Final = 6
 
 
-def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
+def api_for(faults: Sequence[FaultKind]) -> KubernetesApi | None:
     """The API for faults; ``None`` if no fault uses it, or if faults only prefer it and this process cannot use it.
 
     Raises :class:`BadInput` if a fault needs the API, and this process cannot use it.
     """
-    needing = [(position, fault) for position, fault in enumerate(faults) if needs_kubernetes(fault)]
-    if not needing and not any(map(prefers_chaos_mesh, faults)):
+    needing = [(position, fault) for position, fault in enumerate(faults) if fault.needs_kubernetes]
+    if not needing and not any(fault.prefers_chaos_mesh for fault in faults):
         return None
     problem = why_not_in_a_pod(os.environ)
     api = None if problem else KubernetesApi.of_this_pod()
@@ -151,18 +152,18 @@ class Means:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def take(self, host: int, plan: KillFault) -> None:
+    def take(self, host: int, way: Way) -> None:
         """Take down the pod of a host. Its Ray node counts as lost at once, or when Kubernetes permits the eviction."""
         assert self.api is not None
         try:
             pod = self.api.pod_of(host)
-            if plan.how == "node":
-                self._drain(host, pod, plan.down_ms)
+            if way.how == "node":
+                self._drain(host, pod, way.down_ms)
                 return
             words = f"pod {pod.name} was deleted"
-            if prefers_chaos_mesh(plan):
+            if way.how == CHAOS_MESH:
                 if not (problem := self.chaos_problem()):
-                    self._kill_by_chaos(host, pod, plan.down_ms)
+                    self._kill_by_chaos(host, pod, way.down_ms)
                     return
                 words += f", not killed by Chaos Mesh: {problem}"
             self.api.delete(pod)
@@ -171,9 +172,9 @@ class Means:
         else:
             self._lose(host, words)
 
-    def note_signal(self, host: int, plan: AnyFault) -> None:
+    def note_signal(self, host: int, way: Way) -> None:
         """Note that a host gets a signal in place of a kill by Chaos Mesh."""
-        if prefers_chaos_mesh(plan):
+        if way.how == CHAOS_MESH:
             self._words[host] = f"killed by a signal, not by Chaos Mesh: {self.chaos_problem()}"
 
     def describe(self, hosts: Iterable[int]) -> list[str]:
@@ -227,8 +228,8 @@ class Means:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(
-        self, faults: Mapping[int, LinkFault], then: FaultCall
-    ) -> tuple[dict[int, LinkFault], FaultCall | AwaitLinks]:
+        self, faults: Mapping[int, LinkEffect], then: FaultCall
+    ) -> tuple[dict[int, LinkEffect], FaultCall | AwaitLinks]:
         """Make Chaos Mesh begin and end link faults, so that exactly ``faults`` are in force.
 
         Returns the link faults that the transport must do, and the call to make once those are in force. It makes the
@@ -237,39 +238,39 @@ class Means:
         begun, ended = [], list[str]()
         for key in [key for key in self._links if key not in faults]:
             ended += self._links.pop(key)
-        for key, plan in faults.items():
-            if prefers_chaos_mesh(plan) and key not in self._links and key not in self._otherwise:
+        for key, effect in faults.items():
+            if effect.prefers_chaos_mesh and key not in self._links and key not in self._otherwise:
                 try:
-                    self._links[key] = self._begin_links(key, plan)
+                    self._links[key] = self._begin_links(effect)
                     begun.append(key)
                 except (KubernetesError, NotByPods) as error:
                     self._otherwise[key] = str(error)
-                    self.notice(f"{plan.kind} of {plan.whom}: by the validators' transport, not Chaos Mesh: {error}")
+                    self.notice(f"{effect.what}: by the validators' transport, not Chaos Mesh: {error}")
         for name in ended:
             self.leftovers.delete(name)
-        others = {key: plan for key, plan in faults.items() if key not in self._links}
+        others = {key: effect for key, effect in faults.items() if key not in self._links}
         if not begun and not ended:
             return others, then
         tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
         return others, AwaitLinks(begun, ended, tries, then)
 
-    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
+    def seen_on_links(self, key: int, effect: LinkEffect) -> Seen:
         """The observed effect of a link fault. The evidence mentions Chaos Mesh if that was meant to do the fault."""
         if key in self._seen:
             return self._seen[key]
-        seen = seen_on_links(plan, self._link_counts(key))
+        seen = effect.seen(self._link_counts(key))
         if key not in self._otherwise:
             return seen
         return Seen(seen.took_effect, f"{seen.evidence} by the validators' transport, not Chaos Mesh")
 
-    def _begin_links(self, key: int, plan: LinkFault) -> list[str]:
+    def _begin_links(self, effect: LinkEffect) -> list[str]:
         """Create the objects of a link fault. Raises :class:`KubernetesError`, and :class:`NotByPods`."""
         if problem := self.chaos_problem():
             raise NotByPods(problem)
-        found = chaos.by_pods(plan, self._network, self._hosts)
+        found = chaos.by_pods(effect, self._network, self._hosts)
         names: list[str] = []
         try:
-            for each in chaos.network_chaos(self.new_name(), self.leftovers.deployment, plan, found):
+            for each in chaos.network_chaos(self.new_name(), self.leftovers.deployment, effect, found):
                 self.leftovers.create(chaos.NETWORK, each)
                 names.append(each["metadata"]["name"])
         except KubernetesError:

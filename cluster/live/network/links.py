@@ -15,9 +15,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_SECOND
-from cluster.faults.link_faults import LinkFaults
+from cluster.faults.link_faults import LinkEffect, LinkFaults
 from cluster.faults.link_model import Links
-from cluster.scenario.sections.faults import LinkFault
 from cluster.scenario.topology.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
@@ -44,7 +43,7 @@ class OutgoingLinks:
         self._names = network.names
         self._randoms = [Random(f"{seed}/link/{index}/{receiver}") for receiver in range(len(network.names))]
         self._links = Links(network, Random(f"{seed}/link/{index}"))
-        self.faults = LinkFaults(self._links, self._names)
+        self.faults = LinkFaults(self._links)
         self._clear: list[bool] = []
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
@@ -56,7 +55,7 @@ class OutgoingLinks:
         """Number of messages lost because too many were under way."""
         self.set_faults({})
 
-    def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
+    def set_faults(self, faults: Mapping[int, LinkEffect]) -> None:
         """From now on exactly these faults are in force, by their keys. Messages under way arrive as planned."""
         self.faults.become(faults)
         links, everybody = self._links, range(len(self._names))

@@ -1,8 +1,9 @@
 """The gate: code of a scenario or a run passes it before anything of it runs with the user's rights.
 
-Code is policies, custom workloads, Locustfiles and commands of executors. Programs of actors are not: they run in the
-VM. Code by path, next to a scenario, passes. Code whose text is inside a YAML file, a genesis or a run's folder may
-come from another party: it passes if the user allows it, by an option or by its SHA-256 in a file of the user.
+Code is policies, custom workloads and kinds of faults, Locustfiles and commands of executors. Programs of actors are
+not: they run in the VM. Code by path, next to a scenario, passes. Code whose text is inside a YAML file, a genesis or a
+run's folder may come from another party: it passes if the user allows it, by an option or by its SHA-256 in a file of
+the user.
 
 The gate is open inside a ``with`` block, in its thread. What reads a scenario or a genesis there shows it the code
 found (:func:`pass_gate`). Without a gate nothing is refused: the code is that of the caller, as in a process whose
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.common.wording import counted, printable
+from cluster.scenario.sections.faults import CustomFault
 
 if TYPE_CHECKING:
     from cluster.scenario.model import Scenario
@@ -141,6 +143,9 @@ def code_of(scenario: Scenario) -> list[Code]:
     for number, group in enumerate(load.users):
         if not isinstance(group.workload, str):
             found.append(Code(f"load.users[{number}].workload", group.workload.file, group.workload.source))
+    for number, fault in enumerate(scenario.faults):
+        if isinstance(fault, CustomFault):
+            found.append(Code(f"faults[{number}].kind", fault.kind.file, fault.kind.source))
     if load.locust is not None:
         found += [Code("load.locust", each.file, each.source) for each in load.locust.files]
     for command in dict.fromkeys(scenario.validators.executors.values()):

@@ -33,8 +33,12 @@ PLACES: Final[Sequence[tuple[str | None, ...]]] = (
     ("load", "users", None, "options", "deploys", None),
 )
 """Places of programs in a scenario; ``None`` is any item of a list and any name."""
-PYTHON_FILES: Final[Sequence[tuple[str | None, ...]]] = (("chain", "policy"), ("load", "users", None, "workload"))
-"""Places of a policy and of workloads, in either of which a text without a path is the name of a shipped one."""
+PYTHON_FILES: Final[Sequence[tuple[str | None, ...]]] = (
+    ("chain", "policy"),
+    ("load", "users", None, "workload"),
+    ("faults", None, "kind"),
+)
+"""Places of a policy, workloads and kinds of faults, in which a text without a path is the name of a shipped one."""
 COMMANDS: Final[Sequence[tuple[str | None, ...]]] = (
     ("validators", None, "executor"),
     ("validators", "nodes", None, "executor"),

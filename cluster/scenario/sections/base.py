@@ -13,6 +13,8 @@ from cluster.common.suggestions import unknown
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
 RunMilliseconds = Annotated[int, Field(ge=0, le=MAX_SECONDS * 1_000)]
 """A time since the start of a run."""
+Duration = Annotated[int, Field(ge=1, le=3_600_000)]
+ClockSpeed = Annotated[float, Field(ge=0.01, le=100)]
 Height = Annotated[int, Field(ge=1, le=MAX_HEIGHTS)]
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -57,6 +59,13 @@ def check_kind(given: Any, what: str, kinds: Collection[str]) -> Any:
         if given["kind"] not in kinds:
             raise ValueError(f"kind: {unknown(what, given['kind'], kinds)}")
     return given
+
+
+LEADER: Final = "leader"
+RANDOM: Final = "random"
+AS_MANY_AS_WITHSTOOD: Final = "f"
+KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
+"""Keywords that a fault may have as its target, in place of validators' names."""
 
 
 def refuse_repeated(field: str, names: Sequence[str]) -> None:

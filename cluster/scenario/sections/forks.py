@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from cluster.scenario.sections.base import Height, Section
-from cluster.scenario.sections.faults import AnyFault
+from cluster.scenario.sections.faults import BaseFault
 
 MAY_CHANGE: Final = (
     "description",
@@ -70,7 +70,7 @@ def check_may_change(path: str) -> None:
 
 
 def check_faults_of_the_past(
-    before: Sequence[AnyFault], after: Sequence[AnyFault], height: int, now_ms: float | None = None
+    before: Sequence[BaseFault], after: Sequence[BaseFault], height: int, now_ms: float | None = None
 ) -> None:
     """Raise :class:`ValueError` if ``after`` lacks a fault that has begun, or adds one that would have.
 
@@ -87,12 +87,12 @@ def check_faults_of_the_past(
             raise ValueError(f"faults: {_text(fault)} has begun when height {height} is final: it cannot change")
 
 
-def _has_begun(fault: AnyFault, height: int, now_ms: float | None) -> bool:
+def _has_begun(fault: BaseFault, height: int, now_ms: float | None) -> bool:
     if fault.at_height is not None:
         return fault.at_height <= height
     return now_ms is not None and fault.at_ms is not None and fault.at_ms <= now_ms
 
 
-def _text(fault: AnyFault) -> str:
+def _text(fault: BaseFault) -> str:
     when = f"height {fault.at_height}" if fault.at_height is not None else f"{fault.at_ms:,} ms"
-    return f"{fault.kind} {fault.whom} at {when}"
+    return f"{fault.kind_name} {fault.whom} at {when}"

@@ -13,11 +13,20 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from cluster.common.suggestions import instead, unknown
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.scenario.sections.base import Height, Name, Section
-from cluster.scenario.sections.faults import KEYWORDS, ClockSpeed, Duration, MutantName
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.scenario.sections.base import KEYWORDS, ClockSpeed, Duration, Height, Name, Section
 from consensus.keys import is_public_key
 from consensus.types import fault_bound
 
+
+def _known_mutant(name: str) -> str:
+    if name not in MUTANTS:
+        raise ValueError(unknown("mutant", name, sorted(MUTANTS)))
+    return name
+
+
+MutantName = Annotated[str, AfterValidator(_known_mutant)]
+"""A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
 MAX_COMMAND: Final = 1_000
 """Maximum length of an executor's command, in characters."""
 

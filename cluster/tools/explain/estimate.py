@@ -11,18 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.kind import FaultKind, known_plans
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import (
-    KEYWORDS,
-    AnyFault,
-    DownFault,
-    KillFault,
-    LoseNodeFault,
-    PartitionFault,
-    PauseFault,
-    UpgradeFault,
-)
-from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.types import quorum
 
 
@@ -30,7 +20,7 @@ from consensus.types import quorum
 class Span:
     """The estimated begin and end of one fault, and its effect on the run."""
 
-    fault: AnyFault
+    fault: FaultKind
     begins_ms: float
     ends_ms: float
     """When the fault ends. Infinite if it ends at a height that cannot become final while the fault lasts."""
@@ -56,7 +46,7 @@ class RunEstimate:
 
 def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
     """The estimate of a run whose blocks take ``each_ms`` without faults."""
-    faults = scenario.planned_faults
+    faults = known_plans(scenario)
     goal = stop_height(scenario, each_ms) + scenario.stop.drain_blocks
     spans: dict[int, Span] = {}
     halts = _Halts(each_ms)
@@ -93,7 +83,7 @@ def seconds(milliseconds: float) -> str:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _nominal_ms(fault: AnyFault, each_ms: float) -> float:
+def _nominal_ms(fault: FaultKind, each_ms: float) -> float:
     """When the fault begins if nothing halts the network."""
     return float(fault.at_ms) if fault.at_ms is not None else (fault.at_height or 0) * each_ms
 
@@ -125,44 +115,16 @@ class _Halts:
         return at_ms
 
 
-def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts, is_halted: bool) -> float:
-    if isinstance(fault, UpgradeFault):
-        hosts = scenario.validators.host_count if fault.target is None else len(fault.target)
-        return begins_ms + hosts * (fault.down_ms + fault.heights_between * halts.each_ms)
-    if isinstance(fault, DownFault):
-        return begins_ms + fault.down_ms
-    ends = [begins_ms + fault.for_ms] if fault.for_ms is not None else []
-    if fault.until_height is not None and not is_halted:
-        ends.append(max(begins_ms, halts.reached_ms(fault.until_height)))
-    return min(ends, default=math.inf)
+def _end_ms(scenario: Scenario, fault: FaultKind, begins_ms: float, halts: _Halts, is_halted: bool) -> float:
+    until_height = getattr(fault, "until_height", None)
+    height_ms = math.inf if until_height is None or is_halted else halts.reached_ms(until_height)
+    return fault.end_ms(begins_ms, halts.each_ms, scenario.validators, height_ms)
 
 
-def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
+def _leave_no_quorum(scenario: Scenario, faults: Sequence[FaultKind], view: float) -> bool:
     """Whether the committee of the view has no quorum under these faults. The view is an estimate."""
     committees = scenario.validators.committees
     members = committees[max(first for first in committees if first <= max(view, 1))]
     names = scenario.validators.names
-    gone = {name for fault in faults for name in _gone(scenario, fault)}
+    gone = {name for fault in faults for name in fault.gone(scenario.validators)}
     return sum(names[member] not in gone for member in members) < quorum(len(members))
-
-
-def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
-    """The validators that certainly take no part during the fault."""
-    section = scenario.validators
-    if isinstance(fault, PartitionFault):
-        return set(section.names) - max(fault.sides(section.names), key=len)
-    if not isinstance(fault, DownFault | PauseFault) or fault.target[0] in KEYWORDS:
-        return set()
-    return {*fault.target, *validators_taken_along(section, fault)}
-
-
-def validators_taken_along(section: ValidatorsSection, fault: DownFault | PauseFault) -> list[str]:
-    """The validators that go down with named targets, since they are on the same hosts or Ray nodes."""
-    if isinstance(fault, LoseNodeFault):
-        mates = section.on_same_ray_node
-    elif isinstance(fault, KillFault):
-        mates = section.on_same_host
-    else:
-        return []
-    found = {index for name in fault.target for index in mates(section.names.index(name))}
-    return [name for index, name in enumerate(section.names) if index in found and name not in fault.target]

@@ -15,29 +15,14 @@ from typing import Any, Final
 from cluster.checks.run import CHECK_NAMES, CHECKS
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
+from cluster.faults.kind import MAX_NAMED, known_plans
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.schema import plain_text
 from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, owner_address
-from cluster.scenario.sections.faults import (
-    AS_MANY_AS_WITHSTOOD,
-    KEYWORDS,
-    LEADER,
-    RANDOM,
-    REGION_PREFIX,
-    AnyFault,
-    CutFault,
-    DegradeFault,
-    DownFault,
-    KillFault,
-    LeaderDelayFault,
-    LoseNodeFault,
-    OneWayPartitionFault,
-    PartitionFault,
-)
 from cluster.scenario.sections.validators import NodeSection
 from cluster.tools.explain.distances import Table
-from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds, validators_taken_along
+from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds
 from cluster.tools.explain.warnings import find_warnings
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
@@ -49,8 +34,6 @@ EXECUTION_MS: Final = 5
 MAX_MEASURED: Final = 64
 """Maximum number of committee members in the estimate of the time per block."""
 WARNINGS_NOTE: Final = "by the estimates above, for a run that ends by itself; the scenario can be run nevertheless"
-MAX_NAMED: Final = 12
-"""Maximum number of validators that are all listed; with more, only those with special settings are."""
 
 
 def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
@@ -286,70 +269,14 @@ def _join_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 
 
 def _fault_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
-    for given, fault in zip(scenario.faults, scenario.planned_faults, strict=True):
-        what = f"fault: {fault.kind.replace('_', ' ')}, {targets_of(scenario, given, fault)}{_details(fault)}"
+    for given, fault in zip(scenario.faults, known_plans(scenario), strict=True):
+        aim = fault.aim(scenario.validators, given)
+        what = f"fault: {fault.kind_name.replace('_', ' ')}, {aim}{fault.details}"
         if fault.at_ms is not None:
-            yield _Moment(fault.at_ms, seconds(fault.at_ms), what, _how_long(fault))
+            yield _Moment(fault.at_ms, seconds(fault.at_ms), what, fault.length)
         elif fault.at_height is not None:
             after = f", after {fault.after_votes} votes" if fault.after_votes else ""
-            yield _at_height(fault.at_height, each_ms, what + after, _how_long(fault))
-
-
-def _how_long(fault: AnyFault) -> str:
-    down_ms, for_ms = getattr(fault, "down_ms", None), getattr(fault, "for_ms", None)
-    until = getattr(fault, "until_height", None)
-    if down_ms is not None:
-        return f"down for at least {down_ms:,} ms"
-    bounds = [f"{for_ms:,} ms"] if for_ms is not None else []
-    bounds += [f"until height {until:,}"] if until is not None else []
-    return " or ".join(bounds)
-
-
-_DETAILS: Final = ("disks", "sync_ms", "job_ms", "clock_speed", "delay_ms", "of", "version", "code", "mutant")
-
-
-def _details(fault: AnyFault) -> str:
-    values = {name: getattr(fault, name, None) for name in _DETAILS}
-    if isinstance(fault, DegradeFault):
-        values.update(fault.changes)
-    if isinstance(fault, KillFault) and fault.reorders:
-        values["reorders"] = "true"
-    shown = [f"{name} {value}" for name, value in values.items() if value is not None]
-    return f" ({', '.join(shown)})" if shown else ""
-
-
-def targets_of(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
-    """The targets of a fault, as far as known. ``given`` is the fault as written, ``fault`` has regions resolved."""
-    names = scenario.validators.names
-    if isinstance(fault, PartitionFault):
-        return " | ".join(_names(sorted(side, key=names.index)) for side in fault.sides(names))
-    if isinstance(fault, CutFault):
-        one, other = (_names(found) if found else "the others" for found in (fault.senders, fault.receivers))
-        return f"{one} and {other}"
-    if isinstance(fault, OneWayPartitionFault | DegradeFault):
-        senders, receivers = (_names(found) if found else "the others" for found in (fault.senders, fault.receivers))
-        return "all links" if fault.senders is None and fault.receivers is None else f"{senders} to {receivers}"
-    if isinstance(fault, LeaderDelayFault):
-        return "the current leader"
-    target = fault.target
-    if target is None:
-        return "all hosts, one after the other"
-    if target[0] in KEYWORDS:
-        return _keyword(target[0], scenario)
-    region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
-    listed = _names(target) + (f" (region {', '.join(region)})" if region else "")
-    place = "Ray node" if isinstance(fault, LoseNodeFault) else "host"
-    others = validators_taken_along(scenario.validators, fault) if isinstance(fault, DownFault) else []
-    return f"{listed}, and on the same {place} {_names(others)}" if others else listed
-
-
-def _keyword(word: str, scenario: Scenario) -> str:
-    validators = scenario.validators
-    return {
-        LEADER: "the leader of the newest view",
-        RANDOM: "a random running validator",
-        AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count}, random among those running",
-    }[word]
+            yield _at_height(fault.at_height, each_ms, what + after, fault.length)
 
 
 def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:

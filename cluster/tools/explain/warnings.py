@@ -8,28 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
+from cluster.faults.kind import FaultKind
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
 from cluster.scenario.code.policy_source import warnings_in
-from cluster.scenario.sections.faults import (
-    LEADER,
-    AnyFault,
-    DegradeFault,
-    DownFault,
-    PartitionFault,
-    PauseFault,
-    UpgradeFault,
-)
+from cluster.scenario.sections.base import LEADER
 from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
 from cluster.tools.explain.estimate import RunEstimate, Span, seconds, stop_height
 from validator.primitives.user_file import place_of
-
-SHARES: Final = {"loss", "duplication", "reordering"}
-"""Fields of a degradation that are a share of the messages."""
 
 FieldWarning = tuple[str, str]
 """A field's path, and the warning."""
@@ -56,8 +45,8 @@ def warnings_of_policy(scenario: Scenario) -> Iterator[FieldWarning]:
 
 def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator[FieldWarning]:
     fault, stop = span.fault, scenario.stop
-    if isinstance(fault, DegradeFault) and fault.changes.keys() <= SHARES and not any(fault.changes.values()):
-        yield "", "only removes losses, duplicates or reordering, which has no observable effect: inconclusive"
+    if fault.warning is not None:
+        yield "", f"{fault.warning}: inconclusive"
     if not span.begins:
         if fault.at_ms is not None and not math.isinf(estimate.length_ms):
             over = f"the run probably ends after {seconds(estimate.length_ms)}, before the fault begins"
@@ -73,9 +62,9 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
     lasts_ms = span.ends_ms - span.begins_ms
     if span.halts and lasts_ms > scenario.success.stall_ms:
         what = f"no quorum is left for about {seconds(lasts_ms)}"
-        yield _length_field(fault), f"{what}; success.stall_ms allows {seconds(scenario.success.stall_ms)}: fail"
+        yield fault.length_field, f"{what}; success.stall_ms allows {seconds(scenario.success.stall_ms)}: fail"
     if not span.halts and (too_short := _too_short(scenario, fault, estimate)):
-        yield _length_field(fault), f"{too_short}: inconclusive"
+        yield fault.length_field, f"{too_short}: inconclusive"
     if until_height is not None and getattr(fault, "for_ms", None) is None:
         end = stop_height(scenario, estimate.each_ms) + stop.drain_blocks
         if until_height > end:
@@ -85,18 +74,16 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
             )
     if span.ends_ms > stop.longest_s * MILLISECONDS_PER_SECOND:
         what = f"ends after about {seconds(span.ends_ms)}; the run is ended after {stop.longest_s:,} s"
-        yield _length_field(fault), f"{what} (stop.timeout_s)"
+        yield fault.length_field, f"{what} (stop.timeout_s)"
 
 
-def _too_short(scenario: Scenario, fault: AnyFault, estimate: RunEstimate) -> str | None:
+def _too_short(scenario: Scenario, fault: FaultKind, estimate: RunEstimate) -> str | None:
     """The reason why a fault that leaves a quorum may be too short for a final block; ``None`` if it is long enough.
 
     A fault that lasts until a height is final includes a final block, so it is never too short.
     """
-    if not isinstance(fault, DownFault | PauseFault | PartitionFault):
-        return None
-    lasts_ms = fault.down_ms if isinstance(fault, DownFault) else fault.for_ms
-    if lasts_ms is None or getattr(fault, "until_height", None) is not None:
+    lasts_ms = fault.stops_for_ms
+    if lasts_ms is None:
         return None
     if lasts_ms < estimate.each_ms:
         return f"{lasts_ms:,} ms, shorter than the time of a block"
@@ -104,12 +91,6 @@ def _too_short(scenario: Scenario, fault: AnyFault, estimate: RunEstimate) -> st
     if lasts_ms < view_ms and LEADER in getattr(fault, "target", ()):
         return f"{lasts_ms:,} ms; a view without its leader takes up to {view_ms:,} ms, so no block may become final"
     return None
-
-
-def _length_field(fault: AnyFault) -> str:
-    if isinstance(fault, UpgradeFault):
-        return ""
-    return next(f".{name}" for name in ("for_ms", "until_height", "down_ms") if getattr(fault, name, None) is not None)
 
 
 def _of_regions(scenario: Scenario) -> Iterator[FieldWarning]:

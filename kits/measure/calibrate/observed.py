@@ -12,8 +12,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.faults.kinds.kill import KillFault
 from cluster.record.run import FaultRecord, RunRecord, TracedMessage, Work
-from cluster.scenario.sections.faults import AnyFault, KillFault, LinkFault
+from cluster.scenario.sections.faults import BaseFault
 
 AFTER_FAULT_MS: Final = 1_000.0
 """Messages sent this long after a fault's end are left out, too: they are those that waited."""
@@ -52,12 +53,12 @@ def observed_in(record: RunRecord, first_firing_height: int | None) -> Observed:
     final = record.first_finalizations
     warm_ms = inf if first_firing_height is None else final.get(first_firing_height, inf)
     delays = list(_delays(record, record.timings.messages, warm_ms if warm_ms < inf else 0.0))
-    return Observed(list(record.timings.work), delays, list(_starts(record.scenario.planned_faults, record.faults)))
+    return Observed(list(record.timings.work), delays, list(_starts(record.scenario.faults, record.faults)))
 
 
 def _delays(record: RunRecord, messages: Iterable[TracedMessage], from_ms: float) -> Iterator[LinkDelay]:
     network, names = record.scenario.network, record.scenario.validators.names
-    links_fail = any(isinstance(plan, LinkFault) for plan in record.scenario.planned_faults)
+    links_fail = any(fault.of_links for fault in record.scenario.faults)
     for message in messages:
         sent_ms, received_ms = message.sent_ms, message.received_ms
         if sent_ms is None or received_ms is None or sent_ms < from_ms:
@@ -83,7 +84,7 @@ def _spoils(fault: FaultRecord, ends: Sequence[str], sent_ms: float, received_ms
     return links_fail or any(name in fault.impaired for name in ends)
 
 
-def _starts(plans: Sequence[AnyFault], faults: Sequence[FaultRecord]) -> Iterator[int]:
+def _starts(plans: Sequence[BaseFault], faults: Sequence[FaultRecord]) -> Iterator[int]:
     for plan, fault in zip(plans, faults, strict=False):
         if isinstance(plan, KillFault) and fault.begun_ms is not None and fault.ended_ms is not None:
             took_ms = fault.ended_ms - fault.begun_ms - plan.down_ms

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from cluster.disks import Trap
 from cluster.disks.faulty import FaultyDisk, flip_bit
-from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault
+from cluster.faults.kinds.disk_full import DiskFullFault
+from cluster.faults.kinds.failed_sync import FailedSyncFault
 from validator.storage.disk import DiskError
 
 
@@ -25,12 +27,12 @@ def disk(tmp_path: Path, slept: list[float]) -> Iterator[FaultyDisk]:
     disk.close()
 
 
-def full() -> DiskFullFault:
-    return DiskFullFault(kind="disk_full", target=["a"], at_height=1)
+def full() -> Trap:
+    return DiskFullFault(kind="disk_full", target=["a"], at_height=1).trap
 
 
-def failed(of: Any = None) -> FailedSyncFault:
-    return FailedSyncFault(kind="failed_sync", target=["a"], at_height=1, of=of)
+def failed(of: Any = None) -> Trap:
+    return FailedSyncFault(kind="failed_sync", target=["a"], at_height=1, of=of).trap
 
 
 def test_a_full_disk_takes_half_and_the_kernel_says_why(disk: FaultyDisk) -> None:

@@ -28,8 +28,10 @@ from cluster.faults.events import (
     LoseDisk,
     MachineLost,
     Network,
-    Observe,
     Observed,
+    ObserveDelays,
+    ObserveLinks,
+    ObserveProcesses,
     Prepare,
     Recovery,
     Replace,
@@ -41,10 +43,10 @@ from cluster.faults.events import (
     Wake,
 )
 from cluster.faults.impairment import Impairment, describe_delays
-from cluster.faults.link_faults import LinkCounts, seen_on_links
+from cluster.faults.link_faults import LinkCounts, LinkEffect
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import ImpairingFault, LinkFault, Release, UpgradeFault
+from cluster.scenario.sections.faults import Release
 from consensus.messages import VoteKind
 from tests.cluster.records import OUTSIDER_KEY
 
@@ -78,7 +80,7 @@ class FakeStage:
         self.prepares_at_once = True
         self.goes_on: FaultCall | None = None
         self.notices: list[str] = []
-        self.links: dict[int, LinkFault] = {}
+        self.links: dict[int, LinkEffect] = {}
         self.counts = LinkCounts(sent=9, dropped=9)
         self.impairments: dict[int, Impairment] = {}
         self.late_counts: Counter[int] = Counter()
@@ -153,8 +155,15 @@ class FakeStage:
                 return Due(self.now_ms, then)
             case Count(key, _, indices):
                 return Counted(key, self._delays(indices))
-            case Observe():
-                return self._observe(order)
+            case ObserveLinks(key, effect):
+                return Observed(key, *effect.seen(self.counts))
+            case ObserveDelays(key, kind, indices, count_before):
+                delays, names = self._delays(indices) - count_before, [f"validator-{index}" for index in indices]
+                pause = f"{delays} of pause: {', '.join(names)}"
+                return Observed(key, delays > 0, pause if kind == "pause" else describe_delays(kind, delays, names))
+            case ObserveProcesses(key, indices, release):
+                running = sum(self.releases.get(index) == release for index in indices)
+                return Observed(key, evidence=f"told of {list(indices)}", running=running)
             case FlipBit(key, index):
                 return BitFlipped(key, index, f"file of {index}")
             case _:
@@ -213,20 +222,6 @@ class FakeStage:
 
     def _delays(self, indices: Sequence[int]) -> int:
         return sum(self.late_counts[index] for index in indices)
-
-    def _observe(self, order: Observe) -> Observed:
-        key, plan, indices, count_before = order
-        if isinstance(plan, LinkFault):
-            return Observed(key, *seen_on_links(plan, self.counts))
-        if isinstance(plan, ImpairingFault):
-            delays, names = self._delays(indices) - count_before, [f"validator-{index}" for index in indices]
-            pause = f"{delays} of pause: {', '.join(names)}"
-            return Observed(
-                key, delays > 0, pause if plan.kind == "pause" else describe_delays(plan.kind, delays, names)
-            )
-        release = plan.release if isinstance(plan, UpgradeFault) else None
-        running = sum(self.releases.get(index) == release for index in indices)
-        return Observed(key, evidence=f"told of {list(indices)}", running=running)
 
 
 def make_scenario(*faults: dict[str, Any], count: int = 4, hosts: int = 4) -> Scenario:
@@ -313,9 +308,9 @@ def test_links_follow_from_all_faults_that_are_in_force_in_their_order() -> None
     worse = {"kind": "degrade", "loss": 0.5, "at_height": 5, "for_ms": 500}
     engine, stage = make(CUT, worse)
     reach(engine, stage, 5)
-    assert [plan.kind for plan in stage.links.values()] == ["partition", "degrade"]
+    assert [effect.what for effect in stage.links.values()] == ["partition of validator-1", "degrade of all > all"]
     stage.advance(500)
-    assert [plan.kind for plan in stage.links.values()] == ["partition"]
+    assert [effect.what for effect in stage.links.values()] == ["partition of validator-1"]
 
 
 def test_a_fault_that_did_nothing_did_not_bite() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cluster.faults.engine import FaultEngine
-from cluster.faults.link_faults import LinkFaultInForce, impaired_by_links
+from cluster.faults.link_faults import LinkFaultInForce
+from cluster.faults.link_kind import LinkFault
 from cluster.faults.link_model import Link, Links
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import LinkFault
 from tests.cluster.faults.test_engine import FakeStage, begin, reach
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -35,7 +35,7 @@ def planned(plan: Scenario) -> LinkFault:
 def heard(fault: dict[str, Any]) -> dict[str, str]:
     """Of each validator those whose messages reach it while a fault lasts."""
     plan = scenario(fault)
-    force = LinkFaultInForce(planned(plan), NAMES)
+    force = LinkFaultInForce(planned(plan).effect(NAMES))
     links = Links(plan.network, Random(1))
 
     def reaches(sender: int, receiver: int) -> bool:
@@ -74,12 +74,18 @@ def test_a_cut_takes_the_links_between_two_regions_both_ways_and_no_others() -> 
 def test_who_can_do_nothing_while_groups_overlap() -> None:
     """A group that is a quorum goes on, whoever else hears some of it."""
     fault = {"kind": "partition", "groups": [["a", "b", "c", "d"], ["d", "e"]]}
-    assert impaired_by_links(planned(scenario(fault)), NAMES) == ("e",)
+    assert planned(scenario(fault)).impaired(NAMES) == ("e",)
     ring = scenario({"kind": "partition", "groups": [["a", "b"], ["b", "c"], ["c", "d", "e", "a"]]})
-    assert impaired_by_links(planned(ring), NAMES) == ("b",)
+    assert planned(ring).impaired(NAMES) == ("b",)
     engine, stage = begin(scenario(fault), FakeStage([[index] for index in range(len(NAMES))]))
     reach(engine, stage, 5)
     assert not engine.records[0].is_hard and not engine.records[0].sides
+
+
+def test_a_degradation_is_explained_with_all_that_it_changes() -> None:
+    assert (
+        planned(scenario({"kind": "degrade", "loss": 0.0, "latency_ms": 5.0})).details == " (latency_ms 5.0, loss 0.0)"
+    )
 
 
 def test_a_fault_is_told_with_its_regions_and_with_the_group_that_nobody_names() -> None:

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from cluster.live.processes import processes
 from cluster.record.run import Resources, RunRecord
 from stampede import Scenario, up
+from tests.cluster.faults.examples import others_than
 
 VALIDATORS: Final = 4
 STAYS: Final = VALIDATORS - 1
@@ -40,7 +41,7 @@ ALLOWED_FILES: Final = 8 + sum(USERS.values())
 """A user whose validator goes down stays with another one, and each keeps a connection."""
 CONNECT_TIMEOUT_S: Final = 2.0
 
-KINDS: Final[tuple[dict[str, Any], ...]] = (
+LISTED: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "kill", "down_ms": 2_000},
     {"kind": "pause", "for_ms": LASTS_MS},
     {"kind": "degrade", "latency_ms": 150.0, "loss": 0.1, "for_ms": LASTS_MS},
@@ -59,6 +60,7 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "upgrade", "down_ms": 2_000},
     {"kind": "lose_node", "down_ms": 2_000},
 )
+KINDS: Final = (*LISTED, *(each | {"for_ms": LASTS_MS} for each in others_than(LISTED)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,7 +123,7 @@ def rolling_faults(minutes: float) -> Iterator[dict[str, Any]]:
         match fault["kind"]:
             case "partition":
                 fault["groups"] = [[name]]
-            case "one_way_partition" | "cut":
+            case _ if "from" in fault or fault["kind"] in ("one_way_partition", "cut"):
                 fault |= {"from": [name], "to": [f"validator-{index}" for index in range(VALIDATORS)]}
                 fault["to"].remove(name)
             case "degrade" | "leader_delay":

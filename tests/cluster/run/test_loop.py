@@ -24,8 +24,10 @@ from cluster.faults.events import (
     Impair,
     MachineLost,
     Network,
-    Observe,
     Observed,
+    ObserveDelays,
+    ObserveLinks,
+    ObserveProcesses,
     Prepare,
     Recovery,
     Seat,
@@ -166,7 +168,7 @@ def test_a_run_waits_for_a_fault_that_has_begun() -> None:
     (back,) = orders_of(loop, Due(96.0, End(0)))
     assert back == Impair({1: Impairment()}, NoteEnd(0))
     (observe,) = orders_of(loop, Due(97.0, NoteEnd(0)))
-    assert isinstance(observe, Observe) and observe.count_before == 3
+    assert isinstance(observe, ObserveDelays) and observe.count_before == 3
     assert orders_of(loop, standings(GOAL, GOAL)) == []
     assert orders_of(loop, Observed(0, True, "it stood still"), standings(GOAL, GOAL)) == [
         Tell(f"height {GOAL}: pause of validator-1 is over: it stood still"),
@@ -426,7 +428,7 @@ class World:
                 return Counted(key, self._random.randrange(9))
             case FlipBit(key=key, validator=index):
                 return BitFlipped(key, index, "blocks at offset 7")
-            case Observe(key=key):
+            case ObserveLinks(key) | ObserveDelays(key) | ObserveProcesses(key):
                 return Observed(key, self._random.random() < 0.5, "something", self._random.randrange(5))
         return None
 

@@ -216,7 +216,7 @@ def test_a_setting_is_told_the_same(setting: str, line: str) -> None:
             {"kind": "kill", "target": "leeder", "at_ms": 1},
             "target: no validator is named 'leeder'; did you mean leader?",
         ),
-        ({"at_ms": 1}, "kind: is missing; known: kill, wipe, "),
+        ({"at_ms": 1}, "kind: is missing; known: bit_rot, clock_skew, "),
     ],
 )
 def test_a_fault_that_is_injected_is_told_the_same(fault: dict[str, Any], line: str) -> None:
@@ -264,10 +264,12 @@ def test_no_wrong_value_is_answered_in_other_words(path: str, wrong: Any) -> Non
 
 
 def test_fields_are_found_behind_kinds_items_and_workloads() -> None:
-    given = {"load": {"users": [{"workload": "flood"}]}}
+    faults = [{"kind": "pause"}, {"kind": "degrade"}, {"kind": "weather"}, {}]
+    given = {"load": {"users": [{"workload": "flood"}]}, "faults": faults}
     assert fields_at(Scenario, [], given)[:2] == ["name", "description"]
-    assert "for_ms" in fields_at(Scenario, ["faults", 3, "pause"], given)
-    assert "from" in fields_at(Scenario, ["faults", 3, "degrade"], given)
+    assert "for_ms" in fields_at(Scenario, ["faults", 0], given)
+    assert "from" in fields_at(Scenario, ["faults", 1], given)
+    assert [fields_at(Scenario, ["faults", place], given) for place in (2, 3, 4)] == [[], [], []]
     assert "timers" in fields_at(Scenario, ["load", "users", 0, "options"], given)
     assert fields_at(Scenario, ["load", "users", 1, "options"], given) == []
     assert fields_at(Scenario, ["links", "regions", "east"], given) == []

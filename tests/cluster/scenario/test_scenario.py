@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_NESTED
+from cluster.faults.kind import Lasting
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
@@ -25,6 +26,8 @@ from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.model import LimitsSection
 from cluster.scenario.node_setup import node_config
+from cluster.scenario.sections.faults import SHIPPED as KINDS
+from cluster.scenario.sections.faults import kind_named
 from cluster.scenario.sections.measurements.latencies import MATRICES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.validators import ValidatorsSection
@@ -166,7 +169,7 @@ WRONG = {
         "name: a\nfaults: [{kind: kill, target: validator-0, at_height: 40}]",
         "faults[0].at_height: 40 is not below stop.height (40)",
     ),
-    "fault without a kind": ("name: a\nfaults: [{target: b}]", "faults[0].kind: is missing; known: kill, "),
+    "fault without a kind": ("name: a\nfaults: [{target: b}]", "faults[0].kind: is missing; known: bit_rot, "),
     "fault that is no mapping": (
         "name: a\nfaults: [kill]",
         "faults[0]: expected a mapping of fields, such as {kind: kill, target: leader, at_height: 9}, got 'kill'",
@@ -641,18 +644,19 @@ def test_merge_keys_and_anchors_work(tmp_path: Path) -> None:
 def sections() -> dict[str, type[BaseModel]]:
     """Every model that a scenario is made of, by its heading in the reference."""
     found: dict[str, type[BaseModel]] = {"scenario": Scenario, **dict(_parts(Scenario, ""))}
+    found |= {"faults": Lasting, **{name: kind_named(name) for name in KINDS}}
     found |= {f"{name} options": workload.options_type for name, workload in WORKLOADS.items()}
     found["program calls"] = ProgramCall
     return found
 
 
-TAGGED = {"faults": "", "topology": " topology", "phases": " phase"}
+TAGGED = {"topology": " topology", "phases": " phase"}
 """Fields of which there are several kinds, and what the reference calls a kind of it besides its name."""
 
 
 def _parts(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
-        for part in _models_in(field.annotation):
+        for part in [] if name == "faults" else _models_in(field.annotation):
             heading = f"{path}{name}"
             if name in TAGGED:
                 heading = f"{get_args(part.model_fields['kind'].annotation)[0]}{TAGGED[name]}"
@@ -702,6 +706,8 @@ def reference_problems(rows: dict[str, dict[str, list[str]]]) -> list[str]:
     for heading, model in sections().items():
         table = rows.get(heading, {})
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        if heading in KINDS:  # the reference states once what faults have in common
+            fields = {name: field for name, field in fields.items() if name not in Lasting.model_fields}
         problems += [f"{heading}: {name} is no field" for name in table.keys() - fields.keys()]
         for name, field in fields.items():
             if name not in table:
@@ -733,7 +739,8 @@ def test_the_reference_names_every_field_with_its_default_and_range() -> None:
         ("stop", "height", ["`41`", "1 to 1,000,000", ""]),
         ("stop", "height", ["`40`", "1 to 1,000", ""]),
         ("validators.nodes", "mutant", None),
-        ("kill", "at_height", ["`1`", "1 to 1,000,000", ""]),
+        ("faults", "at_height", ["`1`", "1 to 1,000,000", ""]),
+        ("kill", "down_ms", None),
         ("flood options", "timers", None),
         ("weather", "rain", ["`0`", "", ""]),
     ],

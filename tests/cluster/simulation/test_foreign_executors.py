@@ -15,8 +15,9 @@ from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.sections.faults import KIND_NAMES
+from cluster.scenario.sections.faults import SHIPPED
 from cluster.watches.watched_simulation import simulate
+from tests.cluster.faults.examples import others_than
 from validator.node.executor import stream
 from validator.node.executor.foreign import Session
 
@@ -138,6 +139,7 @@ EVERY_FAULT: list[dict[str, Any]] = [
     {"kind": "degrade", "for_ms": 600, "latency_ms": 40},
     {"kind": "leader_delay", "for_ms": 600, "delay_ms": 90},
 ]
+EVERY_FAULT += others_than(EVERY_FAULT)
 """A fault of each kind; each begins :data:`APART` heights after the one before."""
 APART = 9
 LATE = 12
@@ -147,7 +149,7 @@ LATE = 12
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 def test_every_fault_late_joins_and_pruning_change_nothing(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {fault["kind"] for fault in EVERY_FAULT} == set(KIND_NAMES)
+    assert {fault["kind"] for fault in EVERY_FAULT} == set(SHIPPED)
     asked = Asked(monkeypatch)
     end = APART * (len(EVERY_FAULT) + 2)
     changes: dict[str, Any] = {

@@ -10,10 +10,10 @@ import pytest
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import check_run, judge_run
 from cluster.common.outcome import Outcome
+from cluster.faults.kinds.one_way_partition import OneWayPartitionFault
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.sections.faults import OneWayPartitionFault
 from consensus.keys import KeyedHashScheme
 from consensus.protocols import PROTOCOLS
 from tests.cluster.simulation.watched import Seen, Watched

@@ -13,10 +13,10 @@ from cluster.checks.metrics.recovery import (
     recovery_limit_ms,
 )
 from cluster.common.outcome import Outcome
+from cluster.faults.kinds.partition import PartitionFault
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.base import kind_of
-from cluster.scenario.sections.faults import PartitionFault
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.tools.drills.expectations import TIMERS_ONCE, faults_of, heights_apart, overlapping, together, unmet
 from consensus.types import quorum

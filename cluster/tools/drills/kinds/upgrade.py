@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.common.outcome import Outcome
+from cluster.faults.kinds.upgrade import UpgradeFault
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KEYWORDS, UpgradeFault
+from cluster.scenario.sections.base import KEYWORDS
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
 from cluster.tools.drills.expectations import STRAIGHT_REPLAY, TIMERS_ONCE, together, unmet
 

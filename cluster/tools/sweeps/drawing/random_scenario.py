@@ -13,14 +13,15 @@ A seed must give the same draws as in older versions. So each addition to this m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from random import Random
 from typing import Final
 
 from cluster.common.errors import BadInput
+from cluster.faults.kind import FaultKind
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import kind_named
 from cluster.tools.sweeps.drawing.attackers import attack
 from cluster.tools.sweeps.drawing.corners import corner
 from cluster.tools.sweeps.drawing.extremes import (
@@ -55,6 +56,22 @@ LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """A height from which on validators have snapshots, with which another validator can join."""
 MAX_FAULTS: Final = 5
+FIRST_KINDS: Final = (
+    "kill",
+    "wipe",
+    "disk_full",
+    "failed_sync",
+    "bit_rot",
+    "pause",
+    "slow_disk",
+    "slow_execution",
+    "clock_skew",
+    "partition",
+    "one_way_partition",
+    "degrade",
+    "leader_delay",
+)
+"""Kinds of faults that are drawn from the main random source. Others have separate parts (:meth:`_Drawing.rarely`)."""
 RIVAL_POLICIES: Final = 0.2
 """Share of the chains with an auction that run another one than ``cip1``."""
 CANDIDATES: Final = 0.25
@@ -125,7 +142,6 @@ LEAST_BLOCK_MS: Final = 40
 UPLINKS: Final = 0.08
 """Share of the seeds in which validators have slow uplinks."""
 UPLINKS_KBPS: Final = (500, 1_000, 2_000)
-CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
 """A view that every run reaches."""
 
@@ -182,6 +198,13 @@ def _biases(random: Random) -> Fields:
     }
 
 
+def drawn_kind(name: str) -> type[FaultKind]:
+    """A kind of fault."""
+    kind = kind_named(name)
+    assert issubclass(kind, FaultKind)
+    return kind
+
+
 class _Drawing:
     """Draws the fields of one random scenario."""
 
@@ -220,7 +243,7 @@ class _Drawing:
             "consensus": self.consensus(),
             "links": self.links(),
             "load": self.load(),
-            "faults": [*self.faults(), *self.upgrades(), *self.cuts()],
+            "faults": [*self.faults(), *self.rarely("upgrade", "upgrade", UPGRADES), *self.rarely("cut", "cuts", CUTS)],
             "stop": {"height": STOP_HEIGHT, "drain_blocks": DRAIN_BLOCKS, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 5, "fires": 20, "stall_ms": TIMEOUT_S * 1_000},
         }
@@ -464,38 +487,23 @@ class _Drawing:
 
     def faults(self) -> list[Fields]:
         self.random = self.draws.begin("faults")
-        kinds = [kind for kind in self.makers() if self.maybe()]
+        kinds = [kind for kind in FIRST_KINDS if self.maybe()]
         while len(kinds) < 2:
-            kinds = list(dict.fromkeys([*kinds, self.random.choice(list(self.makers()))]))
+            kinds = list(dict.fromkeys([*kinds, self.random.choice(FIRST_KINDS)]))
         number = self.random.randint(2, MAX_FAULTS)
         heights = sorted(self.random.sample(range(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT), number))
         return [self.fault(height, kinds) for height in heights]
 
-    def upgrades(self) -> list[Fields]:
-        """At most one fault of the kind ``upgrade``: in a share :data:`UPGRADES` of the seeds."""
-        random = self.draws.part("upgrade")
-        if random.random() >= UPGRADES:
+    def rarely(self, kind: str, part: str, share: float) -> list[Fields]:
+        """At most one fault of a kind that is drawn in a part, in a share of the seeds."""
+        self.random = self.draws.part(part)
+        if self.random.random() >= share:
             return []
-        height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)
-        down_ms = random.randint(0, 4 * self.interval_ms)
-        return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
+        return [self.drawn(kind, self.random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT))]
 
-    def cuts(self) -> list[Fields]:
-        """At most one fault that cuts links, in a share :data:`CUTS` of the seeds.
-
-        It cuts one validator off from some others, or splits all validators into two halves that share one validator.
-        """
-        random = self.draws.part("cuts")
-        if random.random() >= CUTS:
-            return []
-        height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)
-        for_ms = round(self.view_change_ms * random.uniform(1.5, 5.0))
-        drawn = random.sample(self.targets, len(self.targets))
-        middle = len(drawn) // 2
-        shape: Fields = {"kind": "cut", "from": drawn[:1], "to": drawn[1 : 1 + random.randint(1, middle)]}
-        if random.random() < 0.5:
-            shape = {"kind": "partition", "groups": [drawn[: middle + 1], drawn[middle:]]}
-        return [{"at_height": height, "for_ms": for_ms, **shape}]
+    def drawn(self, kind: str, height: int) -> Fields:
+        """A fault as its kind draws it."""
+        return {"kind": kind, "at_height": height, **drawn_kind(kind).draw(self)}
 
     def lose_node(self, random: Random, fields: Fields) -> None:
         """Add the loss of a validator's Ray node. Its disks may be lost, too, if its validators can be spared."""
@@ -519,34 +527,7 @@ class _Drawing:
                 kind = "kill"
             else:
                 self.not_counted_on += 1
-        return {"kind": kind, "at_height": height, **self.makers()[kind]()}
-
-    def makers(self) -> dict[str, Callable[[], Fields]]:
-        """Functions that draw the fields of a fault, except for its kind and height; keyed by kind."""
-        return {
-            "kill": lambda: {**self.outage(), "reorders": self.random.random() < 0.3},
-            "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
-            "disk_full": self.outage,
-            "failed_sync": self.outage,
-            "bit_rot": lambda: {"target": "random", "down_ms": self.lasting_ms()},
-            "pause": self.hindrance,
-            "slow_disk": lambda: {**self.hindrance(), "sync_ms": self.random.randint(2, self.leader_timeout_ms)},
-            "slow_execution": lambda: {**self.hindrance(), "job_ms": self.random.randint(2, self.leader_timeout_ms)},
-            "clock_skew": lambda: {**self.hindrance(), "clock_speed": self.random.choice(CLOCK_SPEEDS)},
-            "partition": lambda: {"groups": self.groups(), "for_ms": self.lasting_ms()},
-            "one_way_partition": lambda: {"from": self.some(), "for_ms": self.lasting_ms()},
-            "degrade": lambda: {**self.worse(), "for_ms": self.lasting_ms()},
-            "leader_delay": lambda: {
-                "delay_ms": self.random.randint(1, self.leader_timeout_ms),
-                "for_ms": self.lasting_ms(),
-            },
-        }
-
-    def outage(self) -> Fields:
-        return {"target": self.target(), "down_ms": self.lasting_ms()}
-
-    def hindrance(self) -> Fields:
-        return {"target": self.target(), "for_ms": self.lasting_ms()}
+        return self.drawn(kind, height)
 
     def lasting_ms(self) -> int:
         """A random duration longer than a view change, so that a fault takes effect."""
@@ -560,23 +541,8 @@ class _Drawing:
             return choice
         return self.some()
 
-    def groups(self) -> list[list[str]]:
-        names = self.random.sample(self.targets, len(self.targets))
-        cut = self.random.randint(1, len(names) - 1)
-        return [names[:cut], names[cut:]]
-
     def some(self) -> list[str]:
         return self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))
-
-    def worse(self) -> Fields:
-        drawn: Fields = {
-            "latency_ms": self.latency_ms * self.random.uniform(1.5, 20),
-            "loss": self.random.uniform(0.05, 0.6),
-            "duplication": self.random.uniform(0.1, 0.8),
-            "reordering": self.random.uniform(0.1, 0.8),
-            "bandwidth_kbps": self.random.randint(500, 5_000),
-        }
-        return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
 
 
 def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:

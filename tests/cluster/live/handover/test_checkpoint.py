@@ -122,7 +122,11 @@ def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
             [{"type": "TakePlace", "host": 0, "mood": 1}],
             "Object contains unknown field `mood` - at ",
         ),
-        (["stage", "injection", "links"], {"0": {"kind": "flood"}}, "kind: unknown fault 'flood'; known: kill, wipe, "),
+        (
+            ["stage", "injection", "links"],
+            {"0": {"what": 1}},
+            "Expected `str`, got `int` - at `$.stage.injection.links",
+        ),
         (["stage", "agenda", "due"], [call(5)], "each planned call has another number, and none is above 0"),
         (["record", "seed"], -1, "record.seed: -1 is not between 0 and 18446744073709551615"),
         (["clock", "reading"], "this-machine 1x", "could not convert string to float: '1x' - at `$.clock`"),

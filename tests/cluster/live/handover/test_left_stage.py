@@ -13,6 +13,7 @@ from cluster.disks import PLANNED_FAILURE
 from cluster.faults.calls import (
     Begin,
     End,
+    GoOn,
     InForce,
     NoteEnd,
     Restart,
@@ -245,7 +246,7 @@ def test_a_part_that_forgets_something_is_found_out(
 
 POD = ("n", "ns", "u")
 CALLS: dict[Any, tuple[Any, ...]] = {
-    **dict.fromkeys((Begin, End, InForce, NoteEnd, StartValidator, UpgradeNext, TakePlace), (2,)),
+    **dict.fromkeys((Begin, End, GoOn, InForce, NoteEnd, StartValidator, UpgradeNext, TakePlace), (2,)),
     **dict.fromkeys((Restart, UpgradeStart), (2, [1, 3])),
     **dict.fromkeys((AwaitLinks, AwaitStress), ([1], ["a"], 9, InForce(2))),
     Uncordon: ("node-1",),

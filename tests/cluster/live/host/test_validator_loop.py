@@ -23,6 +23,8 @@ from cluster.audit.safety.certified_chain import claim_of
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
+from cluster.faults.kinds.leader_delay import LeaderDelayFault
+from cluster.faults.kinds.partition import PartitionFault
 from cluster.live.audit.collect import ServedOverHttp, collect
 from cluster.live.host import pages
 from cluster.live.host.host import ValidatorHost
@@ -45,7 +47,6 @@ from cluster.record.status import Counted, Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, node_config
-from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.topology.network import Network
 from consensus.certificates import verify_finalization
@@ -588,9 +589,10 @@ def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) ->
             await members[0].reaches(2)
             cut = PartitionFault(kind="partition", groups=[["validator-3"]], at_height=2, for_ms=1)
             late = LeaderDelayFault(kind="leader_delay", delay_ms=15, at_height=2, for_ms=1)
+            names = [f"validator-{index}" for index in range(4)]
             for member in members:
                 assert member.loop.setup.links is not None
-                member.loop.setup.links.set_faults({1: cut, 2: late})
+                member.loop.setup.links.set_faults({1: cut.effect(names), 2: late.effect(names)})
             behind = members[3].loop.state().height
             await members[0].reaches(behind + 6)
             assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"

@@ -13,7 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.faults.link_faults import LinkFaultInForce
+from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
+from cluster.faults.link_kind import LinkFault
 from cluster.live.kubernetes.chaos import (
     NETWORK,
     POD,
@@ -26,7 +27,6 @@ from cluster.live.kubernetes.chaos import (
     stress_chaos,
 )
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import LinkFault
 
 SCHEMAS: Final = Path(__file__).parents[5] / "shared" / "k8s-schemas"
 DOCS: Final = Path(__file__).parents[4] / "docs"
@@ -35,13 +35,13 @@ CLEAR: Final = {"links": {"latency_ms": 0, "jitter_ms": 0}}
 V: Final = [f"validator-{number}" for number in range(8)]
 
 
-def planned(fault: dict[str, Any], count: int = 4, hosts: int = 4, **fields: Any) -> tuple[Scenario, LinkFault]:
+def planned(fault: dict[str, Any], count: int = 4, hosts: int = 4, **fields: Any) -> tuple[Scenario, LinkEffect]:
     timed = {"at_height": 5, "for_ms": 2_500, "how": "chaos-mesh"}
     validators = {"count": count, "hosts": hosts}
     scenario = Scenario.model_validate({"name": "chaos", "validators": validators, "faults": [timed | fault]} | fields)
     (plan,) = scenario.planned_faults
     assert isinstance(plan, LinkFault)
-    return scenario, plan
+    return scenario, plan.effect(scenario.validators.names)
 
 
 def hosts_of(scenario: Scenario) -> list[int]:
@@ -158,7 +158,7 @@ def test_objects_separate_exactly_those_that_the_transport_would(data: st.DataOb
         scenario, plan = planned(fault, count, hosts)
     except ValueError:
         return  # no scenario
-    carried, in_transport = hosts_of(scenario), LinkFaultInForce(plan, scenario.network.names)
+    carried, in_transport = hosts_of(scenario), LinkFaultInForce(plan)
     pairs = [(one, other) for one in range(count) for other in range(count) if one != other]
     hit = {pair for pair in pairs if in_transport.hits(*pair)}
     try:

@@ -11,7 +11,9 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.faults.calls import FaultCall, InForce
-from cluster.faults.link_faults import LinkCounts, Seen
+from cluster.faults.kinds.kill import KillFault
+from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
+from cluster.faults.link_kind import LinkFault
 from cluster.live.driver.live_stage import Agenda
 from cluster.live.kubernetes import api as api_module
 from cluster.live.kubernetes import means as means_module
@@ -21,7 +23,6 @@ from cluster.live.kubernetes.means import Means, api_for
 from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KillFault, LinkFault, acts_on_pods
 from tests.cluster.live.handover.parts import written_and_read
 from tests.cluster.live.kubernetes.api_server import FakeCluster, pod_of_host
 
@@ -82,12 +83,13 @@ class Run:
 
     def kill(self, how: str, host: int = 1) -> None:
         plan = KillFault(kind="kill", target=[f"validator-{host}"], at_height=5, down_ms=DOWN_MS, how=how)  # type: ignore[arg-type]
-        assert acts_on_pods(plan)
-        self.means.take(host, plan)
+        assert plan.way.is_of_pods
+        self.means.take(host, plan.way)
 
     @property
-    def link_faults(self) -> dict[int, LinkFault]:
-        return {key: plan for key, plan in enumerate(self.scenario.planned_faults) if isinstance(plan, LinkFault)}
+    def link_faults(self) -> dict[int, LinkEffect]:
+        plans, names = enumerate(self.scenario.planned_faults), self.scenario.validators.names
+        return {key: plan.effect(names) for key, plan in plans if isinstance(plan, LinkFault)}
 
     def set_links(self, what: str, *keys: int) -> list[int]:
         """Have some of the faults in force. Returns those that are the transport's."""
@@ -242,12 +244,12 @@ def test_outside_of_kubernetes_a_signal_stands_in_for_chaos_mesh(monkeypatch: py
     run = Run(None)
     plan = KillFault(kind="kill", target=["validator-1"], at_height=5, how="chaos-mesh")
     assert run.means.api is None
-    run.means.note_signal(1, plan)
+    run.means.note_signal(1, plan.way)
     (words,) = run.means.describe([1])
     assert words.startswith(
         "killed by a signal, not by Chaos Mesh: this is not a pod of Kubernetes: STAMPEDE_NAMESPACE"
     )
-    run.means.note_signal(1, plan.model_copy(update={"how": "process"}))
+    run.means.note_signal(1, plan.way._replace(how="process"))
     assert run.means.describe([1]) == [], "as it was asked for"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.faults.impairment import Impairment
+from cluster.faults.kinds.slow_execution import SlowExecutionFault
 from cluster.faults.link_faults import Seen
 from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
-from cluster.scenario.sections.faults import SlowExecutionFault
 from tests.cluster.live.kubernetes.api_server import FakeCluster
 from tests.cluster.live.kubernetes.test_means import Run
 
@@ -34,7 +34,7 @@ class Stressed(Run):
 
     def impair(self, what: str, *plans: SlowExecutionFault, indices: tuple[int, ...] = (1,)) -> dict[int, int | None]:
         """Have faults in force on validators. Returns the time of a job that is left to each executor."""
-        given = {index: Impairment.of(plans) for index in indices}
+        given = {index: Impairment.together([plan.impairment for plan in plans]) for index in indices}
         left, then = self.means.stress.set(given, self.then(what))
         self.make_call(then)  # the executors have their own
         assert {each.stress for each in left.values()} == {None}, "hosts know nothing of it"
@@ -126,7 +126,7 @@ def test_the_end_of_the_run_takes_stress_back(cluster: FakeCluster) -> None:
 def test_without_chaos_mesh_every_fault_counts(
     plans: list[SlowExecutionFault], job_ms: int | None, stress: tuple[int, int | None] | None
 ) -> None:
-    found = Impairment.of(plans)
+    found = Impairment.together([plan.impairment for plan in plans])
     assert found.job_ms == job_ms
     assert (None if found.stress is None else (found.stress.threads, found.stress.job_ms)) == stress
     assert pickle.loads(pickle.dumps(found)) == found

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.link_faults import seen_on_links
+from cluster.faults.link_faults import LinkEffect
+from cluster.faults.link_kind import LinkFault
 from cluster.live.network import links as links_module
 from cluster.live.network.links import OutgoingLinks
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import AnyFault, LinkFault
+from cluster.scenario.sections.faults import BaseFault
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.topology.network import Network
 
@@ -73,8 +74,8 @@ class Wire:
         self.arrived.append((round(self.clock.now * 1_000, 3), receiver, frame))
 
 
-def fault(**fields: Any) -> LinkFault:
-    plan: AnyFault = Scenario.model_validate(
+def fault(**fields: Any) -> LinkEffect:
+    plan: BaseFault = Scenario.model_validate(
         {
             "name": "links",
             "validators": [{"name": name} for name in NAMES],
@@ -82,7 +83,7 @@ def fault(**fields: Any) -> LinkFault:
         }
     ).faults[0]
     assert isinstance(plan, LinkFault)
-    return plan
+    return plan.effect(NAMES)
 
 
 def test_a_clear_link_delivers_at_once_and_sets_no_alarm() -> None:
@@ -127,7 +128,7 @@ def test_a_partition_cuts_links_until_it_is_over_and_counts_what_it_dropped() ->
     counts = wire.links.faults.counts()[7]
     assert (counts.sent, counts.dropped) == (2, 2)
     assert wire.links.totals()["dropped"] == 2
-    assert seen_on_links(cut, counts) == (True, "2 messages dropped")
+    assert cut.seen(counts) == (True, "2 messages dropped")
 
 
 def test_a_one_way_cut_is_at_the_sender_alone() -> None:

@@ -12,6 +12,7 @@ import uvloop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cluster.faults.kinds.cut import CutFault
 from cluster.live.network import transport as transport_module
 from cluster.live.network.handshake import (
     MAX_HANDSHAKE_FRAME_BYTES,
@@ -30,7 +31,6 @@ from cluster.live.network.handshake import (
 )
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import LENGTH_BYTES, FrameStream, PeerAddress, Transport
-from cluster.scenario.sections.faults import CutFault
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.topology.network import Network
 from consensus.keys import Ed25519Scheme, Signer, ValidatorSet
@@ -712,7 +712,7 @@ def test_what_a_peer_without_links_sends_passes_them_on_its_arrival() -> None:
         async with running(sender, receiver, other):
             sender.transport.send(1, b"before")
             assert await receiver.next() == (0, b"before")
-            links.set_faults({1: cut})
+            links.set_faults({1: cut.effect(["a", "b", "c", "d"])})
             sender.transport.send(1, b"lost")
             sender.transport.send(2, b"elsewhere")
             assert await other.next() == (0, b"elsewhere")

@@ -164,7 +164,7 @@ class Driver:
                     except BadInput as error:
                         answer.set_exception(error)
                     else:
-                        self.taken.append(fault.kind)
+                        self.taken.append(fault.kind_name)
                         answer.set_result(fault.model_dump(mode="json", exclude_none=True))
                 case _:
                     self.taken.append("stop")

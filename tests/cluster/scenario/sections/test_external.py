@@ -175,7 +175,7 @@ def test_faults_of_links_can_name_it() -> None:
     scenario = Scenario.model_validate(fields(fault))
     assert scenario.live_problem is None
     added = fault_to_add(scenario, {**fault, "at_height": 9}, has_end=True)
-    assert added.kind == "partition"
+    assert added.kind_name == "partition"
     with pytest.raises(BadInput, match="validator-3 is external"):
         fault_to_add(scenario, {"kind": "kill", "target": "validator-3", "at_height": 9}, has_end=True)
 

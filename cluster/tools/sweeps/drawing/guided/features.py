@@ -16,7 +16,7 @@ from cluster.checks.run import Judged
 from cluster.common.outcome import Outcome
 from cluster.record.rules import AnswerRule, LedgerRule, Mechanism, PromiseRule, SafetyRule
 from cluster.record.run import FaultRecord, RunRecord
-from cluster.scenario.sections.faults import KIND_NAMES
+from cluster.scenario.sections.faults import SHIPPED
 
 RANGES: Final = (1, 2, 3, 4, 8, 16, 32, 128)
 """The least counts of the ranges of counts."""
@@ -156,7 +156,7 @@ def never_reached(seen: Mapping[str, int]) -> dict[str, list[str]]:
     """
     evaluated = {feature.split(":", 1)[1] for feature in seen if feature.startswith(f"{RULE}:")}
     evaluated |= {what.rpartition(":")[0] for what in evaluated}
-    pairs = sorted({pair_of(one, other) for one in KIND_NAMES for other in KIND_NAMES})
+    pairs = sorted({pair_of(one, other) for one in SHIPPED for other in SHIPPED})
     return {
         "mechanisms": [name for name in Mechanism if f"{MECHANISM}:{name}" not in seen],
         "rules": [name for name in RULES if name not in evaluated],

@@ -12,7 +12,7 @@ import pytest
 from cluster.checks.run import judge_run
 from cluster.common.errors import BadInput
 from cluster.record.folder import SWEEP_LOG_FILE
-from cluster.scenario.sections.faults import KIND_NAMES
+from cluster.scenario.sections.faults import SHIPPED
 from cluster.tools.cli.main import main
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.guided.corpus import Corpus, Entry
@@ -117,7 +117,7 @@ def test_counts_have_ranges() -> None:
 
 
 def test_what_was_never_reached_is_told() -> None:
-    kind, other = KIND_NAMES[:2]
+    kind, other = list(SHIPPED)[:2]
     seen = {
         f"{MECHANISM}:backlog": 1,
         "rule:fires as specified:4": 2,
@@ -127,7 +127,7 @@ def test_what_was_never_reached_is_told() -> None:
     never = never_reached(seen)
     assert "backlog" not in never["mechanisms"]
     assert set(RULES) - set(never["rules"]) == {"fires as specified", "safety: lock"}
-    pairs = len(KIND_NAMES) * (len(KIND_NAMES) + 1) // 2
+    pairs = len(SHIPPED) * (len(SHIPPED) + 1) // 2
     assert len(never["overlapping faults"]) == pairs - 1
     assert pair_of(kind, other) == pair_of(other, kind) not in never["overlapping faults"]
 

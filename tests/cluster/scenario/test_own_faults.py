@@ -1,0 +1,155 @@
+"""Kinds of faults of the user's own: a file next to the scenario, or an installed package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cluster.checks.run import check_run
+from cluster.common.errors import BadInput
+from cluster.common.outcome import Outcome
+from cluster.common.plugins import FAULTS
+from cluster.record.run import FaultRecord
+from cluster.record.saved import decode, encode
+from cluster.scenario import Scenario, load_scenario
+from cluster.scenario.code.gate import Gate, code_of, opened
+from cluster.scenario.sections import faults as section
+from cluster.scenario.sections.faults import Facts, OwnFault, kind_named, kind_names
+from cluster.tools.explain.outline import outline
+from cluster.watches.watched_simulation import simulate
+from validator.primitives.user_file import nothing_runs
+
+ISLAND = '''
+"""An island: some validators and all others do not hear each other."""
+
+from cluster.faults.link_kind import OfLinks
+from cluster.scenario.sections.faults import Facts, Names
+
+
+class Island(OfLinks):
+    """The links of an island to all others are cut."""
+
+    FACTS = Facts(drops_messages=True, slows_progress=True)
+
+    members: Names
+
+    @property
+    def whom(self):
+        return ", ".join(self.members)
+
+    @property
+    def named(self):
+        return [("members", self.members)]
+
+    def effect(self, names):
+        inside = [index for index, name in enumerate(names) if name in self.members]
+        outside = [index for index in range(len(names)) if index not in inside]
+        return self.hitting([(inside, outside), (outside, inside)])
+
+    def impaired(self, names):
+        return tuple(self.members)
+'''
+SCENARIO = """
+name: own-fault
+validators: 4
+load: {users: [{workload: heartbeat, count: 4}, {workload: transfer, count: 2}]}
+faults:
+  - {kind: ./island.py, members: [validator-1], at_height: 5, for_ms: 2000}
+stop: {height: 20}
+success: {heights_compared: 10, transactions: 5, fires: 5}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "island.py").write_text(ISLAND, encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
+    return tmp_path
+
+
+def refusal(folder: Path, text: str, source: str = ISLAND) -> str:
+    """Why a scenario cannot be run."""
+    (folder / "island.py").write_text(source, encoding="utf-8")
+    (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+    with opened(Gate(allows=True)), pytest.raises(BadInput) as caught:
+        load_scenario(folder / "scenario.yaml")
+    return str(caught.value).removeprefix(f"{folder / 'scenario.yaml'}: ")
+
+
+def test_it_is_performed_and_judged_like_any_other(folder: Path) -> None:
+    with opened(Gate(allows=False)):
+        record = simulate(load_scenario(folder / "scenario.yaml"), 1)
+    (fault,) = record.faults
+    assert (fault.kind, fault.whom, fault.impaired) == ("island", "validator-1", ("validator-1",))
+    assert fault.took_effect and fault.evidence.endswith("messages dropped")
+    assert fault.facts == Facts(drops_messages=True, slows_progress=True)
+    verdict = check_run(record)
+    assert verdict.outcome is Outcome.PASS, [each for each in verdict.checks if each.verdict is not Outcome.PASS]
+    assert decode(encode(fault), FaultRecord) == fault, "whoever judges it again does not need the file"
+    copy = Scenario.model_validate_json(record.scenario.model_dump_json())
+    assert simulate(copy, 1).digest == record.digest, "the scenario has the text"
+
+
+def test_reading_and_explaining_execute_nothing(folder: Path) -> None:
+    (folder / "island.py").write_text("raise SystemExit('executed')\n", encoding="utf-8")
+    with nothing_runs():
+        scenario = load_scenario(folder / "scenario.yaml")
+        tables = {table.title: table.rows for table in outline(scenario)}
+    (fault,) = scenario.faults
+    assert isinstance(fault, OwnFault)
+    assert [(code.place, code.name) for code in code_of(scenario)] == [("faults[0].kind", "island.py")]
+    assert "fault: island, as island.py has it" in {row[1] for row in tables["Timeline"]}
+    length = next(value for estimate, value in tables["Estimates"] if estimate == "length of the run")
+    assert length.startswith("about "), "it is not taken to last for ever"
+    assert scenario.live_problem is None and scenario.simulator_problem is None
+
+
+def test_what_is_wrong_is_found_before_it_runs(folder: Path) -> None:
+    wrong = SCENARIO.replace("members: [validator-1]", "members: [validator-9]")
+    assert refusal(folder, wrong).startswith("faults[0].members: no validator is named 'validator-9'")
+    assert refusal(folder, SCENARIO.replace("members", "member")).startswith("faults[0].members: is missing")
+    assert refusal(folder, SCENARIO, "x = 1 / 0\n").startswith("faults[0]: file island.py, line 1: ZeroDivisionError")
+    assert refusal(folder, SCENARIO, "x = 1\n").endswith("expected one class of a fault, got none")
+    (folder / "cut.py").write_text(ISLAND, encoding="utf-8")
+    assert refusal(folder, SCENARIO.replace("./island.py", "./cut.py")).endswith(
+        "a kind of fault is named cut; expected another name"
+    )
+    with opened(Gate(allows=True, forbids=True)), pytest.raises(BadInput, match=r"has code, .*--no-code refuses it"):
+        load_scenario(folder / "scenario.yaml")
+
+
+def test_a_path_needs_a_file() -> None:
+    fields = {"name": "a", "faults": [{"kind": "./island.py", "at_height": 5}]}
+    with pytest.raises(ValueError, match="is a path, which only a scenario that is read from a file may have"):
+        Scenario.model_validate(fields)
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that registers the kind ``island``, and one that is none."""
+    module = ModuleType("their_faults")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    text = ISLAND.replace("    members: Names", '    kind: Literal["island"]\n    members: Names')
+    exec("from typing import Literal\n" + text, vars(module))
+    found = [EntryPoint(name, "their_faults:Island", FAULTS) for name in ("island", "atoll", "cut")]
+    monkeypatch.setattr(section, "plugins", lambda group: {each.name: each for each in found if each.group == group})
+    caches = (kind_names, kind_named)
+    for each in caches:
+        each.cache_clear()
+    yield
+    for each in caches:
+        each.cache_clear()
+
+
+def test_an_installed_package_registers_kinds_by_name(package: None) -> None:
+    assert kind_names()[-2:] == ("island", "atoll"), "a kind that ships is not replaced"
+    fields = {"kind": "island", "members": ["validator-1"], "at_height": 5, "for_ms": 100}
+    (fault,) = Scenario.model_validate({"name": "a", "faults": [fields]}).faults
+    assert fault.kind_name == "island" and fault.whom == "validator-1"
+    with pytest.raises(TypeError, match=r"^fault atoll: expected a subclass of BaseFault whose kind is 'atoll'"):
+        kind_named("atoll")
