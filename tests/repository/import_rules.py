@@ -151,6 +151,18 @@ def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
             yield line, f"imports {module}, a test"
 
 
+def tests_of_the_core_need_no_kit(path: str, source: str) -> Iterator[Finding]:
+    """The core can be tested where no kit is."""
+    for line, module in imports(path, source):
+        if belongs_to(module, "kits", "tests.kits", "tests.commands"):
+            yield line, f"imports {module}, of a kit"
+
+
+CORE_TESTS = tuple(f"tests/{package}" for package in ("cluster", "consensus", "loadgen", "spec", "validator"))
+WITH_SPANS = "tests/cluster/live/test_live_run.py"
+"""The one live run of which everything is asked, spans included: another one would take half a minute."""
+
+
 def the_specification_stands_alone(path: str, source: str) -> Iterator[Finding]:
     """The specification imports Python's own library, hashes and MessagePack, and nothing else."""
     for line, module in imports(path, source):
@@ -330,6 +342,15 @@ RULES = (
             ("cluster/a.py", "import rayleigh"),
             ("kits/tracing/otlp.py", "from opentelemetry.sdk.trace import ReadableSpan"),
         ),
+    ),
+    Rule(
+        tests_of_the_core_need_no_kit,
+        lambda path: is_python(path) and is_in(path, *CORE_TESTS) and path != WITH_SPANS,
+        faults=(
+            ("tests/cluster/audit/a.py", "from kits.mutation.detection_scenarios import scenario_of"),
+            ("tests/validator/a.py", "def f():\n    from tests.kits.conform.planted import BUGS"),
+        ),
+        fine=(("tests/cluster/audit/a.py", "from cluster.audit.books import keep_books"),),
     ),
     Rule(
         the_specification_stands_alone,

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.mechanisms import SHOWN_BY
 from cluster.record.rules import Mechanism
-from kits.conform.rules import RULES
 from tests.cluster.audit.chains import everything, ledger_of, make, signed
 from tests.validator.chains import ACTOR, BOB, OTHER, PRICE, make_genesis, schedule, script
 from validator.chain.genesis import Policy
@@ -36,10 +34,6 @@ def reached(heights: int, blocks: dict[int, list[Any]], /, *other: dict[int, lis
 
 def timers(count: int, ahead: int = 1, **fields: Any) -> list[Any]:
     return [schedule(ahead, **{**FEES, **fields}) for _ in range(count)]
-
-
-def test_mechanisms_are_shown_by_rules_that_there_are() -> None:
-    assert SHOWN_BY.keys() <= RULES.keys()
 
 
 def test_a_chain_in_which_nothing_happens_reaches_nothing_but_the_floor() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cluster.scenario import Scenario
@@ -12,7 +10,6 @@ from cluster.watches.answer_watch import AnswerWatch
 from cluster.watches.watched_simulation import simulate
 from consensus.messages import Message, Timeout
 from consensus.types import View
-from kits.mutation.detection_scenarios import DETECTION_SCENARIOS
 from tests.cluster.watches.seen import Told, make_machine, make_settings, set_time, set_view
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 
@@ -124,20 +121,6 @@ def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
     assert listening.verdicts == []
     listening.hear(vote, 8)
     assert listening.verdicts == [False]
-
-
-@pytest.mark.slow
-def test_a_clock_that_was_slow_excuses_its_silence() -> None:
-    """Its next tick is due by its own clock: the others' clocks say that the answer before was long ago."""
-    sections: dict[str, Any] = dict(DETECTION_SCENARIOS["bad-links"])
-    skew = {"kind": "clock_skew", "target": "validator-0", "clock_speed": 0.02, "at_height": 6, "for_ms": 1_200}
-    consensus = sections["consensus"] | {"rebroadcast_ms": 100}
-    stop = {"height": 12, "drain_blocks": 1, "timeout_s": 120}
-    fields = {"name": "skewed", "validators": {"count": 4}, "consensus": consensus, "stop": stop}
-    record = simulate(Scenario.model_validate(sections | fields | {"faults": [*sections["faults"], skew]}), 4)
-    assert record.monitor is not None
-    assert record.monitor.counts["answers"] > 0
-    assert record.monitor.violations == []
 
 
 def test_a_pause_excuses_its_silence() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.audit.mechanisms import SHOWN_BY
 from cluster.common.errors import BadInput
 from kits.conform.families.table import TABLE
 from kits.conform.rules import OF_THE_TREE, RULES
@@ -72,3 +73,7 @@ def test_families_are_chosen_by_patterns() -> None:
     assert len(TABLE.chosen([])) == len(TABLE.families)
     with pytest.raises(BadInput, match="no such family; did you mean nonces"):
         TABLE.chosen(["noncse"])
+
+
+def test_mechanisms_are_shown_by_rules_that_there_are() -> None:
+    assert SHOWN_BY.keys() <= RULES.keys()

@@ -1,5 +1,5 @@
 """``gba_auction``, rule by rule, by examples of a few timers. Whole chains are held against a model of their own in
-:mod:`tests.conformance`."""
+:mod:`tests.kits.conform.specification`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """System instructions, the phase before activation, agents and messages, by examples: what each leaves in state.
 
-The rules themselves are held against a model of their own in :mod:`tests.conformance`.
+The rules themselves are held against a model of their own in :mod:`tests.kits.conform.specification`.
 """
 
 from __future__ import annotations

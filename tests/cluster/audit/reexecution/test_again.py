@@ -20,8 +20,6 @@ from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
 from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
-from kits.market.dos.case_runs import run_case
-from kits.market.dos.cases import make_plan, make_variants
 from spec.encoding import encode_receipts, read_receipts, uint
 from tests.validator.policies.own_policies import DEADLINES, HASHED, LOTTERY
 
@@ -72,14 +70,6 @@ def test_bisect_executes_the_blocks_itself(tmp_path: Path, capsys: pytest.Captur
 def test_a_run_from_python_is_executed_again() -> None:
     outcome = stampede.simulate(RUN | {"chain": {"policy": {"name": "hashed", "source": HASHED}}}, seed=7)
     assert outcome.check("state_roots").verdict is Outcome.FAIL
-
-
-def test_the_first_run_of_a_scorecard_is_executed_again() -> None:
-    scenario = Scenario.model_validate(RUN | {"chain": {"policy": {"name": "hashed", "source": HASHED}}})
-    plan = make_plan(scenario, ["same-block"], make_variants(scenario, [], []), (7, 8), is_quick=False)
-    first, second = (run_case(plan, case) for case in plan.cases[:2])
-    assert first.problem.startswith("state_roots: two executions of block ")
-    assert second.problem == ""
 
 
 def test_a_policy_that_draws_lots_is_named_before_the_stall_that_it_causes(

@@ -25,14 +25,12 @@ from cluster.audit.served.proofs import (
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.audit.collect import ServedOverHttp
-from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
 from cluster.simulation.recorder import _Pages
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
-from kits.mutation.detection_scenarios import scenario_of
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.cluster.records import ChainMaker, ledger_of, make_record
 from validator.chain.records import timer_key
@@ -276,21 +274,3 @@ def test_a_live_run_in_which_nothing_was_proved_is_inconclusive(rule: str, outco
     assert check.verdict is (Outcome.INCONCLUSIVE if rule else Outcome.PASS)
     words = f"never evaluated: {rule}" if rule else "served_proofs 9"
     assert check.detail.endswith(words)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "rule"),
-    [
-        ("quorum-of-2f", SERVED_FINALITY),
-        ("root-without-active-bits", SERVED_PROOFS),
-        ("links-not-kept", SERVED_PROOFS),
-    ],
-)
-def test_planted_bugs_are_caught_without_the_simulators_monitor(mutant: str, rule: str) -> None:
-    plan = scenario_of(MUTANTS[mutant].detection, mutant)
-    plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 12, "drain_blocks": 0})})
-    simulation = WatchedSimulation(plan, 1, "test", scheme=KeyedHashScheme())
-    monitor = simulation.run().monitor
-    assert monitor is not None
-    served = [text for text in monitor.violations if text.startswith("at the end: ")]
-    assert {text.split(": ")[1] for text in served} == {rule}

@@ -4,7 +4,6 @@ no receipt shows by state roots."""
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -17,18 +16,14 @@ from cluster.audit.books import keep_books
 from cluster.audit.specified import judge, roots
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
-from cluster.checks.agreement import check_state_roots
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import ALL, Area
-from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario.model import Scenario
 from cluster.tools.cli.main import main
 from cluster.watches.watched_simulation import simulate
-from kits.mutation.detection_scenarios import scenario_of
 from tests.validator.policies.own_policies import DEADLINES
 from validator.chain.block import decode_block
 from validator.primitives.codec import encode
@@ -82,33 +77,6 @@ def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.Ca
 
 # --- bugs that all validators have, so that no two disagree -----------------------------------------------------------
 
-SHARED = [
-    name
-    for name, mutant in MUTANTS.items()
-    if mutant.area is Area.SCHEDULER and mutant.detection.mutated == ALL and mutant.caught_by in BOOKS
-]
-
-
-def found_with(name: str) -> set[str]:
-    """The ledger's checks that fail in the run that must catch a planted bug, with the first seed that shows it."""
-    where = MUTANTS[name].detection
-    for seed in range(1, where.seeds + 1):
-        run = check_run(simulate(scenario_of(where, name), seed))
-        failed = {check for check in BOOKS if run.check(check).verdict is Outcome.FAIL}
-        if failed:
-            return failed
-    return set()
-
-
-def test_a_bug_that_all_validators_share_is_found() -> None:
-    assert MUTANTS["refund-at-wrong-price"].caught_by in found_with("refund-at-wrong-price")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", SHARED)
-def test_each_bug_that_all_validators_share_is_found(name: str) -> None:
-    assert found_with(name)
-
 
 def test_a_codec_that_is_wrong_both_ways_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validators that write and read amounts the wrong way round agree with each other, and not with the tables: their
@@ -160,14 +128,3 @@ def test_roots_are_compared_up_to_a_height_and_a_size(
     monkeypatch.setattr(module, name, limit)
     chain = SpecifiedChain(record().genesis)
     assert [chain.enter(*each) for each in blocks_with_a_wrong_root(9)] == [None] * 9
-
-
-@pytest.mark.parametrize(("name", "seed"), [("queries-not-charged", 1), ("published-survives-a-revert", 2)])
-def test_a_leaf_that_all_validators_write_wrong_is_found(name: str, seed: int) -> None:
-    run = simulate(scenario_of(replace(MUTANTS[name].detection, mutated=ALL), name), seed)
-    first = deviations(run)[0]
-    assert (first.check, first.difference.field) == ("state_roots", "header.state_root")
-    assert len({block.computed_root for each in run.validators for block in each.blocks[first.height - 1 :][:1]}) == 1
-    check = check_state_roots(keep_books(run))
-    assert check.verdict is Outcome.FAIL
-    assert f"all validators at height {first.height}: header.state_root is 0x" in check.detail

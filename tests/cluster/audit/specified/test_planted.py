@@ -467,7 +467,7 @@ RULES: list[tuple[Policy, str, dict[str, Any]]] = [
     (BIAS, CONSERVATION, {"PAYMENT_RULE": "critical"}),
     (BIAS, CONSERVATION, {"PAYMENT_RULE": "first_price"}),
 ]
-"""The parameters that no case of ``tests/conformance`` needs to be right."""
+"""The parameters that no case of ``tests/kits/conform/specification`` needs to be right."""
 
 
 @pytest.mark.parametrize(("policy", "check", "params"), RULES)

@@ -9,11 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.misbehaviour.mutants.base import Detection
 from cluster.record.rules import SafetyRule
 from cluster.watches.models.catch_up_watch import IDLE_RETRIES, CatchUpWatch
-from cluster.watches.watched_simulation import simulate
-from kits.mutation.detection_scenarios import scenario_of
 from tests.cluster.watches.seen import Told, judged_by, make_machine, set_time
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
 from tests.validator.network import Network
@@ -317,15 +314,6 @@ def test_a_validator_that_catches_up_otherwise_is_told(name: str, monkeypatch: p
     methods, words = FAULTS[name]
     _, found = caught_up(monkeypatch, **methods)
     assert any(words in what for what in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
-def test_nothing_is_found_in_a_run_with_bad_links(protocol: str) -> None:
-    monitor = simulate(scenario_of(Detection("bad-links", (), protocol), None), 2).monitor
-    assert monitor is not None
-    assert monitor.counts[SafetyRule.CATCH_UP] > 200
-    assert monitor.violations == []
 
 
 # --- answers, and reads for others ------------------------------------------------------------------------------------

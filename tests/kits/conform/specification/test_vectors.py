@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.compare import compare, difference, validators_answer
+from tests.kits.conform.specification.compare import compare, difference, validators_answer
 
-VECTORS = sorted((Path(__file__).parent.parent / "vectors" / "t8n").glob("*.json"))
+VECTORS = sorted((Path(__file__).parents[3] / "vectors" / "t8n").glob("*.json"))
 
 
 def shown_of(output: Any, expected: Any) -> Any:

@@ -20,7 +20,7 @@ from kits.conform.cases.crowded import crowded_case as case
 from kits.conform.cases.names import ACTORS, USERS
 from kits.conform.cases.odd_scripts import BAD_SCRIPTS
 
-CORPUS = Path(__file__).parent.parent / "vectors" / "t8n" / "malformed"
+CORPUS = Path(__file__).parents[3] / "vectors" / "t8n" / "malformed"
 GROUPS = ["genesis", "parameters", "blocks", "transactions", "text"]
 SOUND = json.loads((CORPUS / "sound.json").read_text(encoding="utf-8"))
 

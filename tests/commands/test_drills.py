@@ -53,7 +53,7 @@ from validator.chain.records import Timer
 from validator.execution.timer_phase import TimerPhase
 from validator.transition.transition import Transition
 
-REFERENCE = Path(__file__).resolve().parents[4] / "docs" / "drills.md"
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "drills.md"
 FAST = Change("consensus.signatures", "keyed-hash")
 SOON = Change("stop.timeout_s", 25)
 """Where no quorum is left, the end comes by time."""

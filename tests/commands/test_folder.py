@@ -25,7 +25,7 @@ from kits.mutation.machine.log import LOG_FILE
 from tests.cluster.records import make_record
 from tests.cluster.tools.compare.folders import write_run, write_sweep
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 CLAIM = """
 import sys
 from pathlib import Path

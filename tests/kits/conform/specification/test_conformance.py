@@ -17,9 +17,9 @@ from kits.conform.families.table import TABLE
 from kits.conform.t8n_by_spec import answer_of, execute_page
 from spec import tree
 from spec.leaves import leaves
-from tests.conformance.compare import compare, read, specs_answer, validators_answer
-from tests.conformance.mutants import MUTANTS, mutated
 from tests.kits.conform.planted import BUGS, planted
+from tests.kits.conform.specification.compare import compare, read, specs_answer, validators_answer
+from tests.kits.conform.specification.mutants import MUTANTS, mutated
 
 SEEDS = 250
 CHUNK = 25

@@ -494,7 +494,7 @@ MUTANTS: dict[str, list[tuple[str, str, str]]] = {
 }
 
 
-AFRESH = ("spec", "cluster.audit.specified", "kits.conform.t8n_by_spec", "tests.conformance.compare")
+AFRESH = ("spec", "cluster.audit.specified", "kits.conform.t8n_by_spec", "tests.kits.conform.specification.compare")
 """What is imported anew for a mutant: the specification, and what answers by it."""
 
 
@@ -523,7 +523,7 @@ def mutated(module: str, old: str, new: str) -> Iterator[Callable[..., Any]]:
     finder = _Mutated(module, source.replace(old, new))
     sys.meta_path.insert(0, finder)
     try:
-        yield importlib.import_module("tests.conformance.compare").specs_answer
+        yield importlib.import_module("tests.kits.conform.specification.compare").specs_answer
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.startswith(AFRESH)]:
