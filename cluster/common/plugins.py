@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import EntryPoint, entry_points, requires
+from contextlib import suppress
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
@@ -41,11 +42,14 @@ def load(point: EntryPoint) -> Any:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (lacking := what_to_install(error.name or "")) is not None:
             raise BadInput(lacking) from error
-        package = "a package" if point.dist is None else point.dist.name
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(
-            f"{package}: {point.value}, its {point.group} {point.name}, cannot be loaded: {reason}"
-        ) from error
+        raise unfit(point, error) from error
+
+
+def unfit(point: EntryPoint, error: Exception) -> BadInput:
+    """The error of an entry point that cannot be used; it names the package."""
+    package = "a package" if point.dist is None else point.dist.name
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return BadInput(f"{package}: {point.value}, its {point.group} {point.name}, cannot be loaded: {reason}")
 
 
 def load_named(group: str, name: str, purpose: str, kit: str) -> Any:
@@ -58,7 +62,10 @@ def load_named(group: str, name: str, purpose: str, kit: str) -> Any:
 
 def what_to_install(missing: str) -> str | None:
     """The error for a library that a kit needs and that is not installed, by its module; ``None`` for other modules."""
-    for line in requires("stampede") or ():
+    lines: list[str] = []
+    with suppress(PackageNotFoundError):  # a checkout on PYTHONPATH alone
+        lines = requires("stampede") or []
+    for line in lines if missing else ():
         found = OF_A_KIT.match(line)
         if found is not None and found["library"].startswith(missing.partition(".")[0]):
             return f"{found['library']} is not installed, which this needs: pip install 'stampede[{found['kit']}]'"

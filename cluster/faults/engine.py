@@ -40,6 +40,7 @@ from cluster.scenario.sections.faults import CustomFault, ready
 from cluster.scenario.sections.forks import check_faults_of_the_past
 from consensus.messages import VoteKind
 from consensus.types import quorum
+from validator.primitives.user_file import caused_by
 
 VOTES: Final = {
     "notarize": (VoteKind.NOTARIZE,),
@@ -181,7 +182,20 @@ class FaultEngine:
         return self._stage.take_orders()
 
     def handle(self, seen: FaultSeen) -> list[FaultOrder]:
-        """Take note of what was seen, and return what follows from it."""
+        """Take note of what was seen, and return what follows from it.
+
+        Raises :class:`UserFileError` for an exception of a custom kind's code.
+        """
+        try:
+            self._note(seen)
+        except Exception as error:
+            files = (plan.kind.file for each in self._ever_planned if isinstance(plan := each.plan, CustomFault))
+            if (caused := caused_by(error, files)) is not None:
+                raise caused from error
+            raise
+        return self._stage.take_orders()
+
+    def _note(self, seen: FaultSeen) -> None:
         stage = self._stage
         match seen:
             case Network(at_ms):
@@ -204,7 +218,6 @@ class FaultEngine:
                 self._begun[seen.key].complete(seen)
             case _:
                 assert_never(seen)
-        return stage.take_orders()
 
     def explains(self, validator: int, reason: str) -> bool:
         """Whether a fault is the cause of a validator's stop (:class:`Failed`)."""

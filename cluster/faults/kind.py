@@ -18,7 +18,7 @@ from cluster.faults.calls import End, FaultCall
 from cluster.faults.events import BitFlipped, Counted, Observed
 from cluster.faults.stage import Stage
 from cluster.faults.targets import Reach, Targets
-from cluster.record.run import FaultRecord
+from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.base import (
     AS_MANY_AS_WITHSTOOD,
@@ -39,11 +39,13 @@ from cluster.scenario.sections.faults import (
     Names,
     OwnFault,
     Stop,
+    first_of,
     named_in,
     ready,
 )
 from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.types import fault_bound
+from validator.primitives.user_file import UserFileError
 
 Cue = FaultCall | Counted | BitFlipped
 """What lets a course go on: a call that it has scheduled, or an order's answer."""
@@ -183,9 +185,16 @@ def plans_of(scenario: Scenario) -> list[FaultKind]:
     for position, given in enumerate(scenario.faults):
         fault = ready(given).with_regions_named(regions)
         if not isinstance(fault, FaultKind):
-            raise TypeError(f"faults[{position}]: {type(fault).__name__} is no cluster.faults.kind.FaultKind")
+            place = f"file {given.kind.file}" if isinstance(given, CustomFault) else f"faults[{position}]"
+            raise UserFileError(f"{place}: {type(fault).__name__} is no cluster.faults.kind.FaultKind")
         found.append(fault)
     return found
+
+
+def problem_of(scenario: Scenario, backend: Backend) -> str | None:
+    """The first fault that a backend cannot perform, as ``path: reason``. Custom kinds are executed, and asked, too."""
+    plans = plans_of(scenario)
+    return first_of(plan.live_problem if backend == "live" else plan.simulator_problem for plan in plans)
 
 
 def known_plans(scenario: Scenario) -> list[FaultKind]:

@@ -24,8 +24,9 @@ from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.overrides import Change, SettingError, apply_changes, options_of
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
-from cluster.scenario.sections.faults import BaseFault
+from cluster.scenario.sections.faults import BaseFault, CustomFault
 from loadgen.workloads.own import EXECUTES
+from validator.primitives.user_file import caused_by
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
 HASH_DIGITS: Final = 12
@@ -143,7 +144,7 @@ def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
 
 
 def execute_own_code(scenario: Scenario, source: str) -> None:
-    """Execute the policy and the workloads that a scenario has as texts, and check all of them.
+    """Execute the policy, the workloads and the kinds of faults that a scenario has as texts, and check all of them.
 
     Reading a scenario executes nothing, and so leaves the rest unchecked. Raises :class:`BadInput` with ``source``,
     path and reason in one line.
@@ -155,6 +156,10 @@ def execute_own_code(scenario: Scenario, source: str) -> None:
         Scenario.model_validate(given, context=EXECUTES)
     except ValidationError as error:
         raise BadInput(f"{source}: {describe(error, given, Scenario)}") from None
+    except Exception as error:
+        if (caused := caused_by(error, (code.name for code in code_of(scenario)))) is not None:
+            raise BadInput(f"{source}: {caused}") from error
+        raise
 
 
 def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
@@ -183,6 +188,8 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
         checked = Scenario.model_validate(data)
     except ValidationError as error:
         raise BadInput(describe(error, data, Scenario).removeprefix("faults[0].").removeprefix("faults[0]: ")) from None
+    if isinstance(checked.faults[0], CustomFault):
+        raise BadInput("kind: a custom kind has code, which only the scenario's file may have; expected a kind by name")
     if problem := checked.live_problem:
         raise BadInput(problem.removeprefix("faults[0]."))
     return checked.faults[0]

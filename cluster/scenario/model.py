@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
@@ -230,12 +230,12 @@ class Scenario(Section):
         return self
 
     @model_validator(mode="after")
-    def _forks_fit(self) -> Scenario:
+    def _forks_fit(self, info: ValidationInfo) -> Scenario:
         before = self
         for number, fork in enumerate(self.forks):
             if number and fork.at_height <= self.forks[number - 1].at_height:
                 raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not above that of the fork before")
-            after = self.after_fork(number)
+            after = self.after_fork(number, info.context)
             for stop in (before.stop.below_height, after.stop.below_height):
                 if fork.at_height >= stop:
                     raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not below stop.height ({stop})")
@@ -246,15 +246,18 @@ class Scenario(Section):
             before = after
         return self
 
-    def after_fork(self, number: int) -> Scenario:
-        """The scenario with the changes of forks up to this one. Raises :class:`ValueError` if one is impossible."""
+    def after_fork(self, number: int, context: Any = None) -> Scenario:
+        """The scenario with the changes of forks up to this one. Raises :class:`ValueError` if one is impossible.
+
+        ``context`` is that of a validation that executes the scenario's code (``EXECUTES``).
+        """
         data = self.model_dump(mode="json", exclude_unset=True, exclude={"forks"})
         for position, fork in enumerate(self.forks[: number + 1]):
             try:
                 for path in fork.changes:
                     check_change(path)
                 data = apply_changes(data, [Change(path, value) for path, value in fork.changes.items()])
-                scenario = Scenario.model_validate(data)
+                scenario = Scenario.model_validate(data, context=context)
             except ValidationError as error:
                 raise ValueError(f"forks[{position}].changes: {describe(error, data, Scenario)}") from None
             except ValueError as error:

@@ -15,7 +15,7 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.events import Failed
-from cluster.faults.kind import plans_of
+from cluster.faults.kind import plans_of, problem_of
 from cluster.faults.link_model import Links
 from cluster.record.run import RunRecord, Sample, ignore, note_crash
 from cluster.run.events import End, ForkTaken, Left, Order, Seen, StopLoad, TakeFork, Time, Up, Violation
@@ -66,7 +66,7 @@ class Simulation:
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
-        if problem := scenario.simulator_problem:
+        if problem := scenario.simulator_problem or problem_of(scenario, "sim"):
             raise BadInput(f"{scenario.name}: {problem}")
         use_installed_kernels()
         self._fork_due: int | None = None
@@ -240,6 +240,8 @@ class Simulation:
             self.loop.faults.check(after, self.clock.now_ms)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
+        if problem := problem_of(after, "sim"):
+            raise BadInput(f"forks[{number}].changes: {problem}")
         self.stage.durable_sizes.expect(plans_of(after))
         self._fork_due = None
         self.validators.scenario = after

@@ -23,10 +23,10 @@ from cluster.checks.agreement import check_state_roots
 from cluster.checks.safety import check_evidence
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import Outcome
+from cluster.faults.link_faults import LinkEffect
 from cluster.misbehaviour.mutants.base import Area, Detection, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
-from cluster.simulation.simulated_stage import SimulatedStage
 from cluster.watches.safety_monitor import broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
@@ -188,7 +188,7 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "effect-without-observation",
             "a fault that takes no validator down counts as having taken effect, whatever was observed",
             KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
-            _computes(SimulatedStage, "_observe", lambda seen: seen._replace(took_effect=True)),
+            _computes(LinkEffect, "seen", lambda seen: seen._replace(took_effect=True)),
         ),
     )
 }

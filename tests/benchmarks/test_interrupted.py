@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from cluster.simulation.driver import Simulation
 from cluster.tools.sweeps.drawing.genotype import Genotype
-from cluster.watches.watched_simulation import WatchedSimulation
 from kits.market.dos.search import search_run
 from tests.benchmarks.test_simulator import load
 
@@ -26,13 +26,13 @@ RUNS: Final[dict[str, Callable[[Any], object]]] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_signal_in_a_simulated_run_ends_the_benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WatchedSimulation, "advance", raised)
+    monkeypatch.setattr(Simulation, "advance", raised)
     benchmark: ModuleType = load(name.partition(" ")[0], monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         RUNS[name](benchmark)
 
 
-def raised(simulation: WatchedSimulation) -> bool:
+def raised(simulation: Simulation) -> bool:
     raise KeyboardInterrupt
 
 

@@ -1,8 +1,11 @@
-"""Python files of a user: a policy or a workload next to the scenario. Their exceptions become errors of one line."""
+"""Python files of a user next to the scenario: a policy, a workload, a kind of fault.
+
+Their exceptions become errors of one line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -58,6 +61,17 @@ def one_line(
         if isinstance(error, unchanged):
             raise
         raise kind(_said(error, file)) from error
+
+
+def caused_by(error: Exception, files: Iterable[str]) -> UserFileError | None:
+    """The error of one line of an exception that came through code of a user's file; ``None`` if it did not."""
+    if isinstance(error, UserFileError):
+        return error
+    ran, frame = set(), error.__traceback__
+    while frame is not None:
+        ran.add(frame.tb_frame.f_code.co_filename)
+        frame = frame.tb_next
+    return next((UserFileError(_said(error, file)) for file in files if file in ran), None)
 
 
 def _said(error: BaseException, file: str) -> str:

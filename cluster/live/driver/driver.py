@@ -18,7 +18,7 @@ from typing import Final
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.faults.kind import plans_of
+from cluster.faults.kind import plans_of, problem_of
 from cluster.live.driver.clients import Clients
 from cluster.live.driver.ending import FREEZE_TIMEOUT_S, check_twice, freeze_and_collect, note_interruption
 from cluster.live.driver.host_events import HostEvents
@@ -63,7 +63,7 @@ def live_testnet(
     cannot be started, :class:`OSError` if the folder cannot be written.
     """
     scenario = request.scenario
-    if problem := scenario.live_problem:
+    if problem := scenario.live_problem or problem_of(scenario, "live"):
         raise BadInput(f"{scenario.name}: {problem}")
     api_for(plans_of(scenario))
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:

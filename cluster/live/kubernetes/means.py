@@ -242,6 +242,7 @@ class Means:
             if effect.prefers_chaos_mesh and key not in self._links and key not in self._otherwise:
                 try:
                     self._links[key] = self._begin_links(effect)
+                    self._seen.pop(key, None)  # a fault that comes and goes begins again
                     begun.append(key)
                 except (KubernetesError, NotByPods) as error:
                     self._otherwise[key] = str(error)

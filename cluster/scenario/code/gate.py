@@ -143,15 +143,25 @@ def code_of(scenario: Scenario) -> list[Code]:
     for number, group in enumerate(load.users):
         if not isinstance(group.workload, str):
             found.append(Code(f"load.users[{number}].workload", group.workload.file, group.workload.source))
-    for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, CustomFault):
-            found.append(Code(f"faults[{number}].kind", fault.kind.file, fault.kind.source))
+    found += _kinds_of_faults(scenario)
     if load.locust is not None:
         found += [Code("load.locust", each.file, each.source) for each in load.locust.files]
     for command in dict.fromkeys(scenario.validators.executors.values()):
         if tuple(command.split()[:2]) != OWN_EXECUTOR:
             found.append(Code("validators.executor", command, command))
     return found
+
+
+def _kinds_of_faults(scenario: Scenario) -> list[Code]:
+    """The custom kinds of a scenario's faults, and those that its forks bring."""
+    found: dict[tuple[str, str], Code] = {}
+    forked = ((f"forks[{n}].changes: ", scenario.after_fork(n)) for n in range(len(scenario.forks)))
+    for where, each in (("", scenario), *forked):
+        for number, fault in enumerate(each.faults):
+            if isinstance(fault, CustomFault):
+                code = Code(f"{where}faults[{number}].kind", fault.kind.file, fault.kind.source)
+                found.setdefault((code.name, fault.kind.source), code)
+    return list(found.values())
 
 
 def code_of_genesis(genesis: Genesis) -> list[Code]:

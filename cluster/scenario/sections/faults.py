@@ -16,11 +16,12 @@ from importlib import import_module
 from inspect import isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from blake3 import blake3
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationInfo, create_model, model_validator
 
+from cluster.common.errors import BadInput
 from cluster.common.plugins import FAULTS, load, plugins
 from cluster.common.suggestions import instead, unknown
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -191,9 +192,10 @@ def kind_named(name: str) -> type[BaseFault]:
 
 
 def _checked(kind: Any, name: str) -> type[BaseFault]:
-    if not isclass(kind) or not issubclass(kind, BaseFault) or kind_of(kind) != name:
-        raise TypeError(f"fault {name}: expected a subclass of BaseFault whose kind is {name!r}, got {kind!r}")
-    return kind
+    is_fault = isclass(kind) and issubclass(kind, BaseFault) and "kind" in kind.model_fields
+    if not is_fault or kind_of(kind) != name:
+        raise BadInput(f"fault {name}: expected a subclass of FaultKind whose kind is {name!r}, got {kind!r}")
+    return cast(type[BaseFault], kind)
 
 
 def _only_kind_in(module: ModuleType) -> type[BaseFault]:

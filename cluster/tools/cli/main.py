@@ -13,12 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.metadata import EntryPoint
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
 from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
-from cluster.common.plugins import COMMANDS, load, plugins, what_to_install
+from cluster.common.plugins import COMMANDS, load, plugins, unfit, what_to_install
 from cluster.common.suggestions import unknown
 from cluster.common.wording import SPELLED, printable
 from cluster.tools.compare import commands as compare
@@ -210,13 +211,24 @@ def _parser() -> argparse.ArgumentParser:
         add_commands(subparsers, module.COMMANDS)
     for point in plugins(COMMANDS).values():
         try:
-            found = load(point)
-            add_commands(subparsers, getattr(found, "COMMANDS", found))
+            _add_plugin(subparsers, point)
         except BadInput as error:  # a broken package does not take the other commands away
             _complain(str(error))
     completing = subparsers.add_parser(COMPLETION, help=COMPLETION_HELP, description=COMPLETION_HELP)
     completing.fill = lambda each: _add_completion(each, parser)
     return parser
+
+
+def _add_plugin(subparsers: argparse._SubParsersAction[Any], point: EntryPoint) -> None:
+    """Add the commands of an installed package. Raises :class:`BadInput`, which names the package."""
+    found = load(point)
+    try:
+        commands = dict(getattr(found, "COMMANDS", found))
+        if taken := sorted(commands.keys() & subparsers.choices.keys()):
+            raise ValueError(f"there is a command {taken[0]} already")
+        add_commands(subparsers, commands)
+    except Exception as error:
+        raise unfit(point, error) from error
 
 
 def _add_completion(completing: argparse.ArgumentParser, parser: argparse.ArgumentParser) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Final
 
+from cluster.common.errors import BadInput
 from cluster.common.plugins import DRILLS as GROUP
 from cluster.common.plugins import load, plugins
 from cluster.tools.drills.base import Drill
@@ -18,8 +21,18 @@ from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 
-DRILLS: Final[dict[str, type[Drill]]] = {
+
+def _installed() -> Iterator[tuple[str, type[Drill]]]:
+    """The drills of installed packages. A broken one is told, and takes no other away."""
+    for name, point in plugins(GROUP).items():
+        try:
+            yield name, load(point)
+        except BadInput as error:
+            print(f"stampede: {error}", file=sys.stderr)
+
+
+DRILLS: Final[dict[str, type[Drill]]] = dict(_installed()) | {
     drill.name: drill
     for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
-} | {name: load(point) for name, point in plugins(GROUP).items()}
-"""All drills, keyed by name."""
+}
+"""All drills, keyed by name. One of the core is not replaced."""

@@ -27,9 +27,11 @@ from cluster.record.saved import read_record
 from cluster.run.events import Absent, Left, NewHeight, Order, Seen, StopLoad, Up, Violation
 from cluster.run.journal import DamagedJournal, read_journal
 from cluster.run.loop import ON_FAIL, RunLoop
+from cluster.scenario.code.gate import code_of, pass_gate
 from cluster.tools.rerun.entries import KINDS, Entry, describe_final
 from validator.chain.block import Block, BlockReceipts, header_hash
 from validator.primitives.codec import CodecError, decode
+from validator.primitives.user_file import UserFileError
 
 MESSAGES: Final[Mapping[str, str]] = {
     **{kind: kind for kind in MessageKind if kind in KINDS},
@@ -68,6 +70,8 @@ _AT: Final = attrgetter("at_us")
 def read_live(folder: Path) -> LiveRun:
     """Read the folder of a finished live run. Raises :class:`BadInput`, with one line."""
     record, path = read_record(folder), folder / JOURNAL_FILE
+    scenarios = (record.given or record.scenario, record.scenario)
+    pass_gate({code.digest: code for each in scenarios for code in code_of(each)}.values(), str(folder))
     try:
         content = path.read_bytes()
         told, whole = read_journal(content)
@@ -76,6 +80,8 @@ def read_live(folder: Path) -> LiveRun:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except DamagedJournal as error:
         raise BadInput(f"{path}: {error}; expected a journal as this code writes it") from None
+    except UserFileError:
+        raise
     except (LookupError, RuntimeError, ValueError):  # the second is a search without a result in a generator
         raise BadInput(f"{path}: tells of faults or validators that the run's scenario does not have") from None
     torn = f"its last {len(content) - whole:,} bytes are torn" if whole < len(content) else ""

@@ -30,6 +30,7 @@ from cluster.common.suggestions import unknown
 from cluster.common.wording import counted, quoted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.code.gate import option_for
+from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import differences
 from cluster.tools.console.output import print_line
 from cluster.tools.rerun.recorded_run import read_recorded
@@ -114,7 +115,8 @@ def shrinker_of(
     def same_failure(fields: Fields) -> Failure | None:
         try:
             scenario = Scenario.model_validate(fields)
-        except ValidationError:
+            execute_own_code(scenario, "candidate")
+        except (ValidationError, BadInput):
             raise NoCandidate from None
         try:
             found = failures_of(scenario, subject.seed, checkpoint)

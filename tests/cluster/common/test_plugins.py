@@ -60,6 +60,34 @@ def test_a_broken_package_is_named_and_takes_no_other_command_away(tmp_path: Pat
     assert line.startswith("stampede: greeting: greeting.nothing, its stampede.commands greet, cannot be loaded: ")
 
 
+@pytest.mark.parametrize(
+    ("commands", "problem"),
+    [
+        ('{"run": Greet}', "ValueError: there is a command run already"),
+        ("[Greet]", "TypeError: "),
+        ('{"greet": object}', "AttributeError: "),
+    ],
+)
+def test_commands_that_cannot_be_added_are_named(tmp_path: Path, commands: str, problem: str) -> None:
+    package(tmp_path, "greeting")
+    (tmp_path / "greeting.py").write_text(f"{COMMAND}\nCOMMANDS = {commands}\n", encoding="utf-8")
+    found = stampede(tmp_path, "scenarios")
+    assert found.returncode == 0 and "smoke" in found.stdout
+    (line,) = found.stderr.splitlines()
+    assert f"greeting: greeting, its stampede.commands greet, cannot be loaded: {problem}" in line
+
+
+def test_a_broken_drill_takes_no_other_away(tmp_path: Path) -> None:
+    package(tmp_path, "greeting")
+    entries = f"[{DRILLS}]\nreorg = greeting.nothing\n"
+    (tmp_path / "greeting-1.0.dist-info" / "entry_points.txt").write_text(entries, encoding="utf-8")
+    found = stampede(tmp_path, "drill", "--list")
+    assert found.returncode == 0 and "reorg" in found.stdout and "siege" in found.stdout
+    assert found.stderr.startswith(
+        "stampede: greeting: greeting.nothing, its stampede.drills reorg, cannot be loaded: "
+    )
+
+
 @pytest.mark.parametrize("group", [COMMANDS, DEPLOYMENTS, DRILLS, TRACERS])
 def test_what_the_kits_add_can_be_loaded(group: str) -> None:
     found = plugins(group)
@@ -79,7 +107,7 @@ def test_a_library_that_only_a_kit_needs_is_named_with_what_installs_it(module: 
     assert said is not None and said.endswith(f"is not installed, which this needs: pip install 'stampede[{kit}]'")
 
 
-@pytest.mark.parametrize("module", ["numpy", "ray", "no_such_module", "kits.tracing"])
+@pytest.mark.parametrize("module", ["", "numpy", "ray", "no_such_module", "kits.tracing"])
 def test_another_missing_module_is_no_question_of_kits(module: str) -> None:
     assert what_to_install(module) is None
 

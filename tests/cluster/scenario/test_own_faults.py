@@ -14,15 +14,17 @@ from cluster.checks.run import check_run
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.plugins import FAULTS
+from cluster.faults.kind import problem_of
 from cluster.record.run import FaultRecord
 from cluster.record.saved import decode, encode
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.code.gate import Gate, code_of, opened
+from cluster.scenario.files import fault_to_add, scenario_from
 from cluster.scenario.sections import faults as section
 from cluster.scenario.sections.faults import Facts, OwnFault, kind_named, kind_names
 from cluster.tools.explain.outline import outline
 from cluster.watches.watched_simulation import simulate
-from validator.primitives.user_file import nothing_runs
+from validator.primitives.user_file import UserFileError, nothing_runs
 
 ISLAND = '''
 """An island: some validators and all others do not hear each other."""
@@ -151,5 +153,93 @@ def test_an_installed_package_registers_kinds_by_name(package: None) -> None:
     fields = {"kind": "island", "members": ["validator-1"], "at_height": 5, "for_ms": 100}
     (fault,) = Scenario.model_validate({"name": "a", "faults": [fields]}).faults
     assert fault.kind_name == "island" and fault.whom == "validator-1"
-    with pytest.raises(TypeError, match=r"^fault atoll: expected a subclass of BaseFault whose kind is 'atoll'"):
+    with pytest.raises(BadInput, match=r"^fault atoll: expected a subclass of FaultKind whose kind is 'atoll'"):
         kind_named("atoll")
+
+
+EVIL = {"name": "evil", "source": "raise SystemExit('executed')"}
+
+
+def test_the_gate_sees_the_kinds_that_forks_bring() -> None:
+    changes = {"faults": [{"kind": EVIL, "at_height": 12}]}
+    scenario = Scenario.model_validate({"name": "a", "forks": [{"at_height": 8, "changes": changes}]})
+    (code,) = code_of(scenario)
+    assert (code.place, code.name) == ("forks[0].changes: faults[0].kind", "evil.py")
+    fields = {"name": "a", "forks": [{"at_height": 8, "changes": changes}]}
+    with opened(Gate(allows=False)), pytest.raises(BadInput, match=r"forks\[0\]\.changes: faults\[0\]\.kind"):
+        scenario_from(fields)
+
+
+def test_a_fork_keeps_a_fault_that_has_begun(folder: Path) -> None:
+    text = SCENARIO + "forks: [{at_height: 8, changes: {links.loss: 0.01}}]\n"
+    (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+    with opened(Gate(allows=True)):
+        record = simulate(load_scenario(folder / "scenario.yaml"), 1)
+    (fault,) = record.faults
+    assert fault.took_effect and len(record.former) == 1
+
+
+def test_a_running_testnet_takes_no_code() -> None:
+    with (
+        nothing_runs(),
+        pytest.raises(BadInput, match=r"^kind: a custom kind has code, which only the scenario's file"),
+    ):
+        fault_to_add(Scenario.model_validate({"name": "a"}), {"kind": EVIL, "at_height": 9}, has_end=True)
+
+
+OF_ONE_BACKEND = """
+from cluster.faults.kinds.kill import KillFault
+
+class Mine(KillFault):
+    @property
+    def simulator_problem(self):
+        return (".down_ms", "not here")
+"""
+
+
+def test_it_may_refuse_a_backend() -> None:
+    mine = {"kind": {"name": "mine", "source": OF_ONE_BACKEND}, "target": "random", "at_height": 5, "reorders": True}
+    scenario = Scenario.model_validate({"name": "a", "faults": [mine]})
+    assert problem_of(scenario, "live") == live_problem_of("reorders")
+    with pytest.raises(BadInput, match=r"^a: faults\[0\]\.down_ms: not here$"):
+        simulate(scenario, 1)
+
+
+def live_problem_of(field: str) -> str | None:
+    """What the live testnet says of the kind that ships."""
+    kill = {"kind": "kill", "target": "random", "at_height": 5, field: True}
+    return Scenario.model_validate({"name": "a", "faults": [kill]}).live_problem
+
+
+@pytest.mark.parametrize(
+    ("method", "when"),
+    [
+        ("check_fits(self, validators, stop)", "is read"),
+        ("effect(self, names)", "runs"),
+        ("impaired(self, names)", "runs"),
+    ],
+)
+def test_an_error_in_it_is_one_line(folder: Path, method: str, when: str) -> None:
+    source = ISLAND + f"\n    def {method}:\n        return {{}}['nothing']\n"
+    line = source.splitlines().index("        return {}['nothing']") + 1
+    said = f"file island.py, line {line}: KeyError: 'nothing'"
+    if when == "is read":
+        assert refusal(folder, SCENARIO, source) == said
+        return
+    (folder / "island.py").write_text(source, encoding="utf-8")
+    with opened(Gate(allows=True)), pytest.raises(UserFileError) as caught:
+        simulate(load_scenario(folder / "scenario.yaml"), 1)
+    assert str(caught.value) == said
+
+
+def test_a_class_that_is_no_kind_is_named(folder: Path) -> None:
+    source = (
+        "from cluster.scenario.sections.faults import BaseFault\nclass Nothing(BaseFault):\n    members: list[str]\n"
+    )
+    (folder / "island.py").write_text(source, encoding="utf-8")
+    (folder / "scenario.yaml").write_text(SCENARIO.replace(", for_ms: 2000", ""), encoding="utf-8")
+    with (
+        opened(Gate(allows=True)),
+        pytest.raises(UserFileError, match=r"^file island\.py: Nothing is no cluster\.faults"),
+    ):
+        simulate(load_scenario(folder / "scenario.yaml"), 1)

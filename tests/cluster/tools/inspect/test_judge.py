@@ -25,7 +25,7 @@ from cluster.tools.run import scenario_run
 from cluster.tools.run.attaching import NOBODY_CAME
 from cluster.watches.watched_simulation import simulate
 from tests.cluster.live.driver.test_take_over import FollowedRun, contradict
-from tests.cluster.records import make_chain, make_record
+from tests.cluster.records import ChainMaker, make_record
 
 SMALL = {
     "name": "judged",
@@ -171,7 +171,10 @@ def test_a_run_in_progress_is_refused(run: Path, capsys: pytest.CaptureFixture[s
 def left(folder: Path, phase: Any = FOLLOWING, is_told: bool = False) -> FollowedRun:
     """A run whose driver was killed. Its testnet has three blocks, and two votes that contradict each other."""
     run = FollowedRun(folder)
-    for block in make_chain(3).blocks:
+    maker = ChainMaker(run.record.genesis)
+    for _ in range(3):
+        maker.seal()
+    for block in maker.blocks:
         run.record.store.append(block)
     if is_told:
         contradict(run)

@@ -31,7 +31,6 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.record.rules import Mechanism
 from cluster.scenario.overrides import parse_removal, parse_setting
-from cluster.simulation import driver
 from cluster.tools.cli import main as cli
 from cluster.tools.compare.scenario_diff import differences
 from cluster.tools.sweeps import runner
@@ -49,6 +48,7 @@ from cluster.tools.sweeps.runner import (
     sweep,
 )
 from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask, scenario_name
+from cluster.watches import watched_simulation
 from tests.cluster.common.test_files import FULL, device
 from tests.cluster.records import make_chain, make_record, with_kill
 from tests.hangs import HANGS_AFTER_S
@@ -247,7 +247,7 @@ def test_a_seed_that_breaks_off_leaves_its_traceback(tmp_path: Path, monkeypatch
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("two\nlines")
 
-    monkeypatch.setattr(driver, "simulate", broken)
+    monkeypatch.setattr(watched_simulation, "simulate", broken)
     scenario_file = tmp_path / "swept.yaml"
     scenario_file.write_text(yaml.safe_dump(SCENARIO))
     outcome = run_seed(
