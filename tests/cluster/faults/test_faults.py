@@ -27,6 +27,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import SHIPPED
 from cluster.simulation import machine as machine_module
 from cluster.simulation.machine import Machine
+from cluster.simulation.network import Network
 from cluster.simulation.observer import Observer
 from cluster.simulation.simulated_stage import DurableSizes, SimulatedStage
 from cluster.watches.watched_simulation import WatchedSimulation, simulate
@@ -202,7 +203,7 @@ def cut_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def delay_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimulatedStage, "leader_delay_us", lambda _self, _sender: 0)
+    patch.setattr(Network, "_leader_delay_us", lambda _self, _machine: 0)
 
 
 def impair_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ def test_nodes_without_the_code_get_it(tmp_path: Path) -> None:
         shutil.copytree(ROOT / folder, copied / folder, ignore=shutil.ignore_patterns("__pycache__"))
     outcome = copied / "cluster" / "tools" / "sweeps" / "outcome.py"
     outcome.write_text(outcome.read_text().replace("crashed: ", "crashed here: "))
-    driver = copied / "cluster" / "simulation" / "driver.py"
+    driver = copied / "cluster" / "watches" / "watched_simulation.py"
     driver.write_text(
         driver.read_text() + "\n\ndef simulate(*_: object, **__: object) -> None:\n    raise ValueError('sent')\n"
     )
@@ -195,5 +195,5 @@ def test_nodes_without_the_code_get_it(tmp_path: Path) -> None:
         said, _ = sweep.communicate(timeout=HANGS_AFTER_S)
     assert sweep.returncode == ExitCode.CRASH, said
     assert said.count("the code is sent to the nodes (") == 1
-    assert said.count("undecided: crashed here: ValueError: sent (driver.py:") == len(SEEDS)
+    assert said.count("undecided: crashed here: ValueError: sent (watched_simulation.py:") == len(SEEDS)
     assert "_ray_pkg_" in (tmp_path / "in" / "out" / "seed-1" / "traceback.txt").read_text()
