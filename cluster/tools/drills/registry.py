@@ -31,8 +31,9 @@ def _installed() -> Iterator[tuple[str, type[Drill]]]:
             print(f"stampede: {error}", file=sys.stderr)
 
 
-DRILLS: Final[dict[str, type[Drill]]] = dict(_installed()) | {
+DRILLS: Final[dict[str, type[Drill]]] = {
     drill.name: drill
     for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
 }
-"""All drills, keyed by name. One of the core is not replaced."""
+"""All drills, keyed by name: those of the core, which none replaces, and those of installed packages."""
+DRILLS.update((name, drill) for name, drill in _installed() if name not in DRILLS)
