@@ -11,7 +11,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import parts_of
-from cluster.simulation import driver
+from cluster.simulation import validators
 from cluster.watches.watched_simulation import simulate
 from tests.cluster.simulation.flooded import flooded
 from validator.node.assembly import PRODUCTION, Parts
@@ -29,7 +29,7 @@ def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monke
         lives[index] += 1
         return parts_of(scenario, index, given[0], "double-fire") if (index, lives[index]) == (ILL, 1) else PRODUCTION
 
-    monkeypatch.setattr(driver, "parts_of", ill_at_first)
+    monkeypatch.setattr(validators, "parts_of", ill_at_first)
     record = simulate(flooded("healed", faults), 1, shortcuts=True)
     status = record.validators[ILL].status
     assert status is not None
