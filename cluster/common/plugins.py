@@ -40,7 +40,7 @@ def load(point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and (lacking := what_to_install(error.name or "")) is not None:
+        if (lacking := lacking_library(error)) is not None:
             raise BadInput(lacking) from error
         raise unfit(point, error) from error
 
@@ -70,3 +70,8 @@ def what_to_install(missing: str) -> str | None:
         if found is not None and found["library"].startswith(missing.partition(".")[0]):
             return f"{found['library']} is not installed, which this needs: pip install 'stampede[{found['kit']}]'"
     return None
+
+
+def lacking_library(error: Exception) -> str | None:
+    """As :func:`what_to_install`, for an exception; ``None`` for one that is about no missing module."""
+    return what_to_install(error.name or "") if isinstance(error, ModuleNotFoundError) else None

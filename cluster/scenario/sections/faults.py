@@ -183,6 +183,11 @@ def kind_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*SHIPPED, *plugins(FAULTS)]))
 
 
+def is_kind(name: str) -> bool:
+    """Whether a kind of that name ships or is installed. What is installed is looked up for no kind that ships."""
+    return name in SHIPPED or name in kind_names()
+
+
 @cache
 def kind_named(name: str) -> type[BaseFault]:
     """The class of a kind that ships or is installed. Raises :class:`KeyError` if there is none."""
@@ -213,7 +218,7 @@ def _only_kind_in(module: ModuleType) -> type[BaseFault]:
 
 def facts_of(kind: str) -> Facts:
     """What the checks know of a kind that ships or is installed; of any other, what they know of most."""
-    return kind_named(kind).FACTS if kind in kind_names() else Facts()
+    return kind_named(kind).FACTS if is_kind(kind) else Facts()
 
 
 # --- kinds of the user's own ------------------------------------------------------------------------------------------
@@ -253,7 +258,7 @@ class OwnFault(CustomFault):
 def executed(own: OwnKind) -> type[BaseFault]:
     """Execute the text of a custom kind. Returns its class. Raises :class:`UserFileError` if the text is invalid."""
     user_file.require_runs(own.file)
-    if own.name in kind_names():
+    if is_kind(own.name):
         raise UserFileError(f"file {own.file}: a kind of fault is named {own.name}; expected another name")
     digest = blake3(f"{own.name}\n{own.source}".encode()).hexdigest(length=8)
     module = ModuleType(f"{MODULE_PREFIX}{own.name.replace('-', '_')}_{digest}")
@@ -282,7 +287,7 @@ def _of_its_kind(given: Any, info: ValidationInfo) -> Any:
         case dict() | OwnKind():
             fault = OwnFault.model_validate(given)
             return ready(fault) if executes(info) else fault
-        case str(name) if name in kind_names():
+        case str(name) if is_kind(name):
             return kind_named(name).model_validate(given)
         case str(name) if name.endswith(SUFFIX):
             raise ValueError(f"kind: {name!r} is a path, which only a scenario that is read from a file may have")

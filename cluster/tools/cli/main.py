@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
-from cluster.common.plugins import COMMANDS, load, plugins, unfit, what_to_install
+from cluster.common.plugins import COMMANDS, lacking_library, load, plugins, unfit
 from cluster.common.suggestions import unknown
 from cluster.common.wording import SPELLED, printable
 from cluster.tools.compare import commands as compare
@@ -176,7 +176,7 @@ def _perform(arguments: Sequence[str] | None) -> int:
         _complain("interrupted")
         return ExitCode.INCONCLUSIVE
     except Exception as error:  # noqa: BLE001 (a bug is no verdict)
-        if isinstance(error, ModuleNotFoundError) and (lacking := what_to_install(error.name or "")) is not None:
+        if (lacking := lacking_library(error)) is not None:
             _complain(lacking)
             return ExitCode.BAD_INPUT
         _complain(crash_line(crash_reason(error), show_traceback()))

@@ -41,7 +41,7 @@ def attach_run(folder: Path, outputs: Outputs = TERMINAL_ONLY) -> ExitCode:
             left.record.seen_violations.setdefault(check, words)
         clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
         found = replace(left, clock=clock)
-        pass_gate(dict.fromkeys([*code_of(found.scenario), *code_of(found.record.scenario)]), str(folder))
+        pass_gate([*code_of(found.scenario), *code_of(found.record.scenario)], str(folder))
 
         def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
             from cluster.live.driver.driver import attached_testnet
