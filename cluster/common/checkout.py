@@ -60,6 +60,8 @@ CLOCK_VARIABLE: Final = "STAMPEDE_CLOCK"
 """The variable with the reading of another process's clock; a live host gets it together with its hash seed."""
 NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"
 """Environment variable with the namespace of the pod."""
+INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
+"""Environment variable with the name of the deployment that the pod belongs to."""
 HASH_SEED_VARIABLE: Final = "PYTHONHASHSEED"
 HASH_SEED: Final = 4242
 """The hash seed of a process that is to have another one than this process. If this one has it, the next number is."""

@@ -10,6 +10,8 @@
     ``otlp``: a function of (collector, folder, scenario, backend) that returns a tracer of the run, or ``None``.
 ``stampede.deployments``
     under the first word of ``k8s run --command``: a function of (scenario, further words) that returns the arguments.
+``stampede.means``
+    ``kubernetes``: a subclass of :class:`cluster.live.means.Means`, which performs faults of live runs.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ DRILLS: Final = "stampede.drills"
 FAULTS: Final = "stampede.faults"
 TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
+MEANS: Final = "stampede.means"
 OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>\w+)['"]""")
 """A requirement of the project that only a kit has."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import RUN_FORMS
 from cluster.record.folder import RUN, SCORECARD, SWEEP, Kind
 from cluster.tools.console.command import FOLDER, Command, Group, Topic, argument, flag, option
 from cluster.tools.console.options import (
@@ -22,6 +21,7 @@ from cluster.tools.console.options import (
     parse_port,
     whole_number,
 )
+from kits.kubernetes.names import RUN_FORMS
 from kits.kubernetes.rendering import MonitoringOptions, Render, Role, work
 
 if TYPE_CHECKING:

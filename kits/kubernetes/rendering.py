@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.live.kubernetes.names import FORMS
 from cluster.tools.console.command import FOLDER, OPTIONAL, SEVERAL, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, RunbooksOption
+from kits.kubernetes.names import FORMS
 
 if TYPE_CHECKING:
     from kits.kubernetes.render.deployment import Deployment, Monitoring

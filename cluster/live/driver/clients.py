@@ -12,7 +12,6 @@ from cluster.live.driver.control.control_server import AddFault, SetLoad, StopRu
 from cluster.live.driver.control.live_view import LiveView, RunStage
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
-from cluster.live.kubernetes.means import api_for
 from cluster.run.events import ScenarioChanged, StopRequested
 
 
@@ -63,7 +62,7 @@ class Clients:
         """Add a fault to the scenario, from now on or later. Returns its fields. Raises :class:`BadInput`."""
         run = self._run
         scenario = run.loop.with_fault(fields, run.clock.now_ms())
-        run.leftovers.api = api_for(plans_of(scenario)[-1:]) or run.leftovers.api
+        run.means.prepare(plans_of(scenario)[-1:])
         fault = scenario.faults[-1]
         run.see(ScenarioChanged(scenario))
         run.notice(f"height {run.watch.height}: fault added: {fault.kind_name} of {fault.whom}")

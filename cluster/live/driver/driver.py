@@ -31,7 +31,6 @@ from cluster.live.driver.supervised_host import Host
 from cluster.live.driver.testnet import LOOK_EVERY_S
 from cluster.live.handover.handover import COLLECTED, ENDING
 from cluster.live.handover.left import LeftRun, Together
-from cluster.live.kubernetes.means import api_for
 from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, note_crash
@@ -65,9 +64,9 @@ def live_testnet(
     scenario = request.scenario
     if problem := scenario.live_problem or problem_of(scenario, "live"):
         raise BadInput(f"{scenario.name}: {problem}")
-    api_for(plans_of(scenario))
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = LiveRun(request, observer.on_notice, active, served, run_until_stopped is not None)
+        run.means.prepare(plans_of(scenario))
         observer.on_begin(run.record)
         try:
             _Driver(run, observer, active, run_until_stopped).perform()
@@ -148,7 +147,6 @@ class _Driver:
         except BaseException:
             testnet.leave()
             raise
-        self._run.leftovers.say()
         testnet.replace_others()
         self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 
@@ -196,7 +194,6 @@ class _Driver:
     def _start(self) -> tuple[Hosts, LiveStage]:
         run = self._run
         hosts = run.testnet.start(run.load_time_s, self._events.supervise, self._look_at_start)
-        run.leftovers.api = api_for(plans_of(run.loop.scenario))
         stage = run.make_stage(hosts)  # from now on, with every host up, faults may begin
         run.see(Up(run.clock.now_ms()))
         run.notice(f"{len(hosts.all)} hosts are up after {run.clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")

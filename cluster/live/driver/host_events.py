@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.interrupts import Interrupts
 from cluster.faults.events import Voted
 from cluster.live.driver.chain_watch import steps_of
@@ -16,7 +17,6 @@ from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LiveCall
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
-from cluster.live.kubernetes.names import INSTANCE_VARIABLE
 from cluster.live.processes.last_words import LastWords
 from cluster.record.run import Step
 from validator.primitives.user_file import UserFileError

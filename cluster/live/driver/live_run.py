@@ -21,7 +21,7 @@ from cluster.live.driver.testnet import Testnet, start_timeout_s
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
 from cluster.live.handover.left import VERSION, LeftRun, RunPhase
 from cluster.live.handover.rows import Row
-from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.means import means_class
 from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import Served
 from cluster.record.run import RunRecord, RunRequest, Timings
@@ -79,8 +79,7 @@ class LiveRun:
         self.testnet = Testnet(self.record, self.folder, interrupts, served, self.notice, request.lease_s)
         self.stage: LiveStage | None = None
         """Performs the run's faults, once the testnet is up."""
-        self.leftovers = Leftovers(None, self.notice, self.testnet.note_leftovers)
-        """What faults have changed in a Kubernetes cluster."""
+        self.means = means_class()(request.scenario, self.notice, self.testnet.note_leftovers)
         self._began_open = is_open
         self._at_end = ExitStack()
 
@@ -93,7 +92,7 @@ class LiveRun:
         with ExitStack() as last_to_first:
             if self.testnet.is_ours:
                 last_to_first.callback(self.testnet.close)
-                last_to_first.callback(self.leftovers.close)
+                last_to_first.callback(self.means.close)
             last_to_first.push(self._at_end)
 
     def _open(self, files: RunFiles, left: LeftRun | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
@@ -156,7 +155,7 @@ class LiveRun:
         self.clock.take_over(left.record.began_epoch_ms, left.clock.reading)
         files, rows = RunFiles.reopen(self.folder, self.notice, left, self.loop)
         self._open(files, left, rows)
-        self.leftovers.take_over(left.stage.means.leftovers)
+        self.means.take_over(left.stage.means)
         if hosts is not None:
             self.make_stage(hosts).take_over(left.stage)
 
@@ -179,7 +178,7 @@ class LiveRun:
             self.feed.see_fault,
             self.notice,
             self._keep_blocks,
-            self.leftovers,
+            self.means,
         )
         return self.stage
 

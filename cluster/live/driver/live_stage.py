@@ -70,9 +70,7 @@ from cluster.live.handover.left import (
 )
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection
-from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
-from cluster.live.kubernetes.leftovers import Leftovers
-from cluster.live.kubernetes.means import Means
+from cluster.live.means import Means, MeansCall
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
@@ -201,16 +199,15 @@ class LiveStage:
         tell: Callable[[FaultSeen], None],
         notice: Callable[[str], None],
         keep_blocks: Callable[[int, str], None],
-        leftovers: Leftovers,
+        means: Means,
     ) -> None:
         """``tell`` tells the run's loop, whose ``faults`` these are, what was seen. ``keep_blocks(index, url)`` asks a
-        validator for its blocks, and returns once it has them. ``leftovers`` tracks what faults change in a Kubernetes
-        cluster.
+        validator for its blocks, and returns once it has them.
         """
         self.agenda = Agenda(now_ms, self.make_call)
-        self.means = Means(
-            scenario, leftovers, self._lose_node, hosts.link_counts, self.agenda.later, notice, self.make_call
-        )
+        self.later, self.go_on, self.link_counts = self.agenda.later, self.make_call, hosts.link_counts
+        self.means = means
+        means.port = self
         self._seed = seed
         self._names = scenario.validators.names
         self._external = scenario.validators.external.keys()
@@ -327,7 +324,7 @@ class LiveStage:
             tuple(seats[index] for index in sorted(seats)),
             self._leader(),
             acts_on_processes=True,
-            has_pods=self.means.api is not None,
+            has_pods=self.means.has_pods,
         )
 
     def _seat(self, host: Host, index: int, on_node: tuple[int, ...], height: int) -> Seat:
@@ -381,7 +378,7 @@ class LiveStage:
         if kind == PAUSE:
             return Seen(delays > 0, f"{self._pauses.describe(delays, indices)}: {', '.join(names) or 'no validator'}")
         seen = Seen(delays > 0, describe_delays(kind, delays, names))
-        return self.means.stress.seen(indices, seen) if kind == SLOW_EXECUTION else seen
+        return self.means.seen_stress(indices, seen) if kind == SLOW_EXECUTION else seen
 
     def _runs(self, index: int, release: Release) -> bool:
         """Whether a validator reports this release as the one that it runs, or ran last."""
@@ -394,7 +391,7 @@ class LiveStage:
     def _impair(self, impairments: Mapping[int, Impairment], call: FaultCall) -> None:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.agenda.now_ms)
-        left, then = self.means.stress.set(impairments, call)
+        left, then = self.means.set_stress(impairments, call)
         self.inject(then, impairments={**self._injection.impairments, **left})
 
     def inject(self, then: LiveCall | None, skipped: int = 0, **changes: object) -> None:
@@ -411,14 +408,14 @@ class LiveStage:
             if host.is_on_a_node:  # else it went with another one
                 self._hosts.nodes.end(host.place, kills=way.how == "process")
             return
-        if way.is_of_pods and self.means.api is not None:
+        if way.is_of_pods and self.means.has_pods:
             if host.is_placed:
                 self.means.take(host.number, way)
             return
         self.means.note_signal(host.number, way)
         self._hosts.kill(host, by_ray=way.how == "actor")
 
-    def _lose_node(self, number: int, reason: str) -> None:
+    def lose_node(self, number: int, reason: str) -> None:
         """Take all hosts off the Ray node of a host, since the node is about to end."""
         host = self._hosts.all[number]
         if host.is_placed:
@@ -453,7 +450,7 @@ class LiveStage:
             case Together(calls):
                 for each in calls:
                     self.make_call(each)
-            case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
+            case MeansCall():
                 self.means.perform(what)
             case _:
                 self._tell(Due(self.agenda.now_ms, what))

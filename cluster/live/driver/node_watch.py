@@ -27,9 +27,8 @@ from cluster.common.wording import counted, listed
 from cluster.faults.kind import plans_of
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, RaySession, one_line
 from cluster.live.driver.supervised_host import Host
-from cluster.live.kubernetes.names import host_resource
 from cluster.live.nodes.placement import hosts_to_place, place
-from cluster.live.nodes.ray_nodes import Place, RayNode, hosts_with_nodes
+from cluster.live.nodes.ray_nodes import Place, RayNode, host_resource, hosts_with_nodes
 from cluster.live.processes.history import Phase
 from cluster.scenario import Scenario
 

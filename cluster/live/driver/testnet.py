@@ -32,11 +32,10 @@ from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import RaySession, is_joining, one_line
 from cluster.live.handover.left import LeftHosts, LeftLoad, LeftTestnet
 from cluster.live.host.host import LOGS_FOLDER
-from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
 from cluster.live.processes.history import Phase
-from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE, ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import LoadRecord, RunRecord, about_run, note_own_problem
 from cluster.scenario import Scenario
@@ -409,9 +408,9 @@ class Testnet:
         return {each.index: each.url for each in self.hosts.addresses if each.index not in left_out}
 
     def note_leftovers(self, facts: Mapping[str, Any]) -> None:
-        """Tell the cleanup watchdog what faults have changed in a Kubernetes cluster, so that it can undo that."""
+        """Tell the cleanup watchdog what faults have changed outside of the run, so that it can undo that."""
         if self._watchdog is not None:
-            self._watchdog.watch_kubernetes(facts)
+            self._watchdog.watch_leftovers(facts)
 
     def note_violations(self) -> None:
         """Give the cleanup watchdog the record's violations, so that the run fails even if its driver is killed."""

@@ -9,7 +9,7 @@ in separate files (:mod:`cluster.live.handover.rows`).
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,7 @@ from cluster.disks.bit_rot import Rot
 from cluster.faults.calls import FaultCall, Restart, StartValidator, UpgradeStart
 from cluster.live.host.reports import HostReports
 from cluster.live.injection import Injection
-from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall
-from cluster.live.kubernetes.left import LeftMeans
+from cluster.live.means import MeansCall
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase, ProcessHistory
 from cluster.live.processes.processes import Process
@@ -67,9 +66,9 @@ def references(call: LiveCall | None) -> Iterator[tuple[str, int]]:
             yield from (("validator", index) for index in indices)
         case StartValidator(index):
             yield "validator", index
-        case TakePlace(host) | Evict(host=host) | AwaitKill(host=host):
+        case TakePlace(host):
             yield "host", host
-        case Prepared(then) | AwaitLinks(then=then) | AwaitStress(then=then):
+        case Prepared(then):
             yield from references(then)
         case Together(calls):
             for each in calls:
@@ -193,7 +192,8 @@ class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of the fault stage of a run (:class:`~cluster.live.driver.live_stage.LiveStage`)."""
 
     agenda: LeftAgenda
-    means: LeftMeans
+    means: dict[str, Any]
+    """State of the means, as plain data of theirs (:class:`~cluster.live.means.Means`)."""
     injection: Injection
     pauses: LeftPauses
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from cluster.live.kubernetes.names import HOST_RESOURCE_PREFIX
-
 HEAD_RESOURCE: Final = "node:__internal_head__"
 VALIDATORS: Final = "validators"
 SEEDS: Final = "seeds"
 LOAD: Final = "load"
 ROLES: Final = (VALIDATORS, SEEDS, LOAD)
 RESOURCE_PREFIX: Final = "stampede_"
+HOST_RESOURCE_PREFIX: Final = f"{RESOURCE_PREFIX}host_"
 LABEL_PREFIX: Final = "stampede.io/"
 REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")
 """Labels for the region of a node; the first one that it has counts."""
@@ -100,3 +99,8 @@ def with_role(nodes: Sequence[RayNode], role: str) -> list[RayNode]:
 def hosts_with_nodes(nodes: Iterable[RayNode]) -> set[int]:
     """Numbers of the hosts that have a living dedicated node."""
     return {number for node in nodes if node.is_alive for number in node.own_hosts}
+
+
+def host_resource(number: int) -> str:
+    """The name of the custom resource of the Ray node that carries a host."""
+    return f"{HOST_RESOURCE_PREFIX}{number}"

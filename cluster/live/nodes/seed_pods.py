@@ -13,10 +13,11 @@ from typing import Final, Protocol
 from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted, printable
-from cluster.live.kubernetes.names import SEED_PODS_VARIABLE
 from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS, RayNode, with_role
 from validator.primitives.types import parse_decimal
 
+SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"
+"""Environment variable with the number of pods for seeds that a sweep requests from Ray's autoscaler."""
 MAX_PODS: Final = 512
 TIMEOUT_S: Final = 900.0
 """Time for the first pod to join: its Kubernetes node may have to be created, and its image to be pulled."""

@@ -3,7 +3,7 @@
 A driver that is killed (``kill -9``, the system's out-of-memory killer) ends nothing that it started and writes no
 result. The watchdog reads a pipe from the driver: one line of JSON for each thing to clean up, and a last line when the
 run is over. If the pipe ends without that line, the watchdog ends the processes of the run, undoes what faults left
-in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*
+outside of it, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*
 (*fail* if the driver had reported violations), and prints one line on the standard error that it shares with the
 driver. As long as the driver lives, it does nothing.
 
@@ -75,13 +75,12 @@ class CleanupWatchdog:
         """Watch the load generator, with all that it starts."""
         self._send(load=process)
 
-    def watch_kubernetes(self, facts: Mapping[str, Any]) -> None:
-        """Watch what faults have changed in a Kubernetes cluster, to undo it.
+    def watch_leftovers(self, facts: Mapping[str, Any]) -> None:
+        """Watch what faults have changed outside of the run, to undo it.
 
-        ``facts`` are the arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the deployment's
-        namespace and name. They replace earlier ones.
+        ``facts`` are the arguments of :meth:`cluster.live.means.Means.take_back`. They replace earlier ones.
         """
-        self._send(kubernetes=dict(facts))
+        self._send(leftovers=dict(facts))
 
     def wait_for_another(self, lease_s: float) -> None:
         """Have the watchdog wait this long, after this driver died, for another driver to take the run over.
@@ -192,15 +191,13 @@ def _clean_up(
     result: dict[str, Any],
     ray: str | None = None,
     load: tuple[int, int, str] | None = None,
-    kubernetes: dict[str, Any] | None = None,
+    leftovers: dict[str, Any] | None = None,
 ) -> None:
     ended, is_gone = end_run(None if ray is None else Path(ray), None if load is None else Process(*load))
-    if kubernetes is not None and (kubernetes["objects"] or kubernetes["nodes"]):
-        from cluster.live.kubernetes.api import KubernetesApi
-        from cluster.live.kubernetes.leftovers import take_back
+    if leftovers is not None:
+        from cluster.live.means import means_class
 
-        api = KubernetesApi(kubernetes.pop("namespace"), kubernetes.pop("instance"))
-        take_back(api, **kubernetes, notice=_say)
+        means_class().take_back(leftovers, _say)
     left = "" if is_gone else f", {ray} could not be removed"
     with suppress(OSError):  # the folder is gone, too
         complete_folder(Path(run), result)

@@ -13,6 +13,10 @@ from validator.primitives.types import parse_decimal
 LOOPBACK: Final = "127.0.0.1"
 PORTS_VARIABLE: Final = "STAMPEDE_PORTS"
 """Environment variable with the ports on which validators may listen, ``FIRST-LAST``; by default any free ones."""
+LOAD_LISTEN_VARIABLE: Final = "STAMPEDE_LOAD_LISTEN"
+"""Environment variable with the ``host:port`` at which the load's master takes workers; unset if there is no master."""
+LOAD_WORKERS_VARIABLE: Final = "STAMPEDE_LOAD_WORKERS"
+"""Environment variable with the number of workers with which the load begins."""
 ANY_PORT: Final = range(1)
 MAX_PORT: Final = 65_535
 SHOWN_CHARACTERS: Final = 40

@@ -1,9 +1,10 @@
 """Client of a cluster's API server: requests with bounded retries, and refusals as one-line errors.
 
-The configuration is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own account. A request
-is retried after status 429, 500 and 502 to 504, after a dropped connection and after a late answer. It is sent at most
-:data:`TRIES` times. The pause before a retry is the one that the server asks for; without one, pauses double. If the
-server has never answered and cannot be reached, the request is not retried.
+The configuration of a command is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own
+account. A driver in a pod has the latter. A request is retried after status 429, 500 and 502 to 504, after a dropped
+connection and after a late answer, as often as the client's :class:`Patience` says. The pause before a retry is the one
+that the server asks for; without one, pauses double. If the server has never answered a command and cannot be reached,
+the request is not retried.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -21,8 +23,9 @@ import urllib3
 import yaml
 
 from cluster.common.checkout import NO_PROXY
-from cluster.common.errors import BadInput, HarnessError
-from kits.kubernetes.client.kinds import REVIEW, Kind
+from cluster.common.errors import BadInput
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.client.kinds import POD, REVIEW, Kind
 from kits.kubernetes.client.rights import Right
 from kits.kubernetes.library import ApiClient, ApiException, Configuration, config
 from loadgen.client import reason_of
@@ -30,13 +33,6 @@ from loadgen.client import reason_of
 CONFIG_VARIABLE: Final = "KUBECONFIG"
 DEFAULT_CONFIG: Final = "~/.kube/config"
 
-TRIES: Final = 10
-"""Maximum number of attempts per request. They cover an outage of the API server of two minutes."""
-CONNECT_TIMEOUT_S: Final = 5
-READ_TIMEOUT_S = 15
-FIRST_PAUSE_S = 0.5
-MAX_PAUSE_S: Final = 30.0
-"""Maximum pause before a retry, even if the server asks for a longer one."""
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "delete": "DELETE", "patch": "PATCH"}
 MISSING_RIGHT: Final = re.compile(r"\bcannot \w+ resource\b")
@@ -48,13 +44,22 @@ Object = dict[str, Any]
 Query = Mapping[str, str | int]
 
 
-class ClusterError(HarnessError):
-    """The cluster cannot be reached, or refuses a request."""
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client goes on with one request."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-        """HTTP status of the answer; 0 if there was no answer."""
+    tries: int
+    connect_timeout_s: float
+    read_timeout_s: float
+    first_pause_s: float
+    max_pause_s: float
+    """Maximum pause before a retry, even if the server asks for a longer one."""
+
+
+OF_A_COMMAND = Patience(10, 5, 15, 0.5, 30)
+"""It covers an outage of the API server of two minutes."""
+OF_A_DRIVER: Final = Patience(4, 3, 5, 0.25, 1)
+"""A driver has a chain to watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class Cluster:
     api: ApiClient
     wait: Callable[[float], object]
     """Function that waits a number of seconds before a retry. It may raise :class:`KeyboardInterrupt`."""
+    patience: Patience
     has_answered: bool = False
 
     def waiting_by(self, wait: Callable[[float], object]) -> Cluster:
@@ -136,10 +142,11 @@ class Cluster:
             return is_repeated  # the answer to the first attempt was lost
         return True
 
-    def delete(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Delete an object and its dependents. Returns ``False`` if there was none."""
+    def delete(self, kind: Kind, namespace: str, name: str, options: Object | None = None) -> bool:
+        """Delete an object and its dependents, with further ``options``. Returns ``False`` if there was none."""
         try:
-            self._json(Target("delete", kind, namespace, name), body={"propagationPolicy": "Background"})
+            body = {"propagationPolicy": "Background", **(options or {})}
+            self._json(Target("delete", kind, namespace, name), body=body)
         except ClusterError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return False
@@ -149,6 +156,27 @@ class Cluster:
     def patch(self, kind: Kind, name: str, content: Object) -> None:
         """Merge fields into a cluster-scoped object; ``None`` removes a field."""
         self._json(Target("patch", kind, None, name), body=content)
+
+    def evict(self, namespace: str, name: str, options: Object) -> None:
+        """Evict a pod; ``options`` say how it is deleted. A disruption budget that forbids it is status 429."""
+        target = Target("create", POD, namespace, name, "eviction")
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        self._json(target, body=body, retried=RETRIED - {HTTPStatus.TOO_MANY_REQUESTS})
+
+    def has(self, api: str) -> bool:
+        """Whether the cluster has an API, such as ``ray.io/v1``."""
+        try:
+            self._json(Target("get", Kind(api, "", "", is_namespaced=False)))
+        except ClusterError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
 
     def refuses(self, right: Right, namespace: str) -> bool:
         """Whether the cluster says that its user lacks a right."""
@@ -178,8 +206,9 @@ class Cluster:
         query: Query | None = None,
         body: Object | None = None,
         on_retry: Callable[[], None] = lambda: None,
+        retried: Collection[int] = RETRIED,
     ) -> Object:
-        answer = self._request(target, query or {}, body, READ_TIMEOUT_S, on_retry)
+        answer = self._request(target, query or {}, body, self.patience.read_timeout_s, on_retry, retried=retried)
         try:
             page = json.loads(answer.data)
         except ValueError:
@@ -201,6 +230,7 @@ class Cluster:
         read_timeout_s: float | None = None,
         on_retry: Callable[[], None] = lambda: None,
         is_streamed: bool = False,
+        retried: Collection[int] = RETRIED,
     ) -> Any:
         """Send a request, with retries; returns the answer, which has a success status. Raises :class:`ClusterError`.
 
@@ -208,11 +238,12 @@ class Cluster:
         carried out the previous attempt.
         """
         content_type = "application/merge-patch+json" if target.verb == "patch" else "application/json"
-        pause_s, trouble, status = FIRST_PAUSE_S, "", 0
-        for attempt in range(TRIES):
+        patience = self.patience
+        pause_s, trouble, status = patience.first_pause_s, "", 0
+        for attempt in range(patience.tries):
             if attempt:
-                self.wait(min(pause_s, MAX_PAUSE_S))
-                pause_s = FIRST_PAUSE_S * 2**attempt
+                self.wait(min(pause_s, patience.max_pause_s))
+                pause_s = patience.first_pause_s * 2**attempt
                 if status != HTTPStatus.TOO_MANY_REQUESTS:
                     on_retry()
             try:
@@ -225,7 +256,7 @@ class Cluster:
                     auth_settings=["BearerToken"],
                     _preload_content=False,
                     _return_http_data_only=True,
-                    _request_timeout=(CONNECT_TIMEOUT_S, read_timeout_s),
+                    _request_timeout=(patience.connect_timeout_s, read_timeout_s),
                 )
                 self.has_answered = True
                 if not is_streamed:
@@ -233,7 +264,7 @@ class Cluster:
                 return answer
             except ApiException as error:
                 self.has_answered = self.has_answered or bool(error.status)
-                if error.status not in RETRIED:
+                if error.status not in retried:
                     raise self.refusal(target, int(error.status or 0), error.body, str(error.reason)) from None
                 status, trouble = error.status, _reason(error.body, str(error.reason))
                 pause_s = _asked_pause_s(error, pause_s)
@@ -245,7 +276,7 @@ class Cluster:
                     break
         if status == 0:
             raise ClusterError(f"no cluster answers at {self.server}: {target}: {trouble}")
-        raise ClusterError(f"{self.server}: {target}: status {status} after {TRIES} tries: {trouble}", status)
+        raise ClusterError(f"{self.server}: {target}: status {status} after {patience.tries} tries: {trouble}", status)
 
     def refusal(self, target: Target, status: int, body: bytes | str | None, default: str) -> ClusterError:
         """The error for an answer with a status of failure. ``default`` is the reason if the body has none.
@@ -280,10 +311,27 @@ def connect(context: str | None, wait: Callable[[float], object]) -> Cluster:
         raise BadInput(f"{file}: cannot be read as kubectl's configuration: {reason_of(error)}") from None
     if has_file and not str(configuration.host).startswith(("http://", "https://")):
         raise BadInput(f"{file}: server: {configuration.host!r}: expected http://… or https://…")
+    return client_of(configuration, wait, OF_A_COMMAND)
+
+
+def in_a_pod() -> Cluster:
+    """A driver's client of the cluster that this process runs in. Raises :class:`ClusterError`."""
+    configuration = Configuration()
+    try:
+        config.load_incluster_config(configuration)
+    except config.ConfigException as error:
+        raise ClusterError(f"the Kubernetes API cannot be used: {error}") from None
+    return client_of(configuration, time.sleep, OF_A_DRIVER, has_answered=True)
+
+
+def client_of(
+    configuration: Configuration, wait: Callable[[float], object], patience: Patience, has_answered: bool = False
+) -> Cluster:
+    """A client with this configuration of the library."""
     configuration.no_proxy = os.environ.get(NO_PROXY)  # the library reads it and forgets it
     configuration.retries = False  # urllib3 would retry silently
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the author of the configuration chose this
-    return Cluster(ApiClient(configuration), wait)
+    return Cluster(ApiClient(configuration), wait, patience, has_answered)
 
 
 def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
 
-from kits.kubernetes.client.cluster import Cluster, ClusterError, Target
+from kits.kubernetes.client.cluster import Cluster, Target
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.kinds import POD
 from kits.kubernetes.library import create_websocket, get_websocket_url
 

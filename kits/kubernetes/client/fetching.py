@@ -14,12 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
 from cluster.common.errors import HarnessError
-from cluster.live.kubernetes.names import RUNS_PATH
 from cluster.record.folder import REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE, SWEEP_SUMMARY_FILE
-from kits.kubernetes.client.cluster import Cluster, ClusterError, Object
+from kits.kubernetes.client.cluster import Cluster, Object
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.execution import Container
 from kits.kubernetes.client.kinds import POD
 from kits.kubernetes.client.progress import is_ready, notice, state_of
+from kits.kubernetes.names import RUNS_PATH
 
 REPORTS: Final = (REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE, SWEEP_SUMMARY_FILE)
 """Files that say how a driver's work ended, the best to read first."""

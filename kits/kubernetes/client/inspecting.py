@@ -17,7 +17,15 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.suggestions import unknown
 from cluster.common.wording import printable
-from cluster.live.kubernetes.names import (
+from cluster.record.folder import LATEST, run_folder
+from kits.kubernetes.client import objects
+from kits.kubernetes.client.cluster import Cluster, Object, Place, connect
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.client.fetching import container_of, fetch_folder, print_report
+from kits.kubernetes.client.kinds import CLAIM, CONFIG_MAP, CRON_JOB, POD, RAY_JOB
+from kits.kubernetes.client.progress import has_started, is_ready, newest, notice
+from kits.kubernetes.client.watching import log_lines, plain
+from kits.kubernetes.names import (
     COMPONENT_LABEL,
     DRIVER,
     HOST_LABEL,
@@ -27,13 +35,6 @@ from cluster.live.kubernetes.names import (
     runs_claim,
     scenario_config_map,
 )
-from cluster.record.folder import LATEST, run_folder
-from kits.kubernetes.client import objects
-from kits.kubernetes.client.cluster import Cluster, ClusterError, Object, Place, connect
-from kits.kubernetes.client.fetching import container_of, fetch_folder, print_report
-from kits.kubernetes.client.kinds import CLAIM, CONFIG_MAP, CRON_JOB, POD, RAY_JOB
-from kits.kubernetes.client.progress import has_started, is_ready, newest, notice
-from kits.kubernetes.client.watching import log_lines, plain
 from kits.kubernetes.render.deployment import Deployment
 
 if TYPE_CHECKING:

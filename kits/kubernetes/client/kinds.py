@@ -42,7 +42,7 @@ RAY_JOB: Final = Kind("ray.io/v1", "RayJob", "rayjobs")
 
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _MONITORING: Final = "monitoring.coreos.com/v1"
-_CHAOS: Final = "chaos-mesh.org/v1alpha1"
+CHAOS_MESH: Final = "chaos-mesh.org/v1alpha1"
 
 CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs", is_optional=True)
 CLUSTER_ROLE: Final = Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False, is_optional=True)
@@ -50,9 +50,9 @@ CLUSTER_ROLE: Final = Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=F
 DELETED: Final = (
     CRON_JOB,
     RAY_JOB,
-    Kind(_CHAOS, "NetworkChaos", "networkchaos", is_optional=True),
-    Kind(_CHAOS, "PodChaos", "podchaos", is_optional=True),
-    Kind(_CHAOS, "StressChaos", "stresschaos", is_optional=True),
+    Kind(CHAOS_MESH, "NetworkChaos", "networkchaos", is_optional=True),
+    Kind(CHAOS_MESH, "PodChaos", "podchaos", is_optional=True),
+    Kind(CHAOS_MESH, "StressChaos", "stresschaos", is_optional=True),
     Kind(_MONITORING, "PodMonitor", "podmonitors", is_optional=True),
     Kind(_MONITORING, "PrometheusRule", "prometheusrules", is_optional=True),
     Kind("apps/v1", "Deployment", "deployments", is_optional=True),

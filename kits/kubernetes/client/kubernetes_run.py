@@ -12,7 +12,6 @@ from cluster.common.checkout import UNKNOWN_COMMIT
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
-from cluster.live.kubernetes.names import RUN_FORMS, RUNS_PATH, SCENARIO_PATH
 from cluster.record.folder import (
     REPORT_FILE,
     TOKEN_FILE,
@@ -28,11 +27,13 @@ from cluster.scenario.files import find_scenario, scenario_hash
 from cluster.scenario.overrides import Change
 from cluster.tools.console.crashes import command_folder
 from cluster.tools.run.scenario_run import changed_scenario
-from kits.kubernetes.client.cluster import ClusterError, Object, Place, connect
+from kits.kubernetes.client.cluster import Object, Place, connect
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.fetching import BadArchive, print_report
 from kits.kubernetes.client.job import Endpoint, Job
 from kits.kubernetes.client.objects import check_rights, how_to_delete, make_room
 from kits.kubernetes.client.progress import notice
+from kits.kubernetes.names import RUN_FORMS, RUNS_PATH, SCENARIO_PATH
 from kits.kubernetes.render import manifests
 from kits.kubernetes.render.deployment import START_TIMEOUT_S, Deployment, Monitoring
 from kits.kubernetes.render.objects import results_pod

@@ -12,13 +12,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cluster.common.errors import ExitCode
-from cluster.live.kubernetes.names import (
-    INSTANCE_LABEL,
-    MANAGED_BY_LABEL,
-    NAME_LABEL,
-    STAMPEDE,
-    SUBMITTER,
-)
 from cluster.tools.console.output import console, plain_table, print_line
 from kits.kubernetes.client import objects
 from kits.kubernetes.client.cluster import Cluster, Object, Place, Query, connect
@@ -27,6 +20,13 @@ from kits.kubernetes.client.inspecting import cluster_of
 from kits.kubernetes.client.kinds import CLAIM, CRON_JOB, POD, RAY_JOB, Kind
 from kits.kubernetes.client.progress import has_started, newest_of, pod_name, state_of
 from kits.kubernetes.client.watching import last_lines, plain
+from kits.kubernetes.names import (
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    NAME_LABEL,
+    STAMPEDE,
+    SUBMITTER,
+)
 
 HEIGHT: Final = re.compile(r"· height ([\d,/]+)")
 """The height in a line of a driver's progress."""

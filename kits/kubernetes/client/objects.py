@@ -10,17 +10,8 @@ from typing import Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import counted, first_few
-from cluster.live.kubernetes.names import (
-    CORDONED_BY,
-    CREATED_BY,
-    INSTANCE_LABEL,
-    MANAGED_BY_LABEL,
-    STAMPEDE,
-    driver_account,
-    runs_claim,
-    scenario_config_map,
-)
-from kits.kubernetes.client.cluster import Cluster, ClusterError, Object, Query
+from kits.kubernetes.client.cluster import Cluster, Object, Query
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.kinds import (
     CLAIM,
     CLUSTER_ROLE,
@@ -34,6 +25,16 @@ from kits.kubernetes.client.kinds import (
     kind_of,
 )
 from kits.kubernetes.client.rights import missing_namespace, rights_of
+from kits.kubernetes.names import (
+    CORDONED_BY,
+    CREATED_BY,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    STAMPEDE,
+    driver_account,
+    runs_claim,
+    scenario_config_map,
+)
 
 ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
 """Values of ``jobDeploymentStatus`` of a RayJob that has ended or will never start."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from cluster.common.wording import printable
-from cluster.live.kubernetes.names import COMPONENT_LABEL, HOST_LABEL
 from kits.kubernetes.client.cluster import Object
+from kits.kubernetes.names import COMPONENT_LABEL, HOST_LABEL
 
 NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})

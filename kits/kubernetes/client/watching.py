@@ -20,7 +20,8 @@ from typing import Any, Final
 import urllib3
 
 from cluster.common.wording import printable
-from kits.kubernetes.client.cluster import Cluster, ClusterError, Object, Query, Target, lines_of
+from kits.kubernetes.client.cluster import Cluster, Object, Query, Target, lines_of
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.execution import Container
 from kits.kubernetes.client.kinds import POD, Kind
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final, get_args
 
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import driver_account
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import Means
+from kits.kubernetes.names import driver_account
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, make
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import DRIVER, SCENARIO_PATH, runs_claim
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import KubernetesSection
+from kits.kubernetes.names import DRIVER, SCENARIO_PATH, runs_claim
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, labels_of, make
 from kits.kubernetes.render.pods import (

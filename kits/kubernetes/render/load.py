@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.live.kubernetes.names import DRIVER, LOAD, LOAD_PORT, component_labels, load_name
+from cluster.live.nodes.ray_nodes import LOAD
 from cluster.scenario import Scenario
+from kits.kubernetes.names import DRIVER, LOAD_PORT, component_labels, load_name
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, labels_of, make
 from kits.kubernetes.render.pods import container, pod, resources

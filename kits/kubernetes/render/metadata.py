@@ -6,7 +6,7 @@ import re
 from importlib.metadata import version
 from typing import Any, Final
 
-from cluster.live.kubernetes.names import (
+from kits.kubernetes.names import (
     COMPONENT_LABEL,
     MANAGED_BY_LABEL,
     PART_OF_LABEL,

@@ -11,19 +11,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import (
-    HOST_LABEL,
-    INSTANCE_LABEL,
-    VALIDATORS,
-    component_labels,
-    dashboard_config_map,
-)
+from cluster.live.nodes.ray_nodes import VALIDATORS
 from cluster.report.alerts import Alert
 from cluster.report.alerts import alerts as testnet_alerts
 from cluster.report.dashboard import STEP, Variable, dashboard
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import amount_of
 from consensus.types import quorum
+from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, component_labels, dashboard_config_map
 from kits.kubernetes.render.deployment import Deployment, Monitoring
 from kits.kubernetes.render.metadata import Manifest, make
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cluster.live.kubernetes.names import DRIVER, VALIDATORS, component_labels, instance_labels
+from cluster.live.nodes.ray_nodes import VALIDATORS
 from cluster.scenario import Scenario
+from kits.kubernetes.names import DRIVER, component_labels, instance_labels
 from kits.kubernetes.render.access import needs_api
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, make

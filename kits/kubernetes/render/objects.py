@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import (
+from cluster.live.nodes.placement import hosts_to_place
+from cluster.live.nodes.ray_nodes import VALIDATORS
+from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import KubernetesSection
+from kits.kubernetes.names import (
     RESULTS,
     RUNS_PATH,
     SCENARIO_FILE,
-    VALIDATORS,
     component_labels,
     host_claim,
     results_pod_name,
     runs_claim,
     scenario_config_map,
 )
-from cluster.live.nodes.placement import hosts_to_place
-from cluster.scenario import Scenario
-from cluster.scenario.sections.kubernetes import KubernetesSection
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, common_labels, labels_of, make
 from kits.kubernetes.render.pods import claimed, container, pod, resources

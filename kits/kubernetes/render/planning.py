@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from cluster.common.errors import BadInput
 from cluster.common.plugins import DEPLOYMENTS, plugins
 from cluster.common.plugins import load as load_plugin
-from cluster.live.kubernetes.names import FORMS, SCENARIO_PATH
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.overrides import Change, options_of
 from cluster.tools.sweeps.commands import seed_range
+from kits.kubernetes.names import FORMS, SCENARIO_PATH
 from kits.kubernetes.render.deployment import name_for
 from kits.kubernetes.render.pods import memory_per_seed_mib, whole_processors
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster.common.checkout import NAMESPACE_VARIABLE
-from cluster.live.kubernetes.names import RUNS_PATH, SCENARIO_FOLDER, scenario_config_map
 from cluster.scenario.sections.kubernetes import Cpu, KubernetesSection, Memory, amount_of
+from kits.kubernetes.names import RUNS_PATH, SCENARIO_FOLDER, scenario_config_map
 from kits.kubernetes.render.metadata import Manifest
 
 MIB: Final = 1024**2

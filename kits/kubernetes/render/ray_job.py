@@ -16,31 +16,25 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.errors import BadInput
-from cluster.live.kubernetes.names import (
-    DRIVER,
-    HOST_LABEL,
-    INSTANCE_VARIABLE,
-    LOAD,
-    LOAD_LISTEN_VARIABLE,
-    LOAD_PORT,
-    LOAD_WORKERS_VARIABLE,
-    SEED_PODS_VARIABLE,
-    SEEDS,
-    SUBMITTER,
-    VALIDATORS,
-    component_labels,
-    host_claim,
-    host_group,
-    host_resource,
-    runs_claim,
-)
 from cluster.live.nodes.placement import hosts_to_place
-from cluster.live.nodes.ray_nodes import REGION_LABELS, RESOURCE_PREFIX
-from cluster.live.web.addresses import PORTS_VARIABLE
+from cluster.live.nodes.ray_nodes import LOAD, REGION_LABELS, RESOURCE_PREFIX, SEEDS, VALIDATORS, host_resource
+from cluster.live.nodes.seed_pods import SEED_PODS_VARIABLE
+from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE, PORTS_VARIABLE
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
+from kits.kubernetes.names import (
+    DRIVER,
+    HOST_LABEL,
+    LOAD_PORT,
+    SUBMITTER,
+    component_labels,
+    host_claim,
+    host_group,
+    runs_claim,
+)
 from kits.kubernetes.render.access import driver_account_of, needs_api
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.load import has_workers

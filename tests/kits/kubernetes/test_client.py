@@ -16,6 +16,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -24,7 +25,10 @@ import yaml
 
 from cluster.common.checkout import keep_out
 from cluster.common.interrupts import Interrupts
-from cluster.live.kubernetes.names import (
+from cluster.tools.cli.main import main
+from kits.kubernetes.client import cluster as cluster_module
+from kits.kubernetes.client import execution, fetching, inspecting, job, objects, watching
+from kits.kubernetes.names import (
     CORDONED_BY,
     MANAGED_BY_LABEL,
     RUNS_PATH,
@@ -33,9 +37,6 @@ from cluster.live.kubernetes.names import (
     component_labels,
     instance_labels,
 )
-from cluster.tools.cli.main import main
-from kits.kubernetes.client import cluster as cluster_module
-from kits.kubernetes.client import execution, fetching, inspecting, job, objects, watching
 from tests.hangs import HANGS_AFTER_S
 from tests.kits.kubernetes.api_server import LATE_S, ApiServer, Log, archive_of
 
@@ -96,7 +97,7 @@ def ending(server: ApiServer, name: str, left: dict[str, bytes], status: str = "
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pauses of milliseconds."""
-    monkeypatch.setattr(cluster_module, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(cluster_module, "OF_A_COMMAND", replace(cluster_module.OF_A_COMMAND, first_pause_s=0.001))
     monkeypatch.setattr(watching, "PAUSE_S", 0.001)
     monkeypatch.setattr(fetching, "POLL_S", 0.001)
     monkeypatch.setattr(objects, "GONE_POLL_S", 0.001)
@@ -490,7 +491,7 @@ def test_a_token_that_no_header_can_hold_is_told(
 def test_a_request_is_repeated(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, verb: str, resource: str, answer: int | str
 ) -> None:
-    monkeypatch.setattr(cluster_module, "READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(cluster_module, "OF_A_COMMAND", replace(cluster_module.OF_A_COMMAND, read_timeout_s=0.3))
     monkeypatch.setattr(watching, "SILENCE_S", 0.3)
     if (verb, resource, answer) in [("get", "rayjobs", "drop"), ("get", "rayjobs", "hang")]:
         server.plant("get", "persistentvolumeclaims", answer)  # the first request of all has no second try
@@ -527,7 +528,7 @@ def test_an_answer_that_is_too_late_is_asked_for_again(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, verb: str, resource: str
 ) -> None:
     """Planted: a client without patience."""
-    monkeypatch.setattr(cluster_module, "READ_TIMEOUT_S", LATE_S / 5)
+    monkeypatch.setattr(cluster_module, "OF_A_COMMAND", replace(cluster_module.OF_A_COMMAND, read_timeout_s=LATE_S / 5))
     server.plant(verb, resource, "late")
     assert run() == 0
     assert server.count(verb, resource) > 1
@@ -594,7 +595,7 @@ def test_tries_are_bounded(server: ApiServer, capsys: pytest.CaptureFixture[str]
     assert run() == 3
     error = capsys.readouterr().err
     assert "create rayjobs.ray.io in namespace stampede: status 503 after 10 tries" in error and error.count("\n") == 1
-    assert server.count("create", "rayjobs") == cluster_module.TRIES
+    assert server.count("create", "rayjobs") == cluster_module.OF_A_COMMAND.tries
     assert server.objects == {}
 
 

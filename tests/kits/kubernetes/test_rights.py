@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from cluster.tools.cli.main import main
-from kits.kubernetes.client.cluster import ClusterError, connect
+from kits.kubernetes.client.cluster import connect
+from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.kinds import DELETED
 from kits.kubernetes.client.objects import check_rights
 from kits.kubernetes.client.rights import BESIDES, rights_of

@@ -27,7 +27,7 @@ from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import ViewSeen
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection
-from cluster.live.kubernetes.calls import Uncordon
+from cluster.live.means import MeansCall
 from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
@@ -103,7 +103,9 @@ def hosts_of(phases: list[Phase], told: list[str] | None = None) -> tuple[Hosts,
     session: Any = SimpleNamespace(ray=FakeRay(actors))
     nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None, lambda seconds: None)
     ignore: Any = lambda *_: None  # noqa: E731
-    hosts = Hosts(session, ignore, ignore, ignore, ignore, lambda call: made.append(cast(Uncordon, call).node), nodes)
+    hosts = Hosts(
+        session, ignore, ignore, ignore, ignore, lambda call: made.append(cast(MeansCall, call).what["name"]), nodes
+    )
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
@@ -113,9 +115,9 @@ def hosts_of(phases: list[Phase], told: list[str] | None = None) -> tuple[Hosts,
     return hosts, actors
 
 
-def named(name: str) -> Uncordon:
+def named(name: str) -> MeansCall:
     """A call that is known by its name."""
-    return Uncordon(name)
+    return MeansCall({"name": name})
 
 
 def failed_call(cause: Exception) -> Exception:

@@ -11,15 +11,13 @@ import pytest
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.kubernetes.api import KubernetesApi
-from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from tests.cluster.live.handover.parts import FaultsOnHosts
-from tests.cluster.live.kubernetes.api_server import kubernetes_api, pod_of_host
 from tests.cluster.records import OUTSIDER_KEY
 
 LOST = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 1_000, "disks": "kept"}
@@ -80,7 +78,7 @@ def four_hosts() -> Any:
 
 class Run:
     def __init__(
-        self, *faults: dict[str, Any], api: KubernetesApi | None = None, external: Collection[int] = ()
+        self, *faults: dict[str, Any], means: Callable[..., Means] = Means, external: Collection[int] = ()
     ) -> None:
         self.now_ms, self.height = 0.0, 1
         self.hosts = four_hosts()
@@ -88,8 +86,7 @@ class Run:
         nodes = [outsider if index in external else {} for index in range(4)]
         scenario = Scenario.model_validate({"name": "stage", "validators": nodes, "faults": list(faults)})
         now_ms, height = partial(getattr, self, "now_ms"), partial(getattr, self, "height")
-        leftovers = Leftovers(api, lambda text: None)
-        self.faults = FaultsOnHosts(scenario, self.hosts, now_ms, height, lambda text: None, leftovers=leftovers)
+        self.faults = FaultsOnHosts(scenario, self.hosts, now_ms, height, lambda text: None, means=means)
         self.stage, self.records = self.faults.stage, self.faults.engine.records
         self.hosts.on_lost = lambda hosts, node, reason: self.stage.note_lost_node(hosts, node, reason, self.height)
         self.faults.begin()
@@ -136,47 +133,6 @@ def test_a_node_that_is_seen_to_end_late_is_the_planned_loss() -> None:
     assert [host.is_held_down for host in run.hosts.all] == [False, True, False, True], "until it is time"
     run.reach(7, after_ms=500)
     assert not any(host.is_held_down for host in run.hosts.all)
-
-
-@pytest.mark.parametrize(
-    ("how", "evidence"),
-    [
-        ("pod", "pod smoke-host-3-x7k2p was deleted"),
-        ("node", "pod smoke-host-3-x7k2p was evicted from machine-0"),
-        ("chaos-mesh", "Chaos Mesh killed pod smoke-host-3-x7k2p (podchaos smoke-"),
-    ],
-)
-def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(how: str, evidence: str) -> None:
-    plan = {"kind": "kill", "how": how, "target": "validator-3", "at_height": 5, "down_ms": 1_000}
-    with kubernetes_api() as cluster:
-        cluster.add(*(pod_of_host(number) for number in range(4)))
-        run = Run(plan, api=cluster.api())
-        for host in run.hosts.all:
-            host.place = Place(f"pod-{host.number}", "")
-        run.reach(5)
-        assert how == "chaos-mesh" or "smoke-host-3-x7k2p" not in cluster.pods
-        assert len(cluster.pods) >= 3
-    (record,) = run.records
-    assert record.targets == ("validator-3",) and record.took_effect, "the loss is no other fault"
-    assert [host.is_held_down for host in run.hosts.all] == [False, False, False, True]
-    run.reach(6, after_ms=1_000)
-    host = run.hosts.all[3]
-    assert not host.is_held_down, "and it is placed once its node is there"
-    host.actor, host.phase, host.processes.current = "back", Phase.UP, Process(8, 3)
-    host.reports.states = {3: LoopState(ready=True, recovered_height=4)}
-    run.reach(7)
-    assert evidence in record.evidence and record.evidence.endswith(
-        "process 7 gone, 8 in its place, recovered height 4"
-    )
-    assert record.lost_disks == () and record.ended_ms is not None
-
-
-def test_without_a_cluster_a_kill_of_chaos_mesh_is_a_signal_and_says_so() -> None:
-    run = Run({"kind": "kill", "how": "chaos-mesh", "target": "validator-3", "at_height": 5, "down_ms": 1_000})
-    run.reach(5)
-    assert run.hosts.ended == [("host 3", False)], "by no Ray"
-    (words,) = run.stage.means.describe([3])
-    assert "not by Chaos Mesh" in words
 
 
 def test_a_host_that_heard_nothing_of_the_driver_was_cut_off() -> None:

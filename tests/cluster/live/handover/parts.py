@@ -21,7 +21,7 @@ from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left import VERSION, LeftHosts, LeftJournal, LeftLoad, LeftRun, LeftTestnet
-from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
@@ -100,7 +100,7 @@ class FaultsOnHosts:
         height: Callable[[], int],
         notice: Callable[[str], None] = print,
         keep: Callable[[int, str], None] = lambda index, url: None,
-        leftovers: Leftovers | None = None,
+        means: Callable[..., Means] = Means,
     ) -> None:
         self.loop = RunLoop(RunRecord(scenario, "live", 1, "test", make_genesis()))
         self.engine = self.loop.faults
@@ -108,8 +108,8 @@ class FaultsOnHosts:
         note = Journal(self.journal.extend).note
         self.feed = Feed(self.loop, self._look, self._perform, lambda told: [note(*each) for each in told])
         self._height, self._notice = height, notice
-        leftovers = leftovers or Leftovers(None, notice)
-        self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, leftovers)
+        made = means(scenario, notice, lambda facts: None)
+        self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, made)
         hosts.make_call = self.stage.make_call
 
     def begin(self) -> None:

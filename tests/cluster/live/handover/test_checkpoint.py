@@ -155,17 +155,6 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name(
         ({"type": "Restart", "key": 0, "indices": [9]}, "validator 9"),
         ({"type": "Prepared", "then": {"type": "UpgradeStart", "key": 2, "group": [5]}}, "validator 5"),
         ({"type": "Together", "calls": [{"type": "TakePlace", "host": 4}]}, "host 4"),
-        ({"type": "AwaitKill", "host": 9, "pod": ["", "", ""], "name": "", "tries_left": 1}, "host 9"),
-        (
-            {
-                "type": "AwaitLinks",
-                "begun": [],
-                "ended": [],
-                "tries_left": 1,
-                "then": {"type": "StartValidator", "index": 7},
-            },
-            "validator 7",
-        ),
     ],
 )
 @pytest.mark.parametrize("place", ["agenda", "hosts"])

@@ -22,15 +22,12 @@ from cluster.faults.calls import (
     UpgradeStart,
 )
 from cluster.faults.events import Voted
-from cluster.faults.link_faults import LinkCounts, Seen
+from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.live_stage import UNKNOWN_ORDERS, Agenda, LiveStage, Pauses
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.left import LeftCall, LiveCall, Prepared, TakePlace, Together
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
-from cluster.live.kubernetes.leftovers import Leftovers
-from cluster.live.kubernetes.means import Means
-from cluster.live.kubernetes.stress import ProcessorStress
+from cluster.live.means import MeansCall
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
@@ -144,7 +141,6 @@ class Run:
     def begin(self, other: FaultsOnHosts | None = None) -> FaultsOnHosts:
         now_ms, height, tell = partial(getattr, self, "now_ms"), partial(getattr, self, "height"), self.lines.append
         self.faults = FaultsOnHosts(SCENARIO, self.hosts, now_ms, height, tell, self.keep)
-        self.faults.stage.means._token = "abc"
         if other is None:
             self.faults.begin()
         else:
@@ -221,9 +217,6 @@ def go(run: Run) -> None:
     [
         (Agenda, "_count", -1),
         (Pauses, "_seen", {}),
-        (Means, "_count", -1),
-        (ProcessorStress, "_names", {9: "none"}),
-        (Leftovers, "_objects", {"none": ""}),
     ],
 )
 def test_a_part_that_forgets_something_is_found_out(
@@ -244,14 +237,10 @@ def test_a_part_that_forgets_something_is_found_out(
 
 # --- calls to come ----------------------------------------------------------------------------------------------------
 
-POD = ("n", "ns", "u")
 CALLS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((Begin, End, GoOn, InForce, NoteEnd, StartValidator, UpgradeNext, TakePlace), (2,)),
     **dict.fromkeys((Restart, UpgradeStart), (2, [1, 3])),
-    **dict.fromkeys((AwaitLinks, AwaitStress), ([1], ["a"], 9, InForce(2))),
-    Uncordon: ("node-1",),
-    Evict: (2, POD, 9),
-    AwaitKill: (2, POD, "kill-1", 9),
+    MeansCall: ({"type": "Uncordon", "node": "node-1"},),
     Prepared: (End(0),),
     Together: ([TakePlace(2), Prepared(End(0))],),
 }
@@ -282,14 +271,3 @@ def test_hosts_take_the_faults_of_another_driver_for_the_newest() -> None:
     sent = run.hosts.injections[-1]
     assert sent.number > before.number + UNKNOWN_ORDERS
     assert (sent.links, sent.impairments) == (before.links, before.impairments) and sent.links
-
-
-def test_what_chaos_mesh_was_asked_for_is_known_to_the_next_driver() -> None:
-    run = Run(goes_on=False)
-    means = run.stage.means
-    means._count, means._links, means._seen = 3, {0: ["a", "b"]}, {1: Seen(True, "in force")}
-    means._otherwise, means._words = {2: "no Chaos Mesh"}, {1: "pod deleted"}
-    means.stress._names, means.stress._seen = {1: "c"}, {1: Seen(False, "")}
-    means.leftovers._objects, means.leftovers._cordoned["n1"] = {"a": "networkchaos"}, 2
-    run.hand_over()
-    assert run.stage.means.stress.seen([1], Seen(True, "9 slow jobs")).evidence.startswith("9 slow jobs by the")

@@ -18,9 +18,9 @@ from typing import Any, Final
 import pytest
 
 from cluster.common.checkout import ROOT
-from tests.cluster.live.kubernetes.api_server import FakeCluster, kubernetes_api, pod_of_host
 from tests.cluster.live.pods import why_no_pods
 from tests.cluster.ray_cluster import RayCluster, ray_cluster
+from tests.kits.kubernetes.faults.driver_server import FakeCluster, kubernetes_api, pod_of_host
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -61,12 +61,12 @@ from pathlib import Path
 from cluster.checks.run import check_run
 from cluster.live.driver.driver import live_testnet
 from cluster.record.run import RunObserver, RunRequest
-from cluster.live.kubernetes import means
+from kits.kubernetes.faults import means
 from cluster.scenario import Scenario
-from tests.cluster.live.kubernetes.api_server import api_at
+from tests.kits.kubernetes.faults.driver_server import api_at
 
 means.why_not_in_a_pod = lambda environment: ""
-means.KubernetesApi.of_this_pod = staticmethod(lambda: api_at(sys.argv[3]))
+means.Pods.of_this_pod = staticmethod(lambda: api_at(sys.argv[3]))
 tell = lambda **facts: print(json.dumps(facts), flush=True)
 stop = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()

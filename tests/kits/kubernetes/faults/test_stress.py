@@ -10,9 +10,9 @@ import pytest
 from cluster.faults.impairment import Impairment
 from cluster.faults.kinds.slow_execution import SlowExecutionFault
 from cluster.faults.link_faults import Seen
-from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
-from tests.cluster.live.kubernetes.api_server import FakeCluster
-from tests.cluster.live.kubernetes.test_means import Run
+from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
+from tests.kits.kubernetes.faults.driver_server import FakeCluster
+from tests.kits.kubernetes.faults.test_means import Run
 
 BY_EXECUTOR = Seen(True, "9 slow jobs of validator-1")
 
@@ -35,7 +35,7 @@ class Stressed(Run):
     def impair(self, what: str, *plans: SlowExecutionFault, indices: tuple[int, ...] = (1,)) -> dict[int, int | None]:
         """Have faults in force on validators. Returns the time of a job that is left to each executor."""
         given = {index: Impairment.together([plan.impairment for plan in plans]) for index in indices}
-        left, then = self.means.stress.set(given, self.then(what))
+        left, then = self.means.set_stress(given, self.then(what))
         self.make_call(then)  # the executors have their own
         assert {each.stress for each in left.values()} == {None}, "hosts know nothing of it"
         return {index: each.job_ms for index, each in left.items()}
@@ -103,7 +103,7 @@ def test_what_may_not_be_made_is_the_executors(cluster: FakeCluster) -> None:
     cluster.refused["POST"] = 403
     run = Stressed(cluster)
     assert run.impair("begun", slow(500)) == {1: 500}
-    assert run.notices[0].endswith("403 Forbidden: is forbidden")
+    assert run.notices[0].endswith("status 403: is forbidden")
 
 
 def test_the_end_of_the_run_takes_stress_back(cluster: FakeCluster) -> None:

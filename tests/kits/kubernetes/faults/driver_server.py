@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes import client
-
-from cluster.live.kubernetes.api import KubernetesApi
+from kits.kubernetes.client.cluster import OF_A_DRIVER, Cluster, client_of
+from kits.kubernetes.faults.pods import Pods
+from kits.kubernetes.library import Configuration
 
 NAMESPACE: Final = "testnets"
 INSTANCE: Final = "smoke"
@@ -65,7 +65,7 @@ class FakeCluster:
             node = each["spec"]["nodeName"]
             self.nodes.setdefault(node, {"metadata": {"name": node}, "spec": {}})
 
-    def api(self, token: str = TOKEN) -> KubernetesApi:
+    def api(self, token: str = TOKEN) -> Pods:
         return api_at(self.url, token, self.waits.append)
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class FakeCluster:
         if method == "POST":
             name = body["metadata"]["name"]
             if name in self.chaos:
-                return 409, status(409, "it exists")
+                return 409, {**status(409, "it exists"), "reason": "AlreadyExists"}
             self.chaos[name] = {**body, "looks": 0}
             return 201, body
         if name not in self.chaos:
@@ -140,16 +140,15 @@ class FakeCluster:
         return 200, {**found, "status": {"conditions": conditions}}
 
 
-def api_at(url: str, token: str = TOKEN, wait: Callable[[float], None] = lambda seconds: None) -> KubernetesApi:
+def api_at(url: str, token: str = TOKEN, wait: Callable[[float], None] = lambda seconds: None) -> Pods:
     """The API of a server."""
 
-    def connect() -> Any:
-        configuration = client.Configuration(host=url)
+    def connect() -> Cluster:
+        configuration = Configuration(host=url)
         configuration.api_key["authorization"] = token
-        configuration.retries = False
-        return client.ApiClient(configuration)
+        return client_of(configuration, wait, OF_A_DRIVER, has_answered=True)
 
-    return KubernetesApi(NAMESPACE, INSTANCE, connect, wait)
+    return Pods(NAMESPACE, INSTANCE, connect)
 
 
 def status(code: int, message: str) -> dict[str, Any]:

@@ -13,76 +13,96 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
+
+import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.faults.calls import FaultCall
 from cluster.faults.events import Way
+from cluster.faults.impairment import Impairment
 from cluster.faults.kind import CHAOS_MESH, FaultKind
-from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
-from cluster.live.kubernetes import chaos
-from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
-from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall, Uncordon
-from cluster.live.kubernetes.chaos import NotByPods
-from cluster.live.kubernetes.left import LeftMeans
-from cluster.live.kubernetes.leftovers import Leftovers
-from cluster.live.kubernetes.stress import ALL_INJECTED, IN_FORCE_WITHIN_MS, TRY_EVERY_MS, Later, ProcessorStress
+from cluster.faults.link_faults import LinkEffect, Seen
+from cluster.live.means import Means, MeansCall
 from cluster.scenario import Scenario
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.faults import chaos
+from kits.kubernetes.faults.chaos import NotByPods
+from kits.kubernetes.faults.leftovers import LeftLeftovers, Leftovers, take_back
+from kits.kubernetes.faults.pods import Eviction, Pod, Pods, why_not_in_a_pod
+from kits.kubernetes.faults.stress import (
+    ALL_INJECTED,
+    IN_FORCE_WITHIN_MS,
+    TRY_EVERY_MS,
+    AwaitStress,
+    LeftStress,
+    ProcessorStress,
+)
 
 TOKEN_LETTERS: Final = 6
 
 
-def api_for(faults: Sequence[FaultKind]) -> KubernetesApi | None:
-    """The API for faults; ``None`` if no fault uses it, or if faults only prefer it and this process cannot use it.
+class Uncordon(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that uncordons a Kubernetes node, so that it carries new pods again."""
 
-    Raises :class:`BadInput` if a fault needs the API, and this process cannot use it.
-    """
-    needing = [(position, fault) for position, fault in enumerate(faults) if fault.needs_kubernetes]
-    if not needing and not any(fault.prefers_chaos_mesh for fault in faults):
-        return None
-    problem = why_not_in_a_pod(os.environ)
-    api = None if problem else KubernetesApi.of_this_pod()
-    if needing and api is not None:
-        try:
-            api.check()
-        except KubernetesError as error:
-            problem = str(error)
-    if needing and problem:
-        position, fault = needing[0]
-        raise BadInput(
-            f"faults[{position}].how: {getattr(fault, 'how', '')}: only a driver in a pod with access to the Kubernetes"
-            f" API can do this (stampede k8s run; for a fault that is added later with kubernetes.inject): {problem};"
-            " expected actor or process elsewhere"
-        )
-    return api
+    node: str
 
 
-class Means:
+class Evict(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that tries again to evict a pod, which a disruption budget has forbidden so far."""
+
+    host: int
+    pod: Pod
+    tries_left: int
+
+
+class AwaitKill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that looks whether Chaos Mesh has killed a pod."""
+
+    host: int
+    pod: Pod
+    name: str
+    """Name of the Chaos Mesh object."""
+    tries_left: int
+
+
+class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that looks whether Chaos Mesh has put link faults in force, by their keys, and removed ended objects."""
+
+    begun: list[int]
+    ended: list[str]
+    tries_left: int
+    then: FaultCall
+    """The call to make then."""
+
+
+Call = Uncordon | Evict | AwaitKill | AwaitLinks | AwaitStress
+
+
+class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of :class:`KubernetesMeans`."""
+
+    leftovers: LeftLeftovers
+    token: str
+    count: int
+    links: dict[int, list[str]]
+    seen: dict[int, Seen]
+    otherwise: dict[int, str]
+    stress: LeftStress
+    words: dict[int, str]
+
+
+class KubernetesMeans(Means):
     """Performs the faults of one run that use Kubernetes or Chaos Mesh."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        leftovers: Leftovers,
-        lose: Callable[[int, str], None],
-        link_counts: Callable[[int], LinkCounts],
-        later: Later,
-        notice: Callable[[str], None],
-        perform: Callable[[FaultCall], None],
+        self, scenario: Scenario, notice: Callable[[str], None], note_leftovers: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        """``lose(host, reason)`` takes all hosts off the Ray node of a host, and holds them down, since the node ends.
-        ``link_counts(key)`` counts the messages that a link fault affected in the transport. ``perform`` makes a call
-        of the fault engine.
-        """
-        self.leftovers = leftovers
+        self.leftovers = Leftovers(None, notice, note_leftovers)
         section = scenario.validators
         self._hosts = [section.host_of(index) for index in range(section.count)]
         self._network = scenario.network
-        self._lose_node = lose
-        self._link_counts = link_counts
-        self.later = later
         self.notice = notice
-        self._perform = perform
         self._token = uuid.uuid4().hex[:TOKEN_LETTERS]
         """Part of the names of all objects, unique to this run of the deployment."""
         self._count = 0
@@ -97,15 +117,38 @@ class Means:
         """How each host was last taken down, if the fault's plan does not say that; keyed by host."""
 
     @property
-    def api(self) -> KubernetesApi | None:
-        return self.leftovers.api
+    def has_pods(self) -> bool:
+        return self.leftovers.api is not None
+
+    def prepare(self, faults: Sequence[FaultKind]) -> None:
+        """Connect to the API if a fault uses it; if faults only prefer it, only if this process can use it.
+
+        Raises :class:`BadInput` if a fault needs the API, and this process cannot use it.
+        """
+        needing = [(position, fault) for position, fault in enumerate(faults) if fault.needs_kubernetes]
+        if not needing and not any(fault.prefers_chaos_mesh for fault in faults):
+            return
+        problem = why_not_in_a_pod(os.environ)
+        api = None if problem else Pods.of_this_pod()
+        if needing and api is not None:
+            try:
+                api.check()
+            except ClusterError as error:
+                problem = str(error)
+        if needing and problem:
+            position, fault = needing[0]
+            raise BadInput(
+                f"faults[{position}].how: {getattr(fault, 'how', '')}: only a driver in a pod with access to the"
+                " Kubernetes API can do this (stampede k8s run; for a fault that is added later with"
+                f" kubernetes.inject): {problem}; expected actor or process elsewhere"
+            )
+        self.leftovers.api = api or self.leftovers.api
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> LeftMeans:
-        """The state for another driver that takes the run over."""
-        return LeftMeans(
+    def state(self) -> dict[str, Any]:
+        left = LeftMeans(
             self.leftovers.state,
             self._token,
             self._count,
@@ -115,48 +158,56 @@ class Means:
             self.stress.state,
             self._words,
         )
+        found: dict[str, Any] = msgspec.to_builtins(left, str_keys=True)
+        return found
 
-    def take_over(self, left: LeftMeans) -> None:
-        """Restore the state that another driver left."""
-        self.leftovers.take_over(left.leftovers)
-        self._token, self._count = left.token, left.count
-        self._links, self._seen, self._otherwise = left.links, left.seen, left.otherwise
-        self.stress.take_over(left.stress)
-        self._words = left.words
+    def take_over(self, left: dict[str, Any]) -> None:
+        if not left:
+            return
+        found = msgspec.convert(left, LeftMeans, strict=False)
+        self.leftovers.take_over(found.leftovers)
+        self._token, self._count = found.token, found.count
+        self._links, self._seen, self._otherwise = found.links, found.seen, found.otherwise
+        self.stress.take_over(found.stress)
+        self._words = found.words
+        self.leftovers.say()
+
+    def close(self) -> None:
+        self.leftovers.close()
+
+    @staticmethod
+    def take_back(facts: Mapping[str, Any], notice: Callable[[str], None]) -> None:
+        take_back(notice, **facts)
 
     # --- calls to come ------------------------------------------------------------------------------------------------
 
-    def again(self, what: MeansCall) -> None:
-        """Make a call after :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
-        self.later(TRY_EVERY_MS, what)
-
-    def go_on(self, what: FaultCall) -> None:
-        """Make a call now."""
-        self._perform(what)
+    def later(self, delay_ms: int, call: Call) -> None:
+        """Make a call after a delay."""
+        self.port.later(delay_ms, _told(call))
 
     def perform(self, what: MeansCall) -> None:
-        """Make a scheduled call."""
-        match what:
+        match call := msgspec.convert(what.what, Call):
             case Uncordon(node):
                 self.leftovers.uncordon(node)
             case Evict(host, pod, tries_left):
-                self._evict(host, Pod(*pod), tries_left)
+                self._evict(host, pod, tries_left)
             case AwaitKill(host, pod, name, tries_left):
-                self._await_kill(host, Pod(*pod), name, tries_left)
+                self._await_kill(host, pod, name, tries_left)
             case AwaitLinks():
-                self._await_links(what)
+                self._await_links(call)
             case AwaitStress():
-                self.stress.look(what)
+                self.stress.look(call)
             case _:
-                assert_never(what)
+                assert_never(call)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def take(self, host: int, way: Way) -> None:
         """Take down the pod of a host. Its Ray node counts as lost at once, or when Kubernetes permits the eviction."""
-        assert self.api is not None
+        api = self.leftovers.api
+        assert api is not None
         try:
-            pod = self.api.pod_of(host)
+            pod = api.pod_of(host)
             if way.how == "node":
                 self._drain(host, pod, way.down_ms)
                 return
@@ -166,8 +217,8 @@ class Means:
                     self._kill_by_chaos(host, pod, way.down_ms)
                     return
                 words += f", not killed by Chaos Mesh: {problem}"
-            self.api.delete(pod)
-        except KubernetesError as error:
+            api.delete(pod)
+        except ClusterError as error:
             self._fail(host, str(error))
         else:
             self._lose(host, words)
@@ -187,10 +238,11 @@ class Means:
         self._evict(host, pod, (down_ms - 1) // TRY_EVERY_MS, is_first=True)
 
     def _evict(self, host: int, pod: Pod, tries_left: int, *, is_first: bool = False) -> None:
-        assert self.api is not None
+        api = self.leftovers.api
+        assert api is not None
         try:
-            answer = self.api.evict(pod)
-        except KubernetesError as error:
+            answer = api.evict(pod)
+        except ClusterError as error:
             self._fail(host, str(error))
             return
         if answer is Eviction.BEGUN or (answer is Eviction.GONE and is_first):
@@ -198,7 +250,7 @@ class Means:
         elif answer is Eviction.GONE:
             self._fail(host, f"pod {pod.name} went before it could be evicted; the host may be in another one")
         elif tries_left > 0:
-            self.again(Evict(host, pod, tries_left - 1))
+            self.later(TRY_EVERY_MS, Evict(host, pod, tries_left - 1))
         else:
             self._fail(host, f"a disruption budget kept pod {pod.name} on {pod.node} for the whole down time")
 
@@ -211,7 +263,7 @@ class Means:
         if self._is_injected(chaos.POD, name):
             self._lose(host, f"Chaos Mesh killed pod {pod.name} (podchaos {name})")
         elif tries_left > 0:
-            self.again(AwaitKill(host, pod, name, tries_left - 1))
+            self.later(TRY_EVERY_MS, AwaitKill(host, pod, name, tries_left - 1))
             return
         else:
             self._fail(host, f"Chaos Mesh did not kill pod {pod.name} within the down time (podchaos {name})")
@@ -219,7 +271,7 @@ class Means:
 
     def _lose(self, host: int, words: str) -> None:
         self._words[host] = words
-        self._lose_node(host, words)
+        self.port.lose_node(host, words)
 
     def _fail(self, host: int, problem: str) -> None:
         self._words[host] = f"host {host} was not taken down: {problem}"
@@ -229,7 +281,7 @@ class Means:
 
     def set_links(
         self, faults: Mapping[int, LinkEffect], then: FaultCall
-    ) -> tuple[dict[int, LinkEffect], FaultCall | AwaitLinks]:
+    ) -> tuple[dict[int, LinkEffect], FaultCall | MeansCall]:
         """Make Chaos Mesh begin and end link faults, so that exactly ``faults`` are in force.
 
         Returns the link faults that the transport must do, and the call to make once those are in force. It makes the
@@ -244,7 +296,7 @@ class Means:
                     self._links[key] = self._begin_links(effect)
                     self._seen.pop(key, None)  # a fault that comes and goes begins again
                     begun.append(key)
-                except (KubernetesError, NotByPods) as error:
+                except (ClusterError, NotByPods) as error:
                     self._otherwise[key] = str(error)
                     self.notice(f"{effect.what}: by the validators' transport, not Chaos Mesh: {error}")
         for name in ended:
@@ -253,19 +305,28 @@ class Means:
         if not begun and not ended:
             return others, then
         tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
-        return others, AwaitLinks(begun, ended, tries, then)
+        return others, _told(AwaitLinks(begun, ended, tries, then))
 
     def seen_on_links(self, key: int, effect: LinkEffect) -> Seen:
         """The observed effect of a link fault. The evidence mentions Chaos Mesh if that was meant to do the fault."""
         if key in self._seen:
             return self._seen[key]
-        seen = effect.seen(self._link_counts(key))
+        seen = effect.seen(self.port.link_counts(key))
         if key not in self._otherwise:
             return seen
         return Seen(seen.took_effect, f"{seen.evidence} by the validators' transport, not Chaos Mesh")
 
+    def set_stress(
+        self, impairments: Mapping[int, Impairment], then: FaultCall
+    ) -> tuple[dict[int, Impairment], FaultCall | MeansCall]:
+        left, found = self.stress.set(impairments, then)
+        return left, _told(found) if isinstance(found, AwaitStress) else found
+
+    def seen_stress(self, indices: Sequence[int], otherwise: Seen) -> Seen:
+        return self.stress.seen(indices, otherwise)
+
     def _begin_links(self, effect: LinkEffect) -> list[str]:
-        """Create the objects of a link fault. Raises :class:`KubernetesError`, and :class:`NotByPods`."""
+        """Create the objects of a link fault. Raises :class:`ClusterError`, and :class:`NotByPods`."""
         if problem := self.chaos_problem():
             raise NotByPods(problem)
         found = chaos.by_pods(effect, self._network, self._hosts)
@@ -274,7 +335,7 @@ class Means:
             for each in chaos.network_chaos(self.new_name(), self.leftovers.deployment, effect, found):
                 self.leftovers.create(chaos.NETWORK, each)
                 names.append(each["metadata"]["name"])
-        except KubernetesError:
+        except ClusterError:
             for name in names:
                 self.leftovers.delete(name)
             raise
@@ -288,7 +349,7 @@ class Means:
         left = [key for key in at.begun if key not in self._seen]
         staying = [name for name in at.ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
         if (left or staying) and at.tries_left > 0:
-            self.again(AwaitLinks(left, staying, at.tries_left - 1, at.then))
+            self.later(TRY_EVERY_MS, AwaitLinks(left, staying, at.tries_left - 1, at.then))
             return
         for key in left:
             names = self._links.get(key, [])
@@ -297,17 +358,18 @@ class Means:
             )
         for name in staying:
             self.notice(f"networkchaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        self.go_on(at.then)
+        self.port.go_on(at.then)
 
     # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
 
     def chaos_problem(self) -> str:
         """Why Chaos Mesh cannot be used; empty if it can."""
-        if self.api is None:
+        api = self.leftovers.api
+        if api is None:
             return f"this is not a pod of Kubernetes: {why_not_in_a_pod(os.environ)}"
         try:
-            return "" if self.api.has_chaos_mesh() else "the cluster does not have it"
-        except KubernetesError as error:
+            return "" if api.has_chaos_mesh() else "the cluster does not have it"
+        except ClusterError as error:
             return str(error)
 
     def new_name(self) -> str:
@@ -316,3 +378,7 @@ class Means:
 
     def _is_injected(self, kind: str, name: str) -> bool:
         return (self.leftovers.conditions_of(kind, name) or {}).get(ALL_INJECTED, False)
+
+
+def _told(call: Call) -> MeansCall:
+    return MeansCall(msgspec.to_builtins(call))

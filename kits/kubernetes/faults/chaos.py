@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
-from cluster.live.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
 from cluster.scenario.topology.network import Network
+from kits.kubernetes.client.kinds import CHAOS_MESH
+from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
 
-API_VERSION: Final = "chaos-mesh.org/v1alpha1"
 NETWORK: Final = "networkchaos"
 POD: Final = "podchaos"
 STRESS: Final = "stresschaos"
@@ -177,7 +177,7 @@ def _selector(deployment: Deployment, hosts: Collection[int]) -> dict[str, Any]:
 
 def _object(kind: str, name: str, deployment: Deployment, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": CHAOS_MESH,
         "kind": kind,
         "metadata": {
             "name": name,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from cluster.live.nodes.ray_nodes import LABEL_PREFIX, LOAD, VALIDATORS
+
 # --- labels ---------------------------------------------------------------------------------------------------------
 
 NAME_LABEL: Final = "app.kubernetes.io/name"
@@ -16,7 +18,7 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 VERSION_LABEL: Final = "app.kubernetes.io/version"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
-HOST_LABEL: Final = "stampede.io/host"
+HOST_LABEL: Final = f"{LABEL_PREFIX}host"
 """Label of a pod that carries a host; the value is the host's number."""
 
 CORDONED_BY: Final = "stampede.io/cordoned-by"
@@ -29,9 +31,6 @@ STAMPEDE: Final = "stampede"
 """Value of the labels name, part-of and managed-by."""
 
 DRIVER: Final = "driver"
-VALIDATORS: Final = "validators"
-LOAD: Final = "load"
-SEEDS: Final = "seeds"
 SUBMITTER: Final = "submitter"
 RESULTS: Final = "results"
 
@@ -39,24 +38,11 @@ RUN_FORMS: Final = "run, drill NAME [OPTION=VALUE â€¦], sweep A:B, dos [ATTACK â
 FORMS: Final = f"{RUN_FORMS} or soak"
 """What a driver can be told to do by ``--command``, as text for the user. A soak has no driver to follow."""
 
-# --- environment of the driver's pod --------------------------------------------------------------------------------
-
-INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
-"""Environment variable with the value of :data:`INSTANCE_LABEL`."""
-SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"
-"""Environment variable with the number of pods for seeds that a sweep requests from Ray's autoscaler."""
-
-LOAD_LISTEN_VARIABLE: Final = "STAMPEDE_LOAD_LISTEN"
-"""Environment variable with the ``host:port`` at which the load's master takes workers; unset if there is no master."""
-LOAD_WORKERS_VARIABLE: Final = "STAMPEDE_LOAD_WORKERS"
-"""Environment variable with the number of workers with which the load begins."""
 LOAD_PORT: Final = 5557
 """Port of the load's master."""
 
 # --- Ray ------------------------------------------------------------------------------------------------------------
 
-HOST_RESOURCE_PREFIX: Final = "stampede_host_"
-"""Prefix of a custom resource: the Ray node with the resource ``stampede_host_N`` carries host N."""
 HOST_GROUP_PREFIX: Final = "host-"
 """Prefix of a worker group's name: the group ``host-N`` carries host N."""
 
@@ -74,11 +60,6 @@ SCENARIO_PATH: Final = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
 def load_name(instance: str) -> str:
     """The name of the Deployment of the load's workers, and of the Service of their master."""
     return f"{instance}-{LOAD}"
-
-
-def host_resource(number: int) -> str:
-    """The name of the custom resource of the Ray node that carries a host."""
-    return f"{HOST_RESOURCE_PREFIX}{number}"
 
 
 def host_group(number: int) -> str:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
 from cluster.faults.link_kind import LinkFault
-from cluster.live.kubernetes.chaos import (
+from cluster.scenario import Scenario
+from kits.kubernetes.faults.chaos import (
     NETWORK,
     POD,
     STRESS,
@@ -26,7 +27,6 @@ from cluster.live.kubernetes.chaos import (
     pod_chaos,
     stress_chaos,
 )
-from cluster.scenario import Scenario
 
 SCHEMAS: Final = Path(__file__).parents[5] / "shared" / "k8s-schemas"
 DOCS: Final = Path(__file__).parents[4] / "docs"

@@ -7,20 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client, config
 
-from cluster.live.kubernetes import api as api_module
-from cluster.live.kubernetes.api import (
-    ATTEMPTS,
-    Eviction,
-    KubernetesApi,
-    KubernetesError,
-    Pod,
-    client_in_a_pod,
-    why_not_in_a_pod,
-)
-from cluster.live.kubernetes.names import CORDONED_BY
-from tests.cluster.live.kubernetes.api_server import CHAOS, INSTANCE, NAMESPACE, FakeCluster, pod_of_host
+from kits.kubernetes.client import cluster as cluster_module
+from kits.kubernetes.client.cluster import OF_A_DRIVER, in_a_pod
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.faults import pods as pods_module
+from kits.kubernetes.faults.pods import Eviction, Pod, why_not_in_a_pod
+from kits.kubernetes.library import config
+from kits.kubernetes.names import CORDONED_BY
+from tests.kits.kubernetes.faults.driver_server import CHAOS, INSTANCE, NAMESPACE, FakeCluster, api_at, pod_of_host
 
 POD = Pod("smoke-host-1-x7k2p", "uid-smoke-host-1-x7k2p", "machine-1")
 
@@ -36,7 +31,7 @@ def test_a_pod_that_is_being_deleted_carries_nothing_any_more(cluster: FakeClust
     cluster.add(dying)
     assert cluster.api().pod_of(1) == POD
     cluster.pods.pop(POD.name)
-    with pytest.raises(KubernetesError, match=r"expected one pod of host 1 \(.*\) in testnets, found none"):
+    with pytest.raises(ClusterError, match=r"expected one pod of host 1 \(.*\) in testnets, found none"):
         cluster.api().pod_of(1)
 
 
@@ -44,7 +39,7 @@ def test_several_pods_of_a_host_are_none(cluster: FakeCluster) -> None:
     other = pod_of_host(1)
     other["metadata"]["name"] = "other"
     cluster.add(other)
-    with pytest.raises(KubernetesError, match="found smoke-host-1-x7k2p, other"):
+    with pytest.raises(ClusterError, match="found smoke-host-1-x7k2p, other"):
         cluster.api().pod_of(1)
 
 
@@ -53,7 +48,7 @@ def test_a_pod_is_deleted_once(cluster: FakeCluster) -> None:
     api.delete(POD)
     assert POD.name not in cluster.pods
     assert cluster.asked == [f"DELETE /api/v1/pods/{POD.name}"]
-    assert cluster.bodies == [{"gracePeriodSeconds": 1, "preconditions": {"uid": POD.uid}}]
+    assert cluster.bodies[0].items() >= {"gracePeriodSeconds": 1, "preconditions": {"uid": POD.uid}}.items()
     api.delete(POD)  # it is gone: 404
     cluster.add(pod_of_host(1))
     api.delete(POD._replace(uid="of the one before"))
@@ -80,7 +75,7 @@ def test_a_node_is_cordoned_and_uncordoned(cluster: FakeCluster) -> None:
     assert cluster.nodes["machine-1"]["metadata"]["annotations"] == {CORDONED_BY: f"{NAMESPACE}/{INSTANCE}"}
     api.uncordon("machine-1")
     assert cluster.nodes["machine-1"]["spec"] == cluster.nodes["machine-1"]["metadata"]["annotations"] == {}
-    with pytest.raises(KubernetesError, match='404 Not Found: nodes "machine-9" not found'):
+    with pytest.raises(ClusterError, match='status 404: nodes "machine-9" not found'):
         api.cordon("machine-9")
 
 
@@ -110,19 +105,19 @@ def test_an_object_of_chaos_mesh_comes_is_in_force_and_goes(cluster: FakeCluster
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 def test_what_fails_for_a_moment_is_tried_again(cluster: FakeCluster, code: int) -> None:
-    cluster.failing = [code] * (ATTEMPTS - 1)
+    cluster.failing = [code] * (OF_A_DRIVER.tries - 1)
     assert cluster.api().pod_of(1) == POD
     assert cluster.waits == [0.25, 0.5, 1.0]
-    cluster.failing = [code] * ATTEMPTS
-    with pytest.raises(KubernetesError, match=rf"Kubernetes: list_namespaced_pod: {code} .*: try again"):
+    cluster.failing = [code] * OF_A_DRIVER.tries
+    with pytest.raises(ClusterError, match=rf"list pods in namespace testnets: status {code} after 4 tries: try again"):
         cluster.api().pod_of(1)
     assert cluster.failing == []
 
 
 def test_a_token_that_is_refused_is_one_line_at_once(cluster: FakeCluster) -> None:
-    with pytest.raises(KubernetesError) as error:
+    with pytest.raises(ClusterError) as error:
         cluster.api("Bearer wrong").check()
-    assert str(error.value) == "Kubernetes: list_namespaced_pod: 401 Unauthorized: Unauthorized"
+    assert str(error.value).endswith("no right to list pods in namespace testnets: the credentials are refused (401)")
     assert len(cluster.asked) == 1
 
 
@@ -130,19 +125,16 @@ def test_a_server_that_does_not_answer_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
-    def connect() -> Any:
-        configuration = client.Configuration(host=f"http://127.0.0.1:{port}")
-        configuration.retries = False
-        return client.ApiClient(configuration)
-
     waits: list[float] = []
-    with pytest.raises(KubernetesError, match=r"Kubernetes: list_namespaced_pod: .*onnection") as error:
-        KubernetesApi(NAMESPACE, INSTANCE, connect, waits.append).check()
-    assert "\n" not in str(error.value) and len(waits) == ATTEMPTS - 1
+    with pytest.raises(
+        ClusterError, match=rf"^no cluster answers at http://127.0.0.1:{port}: list pods .*onnection"
+    ) as error:
+        api_at(f"http://127.0.0.1:{port}", wait=waits.append).check()
+    assert "\n" not in str(error.value) and len(waits) == OF_A_DRIVER.tries - 1
 
 
 def test_a_process_outside_of_a_pod_says_what_it_misses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "TOKEN_FILE", tmp_path / "token")
+    monkeypatch.setattr(pods_module, "TOKEN_FILE", tmp_path / "token")
     environment: dict[str, str] = {}
     for variable in ("STAMPEDE_NAMESPACE", "STAMPEDE_INSTANCE", "KUBERNETES_SERVICE_HOST"):
         assert why_not_in_a_pod(environment) == f"{variable} is not set"
@@ -155,8 +147,8 @@ def test_a_process_outside_of_a_pod_says_what_it_misses(tmp_path: Path, monkeypa
 def test_a_client_in_a_pod_uses_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(KubernetesError, match="the Kubernetes API cannot be used: Service host/port is not set"):
-        client_in_a_pod()
+    with pytest.raises(ClusterError, match="the Kubernetes API cannot be used: Service host/port is not set"):
+        in_a_pod()
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -164,8 +156,8 @@ def test_a_client_in_a_pod_uses_its_token(tmp_path: Path, monkeypatch: pytest.Mo
     for name, file in (("SERVICE_TOKEN_FILENAME", "token"), ("SERVICE_CERT_FILENAME", "ca.crt")):
         (tmp_path / file).write_text("secret", encoding="ascii")
         monkeypatch.setattr(loader, name, str(tmp_path / file))
-    monkeypatch.setattr(client, "ApiClient", lambda configuration: configuration)
-    found = client_in_a_pod()
+    monkeypatch.setattr(cluster_module, "ApiClient", lambda configuration: configuration)
+    found: Any = in_a_pod().api
     assert found.host == "https://127.0.0.1:6443"
     assert found.get_api_key_with_prefix("authorization") == "bearer secret"
     assert found.no_proxy == "127.0.0.1", "which the library forgets"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,20 +12,21 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.faults.calls import FaultCall, InForce
+from cluster.faults.impairment import Stress
 from cluster.faults.kinds.kill import KillFault
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
 from cluster.faults.link_kind import LinkFault
 from cluster.live.driver.live_stage import Agenda
-from cluster.live.kubernetes import api as api_module
-from cluster.live.kubernetes import means as means_module
-from cluster.live.kubernetes.api import KubernetesApi
-from cluster.live.kubernetes.leftovers import Leftovers
-from cluster.live.kubernetes.means import Means, api_for
-from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
+from cluster.live.means import MeansCall
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
-from tests.cluster.live.handover.parts import written_and_read
-from tests.cluster.live.kubernetes.api_server import FakeCluster, pod_of_host
+from kits.kubernetes.faults import leftovers as leftovers_module
+from kits.kubernetes.faults import means as means_module
+from kits.kubernetes.faults.leftovers import Leftovers
+from kits.kubernetes.faults.means import KubernetesMeans
+from kits.kubernetes.faults.pods import Pods
+from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS, ProcessorStress
+from tests.kits.kubernetes.faults.driver_server import FakeCluster, pod_of_host
 
 DOWN_MS = 1_000
 PARTITION = {"kind": "partition", "groups": [["validator-0"]], "for_ms": 5_000}
@@ -44,22 +46,24 @@ class Run:
         self.notices: list[str] = []
         self.in_force: list[str] = []
         self.told: list[Mapping[str, Any]] = []
-        left = Leftovers(None if cluster is None else cluster.api(), self.notices.append, self.told.append)
         self.awaited: list[str] = []
         """What is to be in force, by key."""
-        self.means = self.make_means(left)
+        self.later = self.agenda.later
+        self.means = self.make_means()
+        self.means.leftovers.api = None if cluster is None else cluster.api()
 
-    def make_means(self, left: Leftovers) -> Means:
-        later, notice = self.agenda.later, self.notices.append
-        return Means(self.scenario, left, self.lose, self.link_counts, later, notice, self.perform)
+    def make_means(self) -> KubernetesMeans:
+        means = KubernetesMeans(self.scenario, self.notices.append, self.told.append)
+        means.port = self
+        return means
 
-    def perform(self, what: FaultCall) -> None:
+    def go_on(self, what: FaultCall) -> None:
         assert isinstance(what, InForce)
         self.in_force.append(self.awaited[what.key])
 
     def make_call(self, what: Any) -> None:
         if isinstance(what, InForce):
-            self.perform(what)
+            self.go_on(what)
         else:
             self.means.perform(what)
 
@@ -68,7 +72,7 @@ class Run:
         self.awaited.append(what)
         return InForce(len(self.awaited) - 1)
 
-    def lose(self, host: int, reason: str) -> None:
+    def lose_node(self, host: int, reason: str) -> None:
         self.lost.append((host, reason))
 
     def link_counts(self, key: int) -> LinkCounts:
@@ -119,7 +123,7 @@ def test_a_pod_that_may_not_be_deleted_is_one_line_and_no_effect(cluster: FakeCl
     cluster.refused["DELETE"] = 403
     run = Run(cluster)
     run.kill("pod")
-    problem = "host 1 was not taken down: Kubernetes: delete_namespaced_pod: 403 Forbidden: is forbidden"
+    problem = f"host 1 was not taken down: {cluster.url}: delete pods in namespace testnets: status 403: is forbidden"
     assert run.notices == [problem] == run.means.describe([1])
     assert run.lost == [] and HOST_1 in cluster.pods
 
@@ -200,7 +204,7 @@ def test_a_node_is_freed_at_the_end_of_the_run(cluster: FakeCluster) -> None:
     cluster.refused["PATCH"] = 403
     run.pass_ms(DOWN_MS)
     assert run.notices == [
-        "node machine-1 still carries no new pods: Kubernetes: patch_node: 403 Forbidden: is forbidden"
+        f"node machine-1 still carries no new pods: {cluster.url}: patch nodes: status 403: is forbidden"
     ]
     cluster.refused.clear()
     run.means.leftovers.close()
@@ -243,7 +247,7 @@ def test_outside_of_kubernetes_a_signal_stands_in_for_chaos_mesh(monkeypatch: py
     monkeypatch.delenv("STAMPEDE_NAMESPACE", raising=False)
     run = Run(None)
     plan = KillFault(kind="kill", target=["validator-1"], at_height=5, how="chaos-mesh")
-    assert run.means.api is None
+    assert not run.means.has_pods
     run.means.note_signal(1, plan.way)
     (words,) = run.means.describe([1])
     assert words.startswith(
@@ -313,7 +317,7 @@ def test_without_chaos_mesh_the_transport_does_it(cluster: FakeCluster) -> None:
 
 def test_a_fault_that_is_made_by_half_is_taken_back(cluster: FakeCluster) -> None:
     run = Run(cluster, PARTITION)
-    api = run.means.api
+    api = run.means.leftovers.api
     assert api is not None
     begin = api.begin_chaos
 
@@ -324,7 +328,7 @@ def test_a_fault_that_is_made_by_half_is_taken_back(cluster: FakeCluster) -> Non
     api.begin_chaos = fails_later  # type: ignore[method-assign]
     assert run.set_links("begun", 0) == [0]
     assert cluster.chaos == {}
-    assert run.notices[0].endswith("403 Forbidden: is forbidden")
+    assert run.notices[0].endswith("status 403: is forbidden")
 
 
 def test_the_end_of_the_run_takes_everything_back(cluster: FakeCluster) -> None:
@@ -357,13 +361,13 @@ def test_the_watchdog_of_a_driver_that_was_killed_takes_back_what_it_was_told_of
     assert len(cluster.chaos) == 2 and cluster.nodes["machine-1"]["spec"] == {"unschedulable": True}
     made: list[tuple[str, str]] = []
 
-    def api(namespace: str, instance: str) -> KubernetesApi:
+    def api(namespace: str, instance: str) -> Pods:
         made.append((namespace, instance))
         return cluster.api()
 
-    monkeypatch.setattr(api_module, "KubernetesApi", api)
+    monkeypatch.setattr(leftovers_module, "Pods", api)
     facts = json.loads(json.dumps(run.told[-1]))  # it goes through a pipe
-    cleanup_watchdog._clean_up(str(tmp_path), {}, kubernetes=facts)
+    cleanup_watchdog._clean_up(str(tmp_path), {}, leftovers=facts)
     assert made == [("testnets", "smoke")]
     assert cluster.chaos == {} and cluster.nodes["machine-1"]["spec"] == {}
     run.means.leftovers.close()
@@ -381,13 +385,73 @@ def test_what_is_about_to_be_made_is_told_before(cluster: FakeCluster) -> None:
     assert cluster.nodes["machine-1"]["spec"] == {} and run.lost == []
 
 
+# --- from driver to driver --------------------------------------------------------------------------------------------
+
+
+def left_to_another(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state that a driver leaves, and that of the driver that takes it over."""
+    means, other = run.means, Run(None)
+    means._count, means._links, means._seen = 3, {0: ["a", "b"]}, {1: Seen(True, "in force")}
+    means._otherwise, means._words = {2: "no Chaos Mesh"}, {1: "pod deleted"}
+    means.stress._names, means.stress._seen = {1: "c"}, {1: Seen(False, "")}
+    means.stress._wanted = {1: Stress(8, 5)}
+    means.leftovers._objects, means.leftovers._cordoned["n1"] = {"a": "networkchaos"}, 2
+    left = means.state
+    other.means.take_over(json.loads(json.dumps(left)))
+    assert other.told, "its watchdog knows what to take back"
+    return left, other.means.state
+
+
+def test_another_driver_knows_what_the_cluster_was_asked_for(cluster: FakeCluster) -> None:
+    left, found = left_to_another(Run(cluster))
+    assert left == found
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute", "forgotten"),
+    [(KubernetesMeans, "_count", -1), (ProcessorStress, "_names", {9: "none"}), (Leftovers, "_objects", {"none": ""})],
+)
+def test_a_part_that_forgets_something_is_found_out(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, part: Any, attribute: str, forgotten: object
+) -> None:
+    """The faults that the test above would find: each is planted here."""
+    take_over = part.take_over
+
+    def takes_over(self: Any, *arguments: Any) -> None:
+        take_over(self, *arguments)
+        setattr(self, attribute, forgotten)
+
+    monkeypatch.setattr(part, "take_over", takes_over)
+    left, found = left_to_another(Run(cluster))
+    assert left != found
+
+
+def test_a_call_to_come_is_the_same_for_another_driver(cluster: FakeCluster) -> None:
+    cluster.looks_until_injected = -1
+    run, other = Run(cluster, PARTITION), Run(cluster, PARTITION)
+    run.kill("chaos-mesh")
+    run.set_links("begun", 0)
+    other.awaited = run.awaited
+    other.means.take_over(json.loads(json.dumps(run.means.state)))
+    while run.agenda.next_ms is not None:
+        at_ms, what = run.agenda.next_ms, run.agenda._due[0].what
+        assert isinstance(what, MeansCall)
+        other.agenda.at(at_ms, MeansCall(json.loads(json.dumps(what.what))))
+        heapq.heappop(run.agenda._due)
+    other.pass_ms(IN_FORCE_WITHIN_MS)
+    assert other.in_force == ["begun"] and other.lost == []
+    assert [notice.partition(" within")[0] for notice in other.notices] == [
+        f"host 1 was not taken down: Chaos Mesh did not kill pod {HOST_1}"
+    ]
+
+
 # --- before the start -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def in_a_pod(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr(means_module, "why_not_in_a_pod", lambda environment: "")
-    monkeypatch.setattr(KubernetesApi, "of_this_pod", staticmethod(cluster.api))
+    monkeypatch.setattr(Pods, "of_this_pod", staticmethod(cluster.api))
     return cluster
 
 
@@ -400,33 +464,39 @@ def faults_of(*hows: str) -> Any:
 def test_a_fault_of_kubernetes_is_refused_elsewhere(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STAMPEDE_NAMESPACE", raising=False)
     with pytest.raises(BadInput) as error:
-        api_for(faults_of("actor", how))
+        Run(None).means.prepare(faults_of("actor", how))
     assert str(error.value) == (
         f"faults[1].how: {how}: only a driver in a pod with access to the Kubernetes API can do this (stampede k8s"
         " run; for a fault that is added later with kubernetes.inject): STAMPEDE_NAMESPACE is not set; expected actor"
         " or process elsewhere"
     )
-    assert api_for(faults_of("actor", "process", "chaos-mesh")) is None, "something stands in for Chaos Mesh"
+    run = Run(None)
+    run.means.prepare(faults_of("actor", "process", "chaos-mesh"))
+    assert not run.means.has_pods, "something stands in for Chaos Mesh"
 
 
 def test_a_pod_without_rights_is_refused(in_a_pod: FakeCluster) -> None:
-    assert api_for(faults_of("pod")) is not None
+    run = Run(None)
+    run.means.prepare(faults_of("pod"))
+    assert run.means.has_pods
     in_a_pod.refused["GET"] = 403
-    with pytest.raises(BadInput, match=r"faults\[0\].how: pod: .*: 403 Forbidden: is forbidden; expected"):
-        api_for(faults_of("pod"))
+    with pytest.raises(BadInput, match=r"faults\[0\].how: pod: .*: status 403: is forbidden; expected"):
+        Run(None).means.prepare(faults_of("pod"))
 
 
 def test_a_run_without_such_faults_asks_nobody(in_a_pod: FakeCluster) -> None:
-    assert api_for(faults_of("actor", "process")) is None
-    assert in_a_pod.asked == []
+    run = Run(None)
+    run.means.prepare(faults_of("actor", "process"))
+    assert not run.means.has_pods and in_a_pod.asked == []
 
 
 def test_another_driver_goes_on_with_what_is_there(cluster: FakeCluster) -> None:
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
-    found = run.make_means(Leftovers(None, run.notices.append))
-    found.take_over(written_and_read(run.means.state))
-    assert found.api is not None and (found.api.namespace, found.api.instance) == ("testnets", "smoke")
+    found = run.make_means()
+    found.take_over(json.loads(json.dumps(run.means.state)))
+    api = found.leftovers.api
+    assert api is not None and (api.namespace, api.instance) == ("testnets", "smoke")
     found.leftovers.api = cluster.api()
     assert len(cluster.chaos) == 2
     found.leftovers.close()

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cluster.live.kubernetes.api import KubernetesApi, KubernetesError
-from cluster.live.kubernetes.chaos import Deployment
-from cluster.live.kubernetes.left import LeftLeftovers
+import msgspec
+
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.faults.chaos import Deployment
+from kits.kubernetes.faults.pods import Pods
 
 
-def _nobody(facts: Mapping[str, Any]) -> None:
-    """Ignore the leftovers: no process undoes them if this one is killed."""
+class LeftLeftovers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of :class:`Leftovers`."""
+
+    api: tuple[str, str] | None
+    """Namespace and instance of the deployment; ``None`` if its API was not needed so far."""
+    objects: dict[str, str]
+    """Kinds of the objects of Chaos Mesh, keyed by name."""
+    cordoned: dict[str, int]
+    """Number of faults that cordon a node, keyed by node."""
 
 
 class Leftovers:
     """The leftovers of one run: objects of Chaos Mesh, and cordoned nodes."""
 
     def __init__(
-        self,
-        api: KubernetesApi | None,
-        notice: Callable[[str], None],
-        tell: Callable[[Mapping[str, Any]], None] = _nobody,
+        self, api: Pods | None, notice: Callable[[str], None], tell: Callable[[Mapping[str, Any]], None]
     ) -> None:
         """``tell`` gets the arguments of :func:`take_back` whenever they change, before the cluster is changed."""
         self.api = api
@@ -43,7 +49,7 @@ class Leftovers:
     def take_over(self, left: LeftLeftovers) -> None:
         """Restore the state that another driver left. Its API is connected again, unless there is one already."""
         if self.api is None and left.api is not None:
-            self.api = KubernetesApi(*left.api)
+            self.api = Pods(*left.api)
         self._objects, self._cordoned = left.objects, Counter(left.cordoned)
 
     @property
@@ -60,7 +66,7 @@ class Leftovers:
     # --- objects of Chaos Mesh ----------------------------------------------------------------------------------------
 
     def create(self, kind: str, content: Mapping[str, Any]) -> None:
-        """Create an object of Chaos Mesh, which is a leftover from now on. Raises :class:`KubernetesError`."""
+        """Create an object of Chaos Mesh, which is a leftover from now on. Raises :class:`ClusterError`."""
         assert self.api is not None
         self._objects[content["metadata"]["name"]] = kind  # even if the answer is lost
         self.say()
@@ -71,7 +77,7 @@ class Leftovers:
         assert self.api is not None
         try:
             self.api.end_chaos(self._objects[name], name)
-        except KubernetesError as error:
+        except ClusterError as error:
             self._notice(f"{self._objects[name]} {name} is still there: {error}")
         else:
             del self._objects[name]
@@ -82,7 +88,7 @@ class Leftovers:
         assert self.api is not None
         try:
             return self.api.conditions_of(kind, name)
-        except KubernetesError:
+        except ClusterError:
             return {}
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -90,7 +96,7 @@ class Leftovers:
     def cordon(self, node: str) -> bool:
         """Cordon a node, unless another party has. Returns whether :meth:`uncordon` is to be called.
 
-        Raises :class:`KubernetesError`.
+        Raises :class:`ClusterError`.
         """
         assert self.api is not None
         if not self._cordoned[node] and not self.api.is_open(node):
@@ -100,7 +106,7 @@ class Leftovers:
         if self._cordoned[node] == 1:
             try:
                 self.api.cordon(node)
-            except KubernetesError:
+            except ClusterError:
                 self.uncordon(node)  # the cordon may be in force, with its answer lost
                 raise
         return True
@@ -111,7 +117,7 @@ class Leftovers:
         if self._cordoned[node] <= 0 and self.api is not None:
             try:
                 self.api.uncordon(node)
-            except KubernetesError as error:
+            except ClusterError as error:
                 self._notice(f"node {node} still carries no new pods: {error}")
             else:
                 del self._cordoned[node]
@@ -129,10 +135,10 @@ class Leftovers:
 
 
 def take_back(
-    api: KubernetesApi, objects: Mapping[str, str], nodes: list[str], notice: Callable[[str], None] = print
+    notice: Callable[[str], None], namespace: str, instance: str, objects: Mapping[str, str], nodes: Iterable[str]
 ) -> None:
     """Undo the leftovers that a killed driver had reported: objects, by name, and nodes. Never raises."""
-    left = Leftovers(api, notice)
+    left = Leftovers(Pods(namespace, instance), notice, lambda facts: None)
     left._objects.update(objects)
     left._cordoned.update(nodes)
     left.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.live.kubernetes.api_server import FakeCluster, kubernetes_api, pod_of_host
+from tests.kits.kubernetes.faults.driver_server import FakeCluster, kubernetes_api, pod_of_host
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+import msgspec
+
 from cluster.faults.calls import FaultCall
 from cluster.faults.impairment import Impairment, Stress
 from cluster.faults.link_faults import Seen
-from cluster.live.kubernetes import chaos
-from cluster.live.kubernetes.api import KubernetesError
-from cluster.live.kubernetes.calls import AwaitStress, MeansCall
-from cluster.live.kubernetes.chaos import NotByPods
-from cluster.live.kubernetes.left import LeftStress
-from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.means import MeansPort
+from kits.kubernetes.client.errors import ClusterError
+from kits.kubernetes.faults import chaos
+from kits.kubernetes.faults.chaos import NotByPods
+from kits.kubernetes.faults.leftovers import Leftovers
 
 TRY_EVERY_MS: Final = 250
 """Interval of repeated requests to Kubernetes."""
@@ -28,10 +29,22 @@ ALL_INJECTED: Final = "AllInjected"
 """The condition of an object of Chaos Mesh that is in force on all of its pods."""
 
 
-class Later(Protocol):
-    """A function that schedules a call after ``delay_ms``."""
+class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The call that looks whether Chaos Mesh stresses hosts, and has removed ended objects."""
 
-    def __call__(self, delay_ms: int, call: MeansCall) -> None: ...
+    begun: list[int]
+    ended: list[str]
+    tries_left: int
+    then: FaultCall
+    """The call to make then."""
+
+
+class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of :class:`ProcessorStress`."""
+
+    wanted: dict[int, Stress]
+    names: dict[int, str]
+    seen: dict[int, Seen]
 
 
 class ChaosCluster(Protocol):
@@ -39,6 +52,7 @@ class ChaosCluster(Protocol):
 
     leftovers: Leftovers
     notice: Callable[[str], None]
+    port: MeansPort
 
     def chaos_problem(self) -> str:
         """Why Chaos Mesh cannot be used; empty if it can."""
@@ -46,11 +60,8 @@ class ChaosCluster(Protocol):
     def new_name(self) -> str:
         """A new name for an object of Chaos Mesh."""
 
-    def again(self, what: MeansCall) -> None:
-        """Make a call after :data:`TRY_EVERY_MS`."""
-
-    def go_on(self, what: FaultCall) -> None:
-        """Make a call now."""
+    def later(self, delay_ms: int, call: AwaitStress) -> None:
+        """Make a call after a delay."""
 
 
 class ProcessorStress:
@@ -125,7 +136,7 @@ class ProcessorStress:
             self._cluster.leftovers.create(
                 chaos.STRESS, chaos.stress_chaos(name, self._cluster.leftovers.deployment, host, threads)
             )
-        except (KubernetesError, NotByPods) as error:
+        except (ClusterError, NotByPods) as error:
             self._seen[host] = _BY_THE_EXECUTOR
             self._cluster.notice(f"slow_execution of host {host}: by the validators' executor, not Chaos Mesh: {error}")
             return []
@@ -150,14 +161,14 @@ class ProcessorStress:
                 left.append(host)
         staying = [name for name in at.ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
         if (left or staying) and at.tries_left > 0:
-            self._cluster.again(AwaitStress(left, staying, at.tries_left - 1, at.then))
+            self._cluster.later(TRY_EVERY_MS, AwaitStress(left, staying, at.tries_left - 1, at.then))
             return
         for host in left:
             told = f"Chaos Mesh did not put stresschaos {self._names[host]} in force on host {host}"
             self._seen[host] = Seen(False, told)
         for name in staying:
             self._cluster.notice(f"stresschaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        self._cluster.go_on(at.then)
+        self._cluster.port.go_on(at.then)
 
 
 _BY_THE_EXECUTOR: Final = Seen(False, "")

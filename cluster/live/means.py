@@ -1,0 +1,141 @@
+"""What performs the faults of a live run that act on pods: by default nothing, since each host performs its own.
+
+An installed package may do better where it has an entry point of ``stampede.means``: the kit ``kubernetes`` performs
+faults by the API of Kubernetes and by Chaos Mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from cluster.common.errors import BadInput
+from cluster.common.plugins import MEANS, load, load_named, plugins
+from cluster.faults.calls import FaultCall
+from cluster.faults.events import Way
+from cluster.faults.impairment import Impairment
+from cluster.faults.kind import FaultKind
+from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
+from cluster.scenario import Scenario
+
+KUBERNETES: Final = "kubernetes"
+"""Name of the entry point."""
+
+
+class MeansCall(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A scheduled call of the means themselves."""
+
+    what: dict[str, Any]
+    """Plain data of theirs."""
+
+
+class MeansPort(Protocol):
+    """The parts of a run on which means act."""
+
+    def later(self, delay_ms: int, what: MeansCall) -> None:
+        """Have :meth:`Means.perform` called after a delay."""
+
+    def go_on(self, what: FaultCall) -> None:
+        """Make a call of the fault engine."""
+
+    def lose_node(self, host: int, reason: str) -> None:
+        """Take all hosts off the Ray node of a host, and hold them down, since the node ends."""
+
+    def link_counts(self, key: int) -> LinkCounts:
+        """The messages that a link fault affected in the transport."""
+
+
+class Means:
+    """Leaves every fault to the hosts."""
+
+    port: MeansPort
+    """Set once the testnet is up."""
+
+    def __init__(
+        self, scenario: Scenario, notice: Callable[[str], None], note_leftovers: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        """``note_leftovers`` gets the arguments of :meth:`take_back` whenever they change."""
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether hosts are in pods that can be taken down."""
+        return False
+
+    def prepare(self, faults: Sequence[FaultKind]) -> None:
+        """Make ready for faults. Raises :class:`BadInput` if one needs what is not here."""
+        for position, fault in enumerate(faults):
+            if fault.needs_kubernetes or fault.prefers_chaos_mesh:
+                load_named(MEANS, KUBERNETES, f"faults[{position}].how: {getattr(fault, 'how', '')}", KUBERNETES)
+
+    def perform(self, what: MeansCall) -> None:
+        """Make a scheduled call."""
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def take(self, host: int, way: Way) -> None:
+        """Take down the pod of a host."""
+
+    def note_signal(self, host: int, way: Way) -> None:
+        """Note that a host gets a signal in place of what ``way`` says."""
+
+    def describe(self, hosts: Iterable[int]) -> list[str]:
+        """How hosts were last taken down, in words, if the fault's plan does not say that. Each is returned once."""
+        return []
+
+    # --- links and processors -----------------------------------------------------------------------------------------
+
+    def set_links(
+        self, faults: Mapping[int, LinkEffect], then: FaultCall
+    ) -> tuple[dict[int, LinkEffect], FaultCall | MeansCall]:
+        """Have exactly ``faults`` in force. Returns those that the transport must do, and the call to make then."""
+        return dict(faults), then
+
+    def seen_on_links(self, key: int, effect: LinkEffect) -> Seen:
+        """The observed effect of a link fault."""
+        return effect.seen(self.port.link_counts(key))
+
+    def set_stress(
+        self, impairments: Mapping[int, Impairment], then: FaultCall
+    ) -> tuple[dict[int, Impairment], FaultCall | MeansCall]:
+        """Begin and end the stress of hosts, as the impairments of their validators say.
+
+        Returns the impairments that the hosts must do themselves, and the call to make then.
+        """
+        return {index: replace(each, stress=None) for index, each in impairments.items()}, then
+
+    def seen_stress(self, indices: Sequence[int], otherwise: Seen) -> Seen:
+        """The observed effect on validators of a fault that ends now. ``otherwise`` is the effect by the executor."""
+        return otherwise
+
+    # --- from driver to driver, and the end ---------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Plain data for another driver that takes the run over."""
+        return {}
+
+    def take_over(self, left: dict[str, Any]) -> None:
+        """Restore the state that another driver left. Raises :class:`BadInput` if it is of other means."""
+        if left:
+            raise BadInput(
+                "the run's faults act on pods; expected the kit kubernetes: pip install 'stampede[kubernetes]'"
+            )
+
+    def close(self) -> None:
+        """Undo everything that faults have changed outside of the run. Never raises."""
+
+    @staticmethod
+    def take_back(facts: Mapping[str, Any], notice: Callable[[str], None]) -> None:
+        """Undo what a driver that was killed had noted. Never raises."""
+
+
+def means_class() -> type[Means]:
+    """The class of the means that are installed."""
+    point = plugins(MEANS).get(KUBERNETES)
+    try:
+        return Means if point is None else load(point)
+    except BadInput:  # said as soon as a fault needs it
+        return Means
