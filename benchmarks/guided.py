@@ -24,8 +24,7 @@ from runs import simulated
 
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import ALL, Mutant
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import Planted, planted_bugs
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.genotype import Genotype
 from cluster.tools.sweeps.drawing.guided.corpus import Entry
@@ -34,6 +33,7 @@ from cluster.tools.sweeps.drawing.guided.schedule import GENERATION, Schedule
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.watches.safety_monitor import broken
 from consensus.protocols import PROTOCOLS
+from kits.mutation.bugs.table import ALL
 from kits.mutation.detection import CRASHES, mutant_runs
 
 PLAIN, CORPUS = "plain", "corpus"
@@ -47,7 +47,7 @@ def main() -> None:
 
 def lanes(size: Size) -> list[Lane]:
     every, most, corpus_seeds = size.of((1_000, 1, 1), (50, 4, 8), (1, 32, 128))
-    bugs = [MUTANTS[name] for name in sorted(MUTANTS)[::every]]
+    bugs = [bug for _, bug in sorted(planted_bugs().items())[::every]]
     goal = 0.5 if size is Size.FULL else None
     ratio = Metric("median_ratio", f"× ({len(bugs)} bugs, at most {most} seeds)", goal, at_least=False)
     units = {"median": "seeds", "mean": "seeds", "missed": "bugs not caught", "cpu_s": "s of processor time"}
@@ -55,7 +55,7 @@ def lanes(size: Size) -> list[Lane]:
     return [Lane(partial(compared, bugs, most, corpus_seeds), [ratio, *figures])]
 
 
-def compared(bugs: Sequence[Mutant], most: int, corpus_seeds: int) -> list[float]:
+def compared(bugs: Sequence[Planted], most: int, corpus_seeds: int) -> list[float]:
     """Catch each bug both ways. Prints how many seeds it took."""
     corpus = [entry for protocol in PROTOCOLS for entry in made_corpus(protocol, corpus_seeds)]
     seeds: dict[str, list[int]] = {way: [] for way in WAYS}
@@ -87,9 +87,9 @@ def made_corpus(protocol: str, seeds: int) -> Iterator[Entry]:
                 yield Entry(protocol, str(genotype), [], "", 0.0)
 
 
-def seeds_to_catch(mutant: Mutant, way: str, first: int, cap: int, start: Sequence[Entry]) -> int:
+def seeds_to_catch(mutant: Planted, way: str, first: int, cap: int, start: Sequence[Entry]) -> int:
     """The number of seeds until the bug is caught; 0 if it is not."""
-    protocol = mutant.detection.protocol
+    protocol = mutant.must_fail.protocol
     schedule = Schedule(first, protocol, [entry for entry in start if entry.protocol == protocol])
     ran = 0
     for number, at in enumerate(range(first, first + cap, GENERATION)):
@@ -107,7 +107,7 @@ def seeds_to_catch(mutant: Mutant, way: str, first: int, cap: int, start: Sequen
     return 0
 
 
-def run(genotype: Genotype, protocol: str, mutant: Mutant | None) -> Judged | None:
+def run(genotype: Genotype, protocol: str, mutant: Planted | None) -> Judged | None:
     """A judged run; ``None`` if it crashed, which does not count as caught."""
     scenario = random_scenario(genotype, protocol)
     planted = scenario if mutant is None else with_mutant(scenario, mutant)
@@ -117,29 +117,29 @@ def run(genotype: Genotype, protocol: str, mutant: Mutant | None) -> Judged | No
         return None
 
 
-def with_mutant(scenario: Scenario, mutant: Mutant) -> Scenario:
+def with_mutant(scenario: Scenario, mutant: Planted) -> Scenario:
     """The scenario with the bug in all its honest validators, or in one, as in the kill table."""
     fields = scenario.model_dump(mode="json", by_alias=True)
     section = fields["validators"]
     nodes = section.get("nodes") or [{} for _ in range(section["count"])]
     honest = [node for node in nodes if not node.get("byzantine")]
-    for node in honest if mutant.detection.mutated == ALL else honest[1:2]:
+    for node in honest if mutant.must_fail.mutated == ALL else honest[1:2]:
         node["mutant"] = mutant.name
     section |= {"nodes": nodes, "allow_more_faults": True}
     return Scenario.model_validate(fields)
 
 
-def is_caught(judged: Judged, mutant: Mutant) -> bool:
+def is_caught(judged: Judged, mutant: Planted) -> bool:
     record = judged.books.record
-    if not mutant_runs(record) or judged.verdict.check(mutant.caught_by).verdict is not Outcome.FAIL:
+    if not mutant_runs(record) or judged.verdict.check(mutant.must_fail.check).verdict is not Outcome.FAIL:
         return False
     assert record.monitor is not None, "the simulator has one"
-    return not mutant.rule or bool(broken(record.monitor, mutant.rule))
+    return not mutant.must_fail.rule or bool(broken(record.monitor, mutant.must_fail.rule))
 
 
-def fails_without(genotype: Genotype, protocol: str, mutant: Mutant) -> bool:
+def fails_without(genotype: Genotype, protocol: str, mutant: Planted) -> bool:
     sound = run(genotype, protocol, None)
-    return sound is None or sound.verdict.check(mutant.caught_by).verdict is Outcome.FAIL
+    return sound is None or sound.verdict.check(mutant.must_fail.check).verdict is Outcome.FAIL
 
 
 if __name__ == "__main__":

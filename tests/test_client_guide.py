@@ -16,7 +16,7 @@ from cluster.disks.directory import DirectoryDisk
 from cluster.live.host.http import build_app
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.web.server import serve
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.record.status import Tally
 from cluster.scenario import scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.watches.watched_simulation import simulate
@@ -108,7 +108,7 @@ def test_the_run_passes_without_mutants() -> None:
 )
 def test_a_wrong_balance_on_one_validator_fails_the_state_roots_by_height_and_name(index: int) -> None:
     record = run(SEED, (index, "wrong-balance"))
-    check = check_run(record).check(MUTANTS["wrong-balance"].caught_by)
+    check = check_run(record).check(planted("wrong-balance").must_fail.check)
     assert check.name == "state_roots"
     assert check.verdict is Outcome.FAIL
     status = record.validators[index].status or {}
@@ -131,7 +131,7 @@ def test_a_double_fire_fails_the_timers(indices: tuple[int, ...]) -> None:
     """One such validator disagrees with the others, and what it computed shows the fault; all of them agree on it."""
     record = run(SEED, *[(index, "double-fire") for index in indices])
     verdict = check_run(record)
-    check = verdict.check(MUTANTS["double-fire"].caught_by)
+    check = verdict.check(planted("double-fire").must_fail.check)
     assert check.name == "timers"
     assert check.verdict is Outcome.FAIL, verdict
     assert verdict.outcome is Outcome.FAIL

@@ -6,6 +6,8 @@
     a subclass of :class:`cluster.tools.drills.base.Drill`, under the drill's name.
 ``stampede.faults``
     a kind of fault: a subclass of :class:`cluster.faults.kind.FaultKind` whose ``kind`` is the entry point's name.
+``stampede.planted``
+    a mapping of names to planted bugs of validators (:class:`cluster.misbehaviour.planted.Planted`).
 ``stampede.tracers``
     ``otlp``: a function of (collector, folder, scenario, backend) that returns a tracer of the run, or ``None``.
 ``stampede.deployments``
@@ -26,6 +28,7 @@ from cluster.common.errors import BadInput
 COMMANDS: Final = "stampede.commands"
 DRILLS: Final = "stampede.drills"
 FAULTS: Final = "stampede.faults"
+PLANTED: Final = "stampede.planted"
 TRACERS: Final = "stampede.tracers"
 DEPLOYMENTS: Final = "stampede.deployments"
 MEANS: Final = "stampede.means"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.misbehaviour.byzantine.base import Score
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario.sections.faults import FIRST_VERSION
 from validator.chain.receipts import NOTHING_BURNED, Burned
 from validator.node.assembly import Validator

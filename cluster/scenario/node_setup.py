@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from cluster.misbehaviour.byzantine.base import SisterChain
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
 from cluster.misbehaviour.executor_process import foreign_executor
-from cluster.misbehaviour.mutants.base import Mutant, RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import EnginePatch, PartsPatch, RunCounter, planted
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import chain_id, validator_signer
 from consensus.interface import VotingConfig
@@ -62,9 +61,9 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
         max_body_bytes=MAX_BLOCK_BYTES,
         **scenario.limits.voting(),
     )
-    engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index, mutant_name)
-    if mutant is not None and mutant.engine is not None:
-        engine = mutant.engine(engine, counter)
+    engine, patch = PROTOCOLS[section.protocol], _patch_of(scenario, index, mutant_name)
+    if isinstance(patch, EnginePatch):
+        engine = patch.engine(engine, counter)
     return NodeConfig(
         voting=voting,
         engine=engine,
@@ -81,8 +80,8 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
 
     ``mutant_name`` overrides the mutant that the scenario gives the validator.
     """
-    mutant = _mutant_of(scenario, index, mutant_name)
-    parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
+    patch = _patch_of(scenario, index, mutant_name)
+    parts = patch.parts(counter) if isinstance(patch, PartsPatch) else PRODUCTION
     section = scenario.storage
     storage = StorageConfig(
         segment_bytes=section.segment_kib * 1_024,
@@ -95,9 +94,10 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
     return replace(parts, storage=storage, executor=executor)
 
 
-def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:
+def _patch_of(scenario: Scenario, index: int, named: str | None) -> Any:
+    """What the planted bug of a validator patches; ``None`` without one. The name is resolved here."""
     name = named or scenario.validators.node(index).mutant
-    return None if name is None else MUTANTS[name]
+    return None if name is None else planted(name).patch
 
 
 def score_of(scenario: Scenario, index: int) -> Score | None:

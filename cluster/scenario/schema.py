@@ -20,7 +20,6 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario.inheritance import EXTENDS
 from cluster.scenario.model import Scenario
 from cluster.scenario.sections.chain import ADDRESS_PATTERN, OWNER_PATTERN
@@ -166,8 +165,6 @@ def _tidy(schema: Any) -> None:
 
 def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     node = definitions["NodeSection"]["properties"]
-    for section in ("NodeSection", "UpgradeFault"):
-        definitions[section]["properties"]["mutant"]["anyOf"][0]["enum"] = sorted(MUTANTS)
     node["byzantine"]["items"]["enum"] = list(BEHAVIOURS)
     success = definitions["SuccessSection"]["properties"]
     success["metrics"] = _by_name(success["metrics"], METRICS)

@@ -8,7 +8,7 @@ from random import Random
 
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import validator_signer
 from cluster.scenario.node_setup import FULL_SPEED, Pace, byzantine_of, node_config, pace_of, parts_of, score_of

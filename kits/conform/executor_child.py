@@ -6,8 +6,7 @@ import sys
 
 from cluster.common.errors import BadInput
 from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import PartsPatch, RunCounter, planted_bugs
 from validator.node.assembly import PRODUCTION
 from validator.node.executor.serving import ReferenceExecutor, serve
 from validator.node.executor.stream import ExecutorError
@@ -44,9 +43,9 @@ def run_executor(mutant: str | None, has_tree: bool) -> None:
 def _transition_of(mutant: str | None) -> type[Transition]:
     if mutant is None:
         return Transition
-    known = {name: planted for name, planted in MUTANTS.items() if planted.parts is not None}
-    parts = known[mutant].parts if mutant in known else None
-    transition = Transition if parts is None else parts(RunCounter()).transition
+    bug = planted_bugs().get(mutant)
+    patch = None if bug is None else bug.patch
+    transition = patch.parts(RunCounter()).transition if isinstance(patch, PartsPatch) else Transition
     if transition is PRODUCTION.transition:
         raise BadInput(f"--mutant: {mutant[:64]!r} is no planted bug of the transition, such as 'wrong-balance'")
     return transition

@@ -14,10 +14,9 @@ import uvloop
 
 from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
-from cluster.common.suggestions import unknown
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.live.host.peer import PeerPlan, run_peer
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted
 from cluster.record.folder import claimed
 from cluster.scenario import load_scenario
 from cluster.scenario.files import find_scenario
@@ -29,8 +28,10 @@ PIECE_BYTES: Final = 4_096
 def start_peer(scenario: Path, run: Path, key: Path, data: Path, mutant: str | None, until_eof: bool) -> None:
     """Run the external validator whose key is in a file until SIGINT, SIGTERM or, if asked for, the end of standard
     input. Raises :class:`BadInput`."""
-    if mutant is not None and mutant not in MUTANTS:
-        raise BadInput(f"--mutant: {unknown('planted bug', mutant, MUTANTS)}")
+    try:
+        _ = None if mutant is None else planted(mutant)
+    except ValueError as error:
+        raise BadInput(f"--mutant: {error}") from None
     plan = PeerPlan(load_scenario(find_scenario(scenario)), run, read_secret(key), data, mutant)
     use_installed_kernels()
     with claimed(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

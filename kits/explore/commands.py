@@ -137,10 +137,10 @@ class Explore(Command):
 
     def scopes(self) -> list[Scope]:
         """The searches: one for each fault, and of byzantine validators one for each."""
-        from cluster.misbehaviour.mutants.registry import MUTANTS
+        from cluster.misbehaviour.planted import bugs_of_engines
         from kits.explore.scope import Scope
 
-        engines = [name for name, mutant in MUTANTS.items() if mutant.engine is not None]
+        engines = bugs_of_engines()
         if self.mutant is not None and self.mutant not in engines:
             raise BadInput(f"--mutant: {unknown('bug of the consensus engines', self.mutant, engines)}")
         make: Any = partial(

@@ -15,6 +15,7 @@ import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
+from cluster.misbehaviour.planted import bugs_of_engines
 from consensus.interface import Received, TimerExpired, TimerKind
 from consensus.messages import MessageError, VoteKind, decode, encode
 from consensus.types import ValidatorIndex, View
@@ -164,14 +165,12 @@ def replay(schedule: SchedulePage) -> Replayed:
 
 def scope_of(schedule: SchedulePage) -> Scope:
     """The scope of a schedule. Raises :class:`BadInput` for one out of bounds."""
-    from cluster.misbehaviour.mutants.registry import MUTANTS
-
     page = schedule.scope
     if not (1 <= page.validators <= MAX_VALIDATORS and 1 <= page.views <= MAX_VIEWS and 0 <= page.crashes <= MAX_VIEWS):
         raise BadInput("scope: validators, views or crashes are out of bounds")
     if page.byzantine is not None and not 0 <= page.byzantine < page.validators:
         raise BadInput(f"scope: byzantine: validator {page.byzantine} is not one of {page.validators}")
-    if page.mutant is not None and (page.mutant not in MUTANTS or MUTANTS[page.mutant].engine is None):
+    if page.mutant is not None and (page.mutant not in bugs_of_engines()):
         raise BadInput(f"scope: mutant: {page.mutant!r} is no planted bug of the consensus engines")
     return Scope(**msgspec.structs.asdict(page))
 

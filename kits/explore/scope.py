@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import EnginePatch, RunCounter, planted
 from consensus.interface import Parent, VotingConfig
 from consensus.keys import KeyedHashScheme, Signer, ValidatorSet
 from consensus.leader import RoundRobin
@@ -151,11 +151,9 @@ class Scope:
         protocol = PROTOCOLS[self.protocol]
         if self.mutant is None:
             return protocol
-        from cluster.misbehaviour.mutants.registry import MUTANTS
-
-        make = MUTANTS[self.mutant].engine
-        assert make is not None
-        return make(protocol, RunCounter())
+        patch = planted(self.mutant).patch
+        assert isinstance(patch, EnginePatch)
+        return patch.engine(protocol, RunCounter())
 
     @cached_property
     def signers(self) -> tuple[Signer, ...]:

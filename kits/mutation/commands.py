@@ -99,10 +99,10 @@ class Mutants(ForceOption):
 
     def _kill_table(self) -> int:
         from cluster.tools.sweeps.fanout import run_each
-        from kits.mutation.detection import all_mutants, detect, page, table_xml
+        from kits.mutation.detection import all_bugs, detect, page, table_xml
         from kits.mutation.table import print_table
 
-        known = all_mutants()
+        known = all_bugs()
         names = list(dict.fromkeys(self.only or known))
         for name in names:
             if name not in known:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -22,19 +23,17 @@ from cluster.audit.served.proofs import SERVED_RULES
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import Detection, Mutant, RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import Planted, RunCounter, planted_bugs
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.report.junit import Case, Suite, junit_xml
 from cluster.watches.safety_monitor import broken
 from cluster.watches.watched_simulation import simulate
 from consensus.types import ConsensusError
+from kits.mutation.bugs.harness import OF_THE_HARNESS
+from kits.mutation.bugs.table import Area, Detection
 from kits.mutation.detection_scenarios import scenario_of
-from kits.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant
 from validator.primitives.types import ValidatorError
-
-AnyMutant = Mutant | HarnessMutant
 
 CRASHES = (
     ArithmeticError,
@@ -50,9 +49,9 @@ CRASHES = (
 """Errors that a planted bug may raise in a run. Such a crash is reported, but the bug does not count as caught."""
 
 
-def all_mutants() -> dict[str, AnyMutant]:
-    """All planted bugs, by name."""
-    return {**MUTANTS, **HARNESS_MUTANTS}
+def all_bugs() -> dict[str, Planted]:
+    """The bugs that runs must catch, by name: those of validators that are installed, then those of the harness."""
+    return planted_bugs() | OF_THE_HARNESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +87,16 @@ class Kill:
 
 def detect(name: str, min_seeds: int = 1) -> Kill:
     """Run one mutant with at least ``min_seeds`` seeds. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
-    mutant = all_mutants()[name]
+    bug = all_bugs()[name]
     started = time.monotonic()
-    detection = mutant.detection
-    kill = Kill(
-        mutant.name, mutant.area, mutant.description, _invariant(mutant), detection.scenario, detection.protocol
-    )
+    must: Detection = bug.must_fail
+    kill = Kill(bug.name, bug.area, bug.words, invariant(bug), must.scenario, must.protocol)
     tried: list[Kill] = []
-    for seed in range(1, max(min_seeds, detection.seeds) + 1):
-        at = replace(kill, seed=seed)
-        tried.append(_try_harness(mutant, at) if isinstance(mutant, HarnessMutant) else _try(mutant, at))
+    for seed in range(1, max(min_seeds, must.seeds) + 1):
+        tried.append(_try(bug, replace(kill, seed=seed)))
         if seed >= min_seeds and any(each.caught for each in tried):
             break
-    judged = tried[: detection.seeds]
+    judged = tried[: must.seeds]
     shown = next((each for each in judged if each.caught), judged[-1])
     return replace(
         shown,
@@ -132,32 +128,53 @@ def table_xml(kills: Iterable[Kill]) -> str:
     return junit_xml([Suite("mutants", cases, {})])
 
 
-def _invariant(mutant: AnyMutant) -> str:
-    if isinstance(mutant, HarnessMutant):
-        return mutant.answer.words
-    return f"{mutant.caught_by}: {mutant.rule}" if mutant.rule else mutant.caught_by
+def invariant(bug: Planted) -> str:
+    """What must fail: the check and, for ``safety``, the rule; for a bug of the harness, its known answer."""
+    must: Detection = bug.must_fail
+    if bug.area != Area.HARNESS:
+        return must.invariant
+    of = "a sound chain" if must.mutant is None else must.mutant
+    return f"known answer: {must.invariant} {must.right} on {of}"
 
 
-def _try(mutant: Mutant, kill: Kill) -> Kill:
-    """Run a mutant of the validators with one seed; returns its row of the kill table."""
+def _try(bug: Planted, kill: Kill) -> Kill:
+    """Run a bug with one seed; returns its row of the kill table.
+
+    A bug of validators is caught if the check fails, one of the harness if it changes the known answer.
+    """
+    must, is_harness, counter = bug.must_fail, bug.area == Area.HARNESS, RunCounter()
     try:
-        record, verdict = _run(mutant.detection, mutant.name, kill.seed)
+        with bug.patch(counter) if is_harness else nullcontext():
+            record, verdict = _run(must, must.mutant if is_harness else bug.name, kill.seed)
     except CRASHES as error:
-        return replace(kill, detail=f"crashed: {type(error).__name__}: {error}")
-    check = verdict.check(mutant.caught_by)
-    live = dict.fromkeys(_seen_live(record, verdict), 1)
-    kill = replace(kill, runs=mutant_runs(record), live=live, detail=f"{check.verdict}: {check.detail}")
-    if check.verdict is not Outcome.FAIL:
+        return replace(kill, runs=counter.runs, detail=f"crashed: {type(error).__name__}: {error}")
+    answer, why = _answer(must, record, verdict)
+    runs = counter.runs if is_harness else mutant_runs(record)
+    live = {} if is_harness else dict.fromkeys(_seen_live(record, verdict), 1)
+    kill = replace(kill, runs=runs, live=live, detail=f"{answer}: {why}")
+    is_wrong = answer is not must.right if is_harness else answer is Outcome.FAIL
+    if not is_wrong:
         return kill
-    if mutant.rule:
-        assert record.monitor is not None, "mutants run in the simulator"
-        violations = broken(record.monitor, mutant.rule)
-        if not violations:
-            return replace(kill, detail=f"another rule: {check.detail}")
-        kill = replace(kill, detail=f"fail: {violations[0]}")
-    if not kill.runs:
-        return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
-    return _confirmed_without_mutant(mutant.detection, kill)
+    if is_harness:
+        right, why = _answer(must, *_run(must, must.mutant, kill.seed))
+        problem = "" if right is must.right else f"without it the answer is {right}: {why}"
+    else:
+        problem = _problem_without(must.scenario, must.protocol, kill.seed)
+    if problem:
+        return replace(kill, detail=problem)
+    if not runs:
+        return replace(kill, passes_unmutated=True, detail=f"the mutated line never ran; {kill.detail}")
+    return replace(kill, caught=True, passes_unmutated=True)
+
+
+def _answer(must: Detection, record: RunRecord, verdict: Verdict) -> tuple[Outcome, str]:
+    """The verdict of a bug's check or, for ``safety``, of its rule, and the reason."""
+    check = verdict.check(must.check)
+    if not must.rule or check.verdict is not Outcome.FAIL:
+        return check.verdict, check.detail
+    assert record.monitor is not None, "mutants run in the simulator"
+    violations = broken(record.monitor, must.rule)
+    return (Outcome.FAIL, violations[0]) if violations else (Outcome.PASS, f"another rule: {check.detail}")
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
@@ -172,38 +189,14 @@ def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
     return failed + [f"safety: {rule}" for rule in (*WATCHED_LIVE, *SERVED_RULES) if broken(monitor, rule)]
 
 
-def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
-    """Run a mutant of the harness with one seed. It is caught if the bug changes the known answer."""
-    answer, counter = mutant.answer, RunCounter()
-    record, verdict = _run(answer.detection, answer.mutant, kill.seed)
-    right = answer.given(record, verdict)
-    if right is not answer.verdict:
-        return replace(kill, detail=f"without it the answer is {right}: {verdict.check(answer.check).detail}")
-    try:
-        with mutant.plant(counter):
-            record, verdict = _run(answer.detection, answer.mutant, kill.seed)
-    except CRASHES as error:
-        return replace(kill, runs=counter.runs, detail=f"crashed: {type(error).__name__}: {error}")
-    wrong = answer.given(record, verdict)
-    caught = counter.runs > 0 and wrong is not right
-    detail = f"{wrong} in place of {right}: {verdict.check(answer.check).detail}"
-    return replace(kill, runs=counter.runs, passes_unmutated=True, caught=caught, detail=detail)
-
-
-def _confirmed_without_mutant(where: Detection, kill: Kill) -> Kill:
-    """Mark the mutant as caught if the scenario passes without the bug, with the same seed."""
-    outcome, why = _sound(where.scenario, where.protocol, kill.seed)
-    if outcome is not Outcome.PASS:
-        return replace(kill, detail=f"does not pass without it either: {why}")
-    return replace(kill, caught=True, passes_unmutated=True)
-
-
 @lru_cache(maxsize=256)
-def _sound(scenario: str, protocol: str, seed: int) -> tuple[Outcome, str]:
-    """The outcome of a detection scenario without a mutant, and the reason if it does not pass."""
+def _problem_without(scenario: str, protocol: str, seed: int) -> str:
+    """Why a detection scenario does not pass without a mutant; empty if it passes."""
     _, verdict = _run(Detection(scenario, (), protocol), None, seed)
     bad = verdict.decisive
-    return verdict.outcome, "" if bad is None else f"{bad.name} {bad.verdict}: {bad.detail}"
+    if verdict.outcome is Outcome.PASS:
+        return ""
+    return f"does not pass without it either: {'' if bad is None else f'{bad.name} {bad.verdict}: {bad.detail}'}"
 
 
 def _run(where: Detection, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict]:

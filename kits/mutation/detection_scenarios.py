@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Detection
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.extremes import Fields, call, program
+from kits.mutation.bugs.table import ALL, VALIDATORS, Detection
 
 MAX_SEEDS: Final = 12
 """Maximum number of seeds that are tried for one mutant."""

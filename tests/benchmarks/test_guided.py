@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted
 from cluster.tools.sweeps.drawing.guided.corpus import Entry
 from tests.benchmarks.test_simulator import load
 
@@ -21,7 +21,7 @@ START = [
 @pytest.mark.soak
 def test_a_corpus_leads_to_a_subtle_bug_that_as_many_plain_seeds_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     guided = load("guided", monkeypatch)
-    mutant = MUTANTS["overpays-after-removals"]
+    mutant = planted("overpays-after-removals")
     assert 0 < guided.seeds_to_catch(mutant, guided.CORPUS, 0, 2, START) <= 2
     assert guided.seeds_to_catch(mutant, guided.PLAIN, 0, 3, ()) == 0
 

@@ -27,7 +27,7 @@ from typing import IO, Any, Final
 import pytest
 from _pytest.runner import runtestprotocol
 
-from kits.mutation.detection import all_mutants
+from kits.mutation.detection import all_bugs
 from tests.tiers.plants import CONTROL, plant
 
 HUNTS: Final = ("tests/kits/mutation/", "tests/tiers/")
@@ -50,7 +50,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not option("catches"):
         return None
     suite = Suite(session.items, json.loads(Path(option("known")).read_text(encoding="utf-8")), option("dear"))
-    names = option("bugs").split(",") if option("bugs") else list(all_mutants())
+    names = option("bugs").split(",") if option("bugs") else list(all_bugs())
     for found in catch_all(suite, names):
         Path(option("catches")).write_text(json.dumps(found, indent=1), encoding="utf-8")
     return True
@@ -82,7 +82,7 @@ class Suite:
 
         These are named for the detection scenario, or cost little and are about few bugs.
         """
-        tests, scenario = self._page["tests"], all_mutants()[name].detection.scenario
+        tests, scenario = self._page["tests"], all_bugs()[name].must_fail.scenario
         chosen = [item for item in self._items if name in tests[item.nodeid]["reach"] and self._is_slow(item) == slow]
 
         def order(item: pytest.Item) -> tuple[bool, float]:

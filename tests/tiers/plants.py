@@ -17,18 +17,18 @@ from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from cluster.misbehaviour.mutants.base import Mutant, RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import EnginePatch, Planted, RunCounter
 from consensus.protocols import PROTOCOLS
-from kits.mutation import harness_mutants
-from kits.mutation.detection import all_mutants
-from kits.mutation.harness_mutants import HARNESS_MUTANTS
+from kits.mutation import planting
+from kits.mutation.bugs.harness import OF_THE_HARNESS
+from kits.mutation.bugs.registry import OF_VALIDATORS
+from kits.mutation.detection import all_bugs
 from validator.node.assembly import PRODUCTION, Parts
 
 CONTROL: Final = "control"
 """Not a bug: an empty subclass of every part. A test that fails with it says nothing of a mutant."""
 PACKAGES: Final = ("consensus", "spec", "validator", "cluster", "loadgen", "stampede", "tests")
-KEPT: Final = ("cluster.misbehaviour.mutants.", "tests.tiers.")
+KEPT: Final = ("kits.mutation.bugs.", "tests.tiers.")
 """Modules that go on using the originals."""
 
 Pair = tuple[Any, Any]
@@ -42,10 +42,10 @@ def plant(name: str) -> tuple[dict[int, Any], ExitStack]:
     Returns the replacements by the id of the original, too.
     """
     kept = ExitStack()
-    if name in HARNESS_MUTANTS:
-        kept.enter_context(HARNESS_MUTANTS[name].plant(RunCounter()))
+    if name in OF_THE_HARNESS:
+        kept.enter_context(OF_THE_HARNESS[name].patch(RunCounter()))
         return {}, kept
-    pairs = _control() if name == CONTROL else _pairs(MUTANTS[name])
+    pairs = _control() if name == CONTROL else _pairs(OF_VALIDATORS[name])
     for original, replacement in pairs:
         _replace_everywhere(original, replacement)
     return {id(original): replacement for original, replacement in pairs}, kept
@@ -54,7 +54,7 @@ def plant(name: str) -> tuple[dict[int, Any], ExitStack]:
 def watch_reach(seen: set[str]) -> None:
     """Wrap every function that mutants replace: a call adds the names of those mutants to ``seen``."""
     names: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
-    for name in all_mutants():
+    for name in all_bugs():
         for place in places_of(name):
             names[place].add(name)
     for (owner, attribute), reached in names.items():
@@ -63,19 +63,18 @@ def watch_reach(seen: set[str]) -> None:
 
 def places_of(name: str) -> list[Place]:
     """The functions that a bug replaces: a class or a module each, and the name there."""
-    if name in HARNESS_MUTANTS:
+    if name in OF_THE_HARNESS:
         return _replaced_by(name)
-    return [place for pair in _pairs(MUTANTS[name]) for place in _overridden(*pair)]
+    return [place for pair in _pairs(OF_VALIDATORS[name]) for place in _overridden(*pair)]
 
 
-def _pairs(mutant: Mutant) -> list[Pair]:
+def _pairs(mutant: Planted) -> list[Pair]:
     """What a mutant of validators replaces."""
     counter = RunCounter()
-    if mutant.engine is not None:
-        engine = PROTOCOLS[mutant.detection.protocol]
-        return [(engine, mutant.engine(engine, counter))]
-    assert mutant.parts is not None, "a mutant has an engine or parts"
-    parts = mutant.parts(counter)
+    if isinstance(mutant.patch, EnginePatch):
+        engine = PROTOCOLS[mutant.must_fail.protocol]
+        return [(engine, mutant.patch.engine(engine, counter))]
+    parts = mutant.patch.parts(counter)
     both = [(getattr(PRODUCTION, field.name), getattr(parts, field.name)) for field in fields(Parts)]
     return [pair for original, other in both if original is not other for pair in _with_nested(original, other)]
 
@@ -166,12 +165,12 @@ def _replaced_by(name: str) -> list[Place]:
             places.append((owner, attribute))
         return nullcontext()
 
-    replaced, harness_mutants._replaced = harness_mutants._replaced, note  # type: ignore[assignment]
+    replaced, planting.replaced = planting.replaced, note  # type: ignore[assignment]
     try:
-        with HARNESS_MUTANTS[name].plant(RunCounter()):
+        with OF_THE_HARNESS[name].patch(RunCounter()):
             return places
     finally:
-        harness_mutants._replaced = replaced
+        planting.replaced = replaced
 
 
 def _watch(owner: Any, name: str, reached: set[str], seen: set[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kits.mutation.detection import all_mutants
+from kits.mutation.detection import all_bugs
 from tests.tiers.plants import CONTROL, places_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ print(Transition.__qualname__, Transition.phases is PHASES, *(phase.__qualname__
 """
 
 
-@pytest.mark.parametrize("name", all_mutants())
+@pytest.mark.parametrize("name", all_bugs())
 def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
     assert places_of(name)
 

@@ -118,7 +118,7 @@ class UpgradeFault(OfValidators):
     code: str | None = None
     """Folder of another checkout, on the live testnet; ``None`` is the same code under a new name."""
     mutant: MutantName | None = None
-    """A planted bug of the new code, by its name in ``cluster.misbehaviour.mutants``."""
+    """A planted bug of the new code, by its name (``docs/mutants.md``)."""
     down_ms: Milliseconds = 500
     """Minimum time that each host stays down."""
     heights_between: Height = 3

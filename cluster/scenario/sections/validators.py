@@ -13,20 +13,18 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from cluster.common.suggestions import instead, unknown
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted
 from cluster.scenario.sections.base import KEYWORDS, ClockSpeed, Duration, Height, Name, Section
 from consensus.keys import is_public_key
 from consensus.types import fault_bound
 
 
 def _known_mutant(name: str) -> str:
-    if name not in MUTANTS:
-        raise ValueError(unknown("mutant", name, sorted(MUTANTS)))
-    return name
+    return planted(name).name
 
 
 MutantName = Annotated[str, AfterValidator(_known_mutant)]
-"""A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
+"""A planted bug, by its name (:mod:`cluster.misbehaviour.planted`)."""
 MAX_COMMAND: Final = 1_000
 """Maximum length of an executor's command, in characters."""
 
@@ -121,7 +119,7 @@ class NodeSection(Section):
     name: Name | None = None
     """Its name in faults, reports and logs; by default ``validator-`` and its index."""
     mutant: MutantName | None = None
-    """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
+    """A planted bug, by its name (``docs/mutants.md``)."""
     executor: Annotated[str, Field(max_length=MAX_COMMAND), AfterValidator(_command)] | None = None
     """The command of a program that does its state transition (``docs/executor.md``)."""
     external: ExternalSection | None = None

@@ -13,7 +13,7 @@ from typing import Final
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
 from kits.mutation.machine.operators import Candidate, candidates
-from kits.mutation.machine.planting import MUTATED, module_name
+from kits.mutation.planting import MUTATED, module_name
 
 COMPILER: Final = "numba"
 

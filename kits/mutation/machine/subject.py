@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from kits.mutation.machine.planting import LineRecorder, plant
+from kits.mutation.planting import LineRecorder, plant
 
 MIB: Final = 2**20
 CRASH: Final = "crash"

@@ -20,8 +20,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_NESTED
 from cluster.faults.kind import Lasting
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
-from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.model import LimitsSection
@@ -768,7 +767,6 @@ def test_a_behaviour_is_a_list_of_one_and_more_faults_may_be_allowed() -> None:
 
 def test_the_reference_names_every_choice() -> None:
     rows = documented_rows()
-    assert all(f"`{name}`" in rows["validators.nodes"]["mutant"][1] for name in MUTANTS)
     assert all(f"`{name}`" in rows["validators.nodes"]["byzantine"][1] for name in BEHAVIOURS)
     assert all(f"`{name}`" in rows["load.users"]["workload"][1] for name in WORKLOADS)
 

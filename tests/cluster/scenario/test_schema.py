@@ -112,7 +112,6 @@ WRONG = {
     "a wrong type": "name: a\nseed: '1'",
     "out of range": "name: a\nlinks: {loss: 0.95}",
     "no validators": "name: a\nvalidators: 0",
-    "an unknown mutant": "name: a\nvalidators: [{mutant: nothing}]",
     "an unknown behaviour": "name: a\nvalidators: [{byzantine: rude}]",
     "an unknown topology": "name: a\nlinks: {topology: torus}",
     "a topology without a kind": "name: a\nlinks: {topology: {degree: 3}}",

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.record.rules import SafetyRule
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario

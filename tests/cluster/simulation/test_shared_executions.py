@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import PartsPatch, RunCounter, planted_bugs
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.simulation.shared_executions import COMPARED_BLOCKS, SharedExecution
@@ -156,7 +155,7 @@ def test_broken_code_shares_nothing() -> None:
     executions = simulation.executions
     assert executions is not None
     assert executions.for_parts(PRODUCTION).executor is executions.executor
-    broken = [mutant.parts(RunCounter()) for mutant in MUTANTS.values() if mutant.parts is not None]
+    broken = [bug.patch.parts(RunCounter()) for bug in planted_bugs().values() if isinstance(bug.patch, PartsPatch)]
     executing = [each for each in broken if each.executor is not Executor or each.transition is not Transition]
     assert len(executing) > 10
     assert all(executions.for_parts(each) is each for each in executing)

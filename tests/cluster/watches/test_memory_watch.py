@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import RunCounter, planted
 from cluster.scenario import Scenario
 from cluster.scenario.model import LimitsSection
 from cluster.watches import memory_watch
@@ -67,7 +66,7 @@ def test_views_without_a_block_stay_within_the_bounds(bench_type: type[Bench]) -
 )
 def test_an_engine_that_lets_nothing_go_is_told_of(name: str, first: str) -> None:
     counter = RunCounter()
-    engine: Any = MUTANTS[name].engine
+    engine: Any = planted(name).patch.engine
     bench_type = type("Mutated", (Bench,), {"engine_type": engine(Bench.engine_type, counter)})
     assert final_views(bench_type())[0] == first
     assert counter.runs > 0

@@ -41,7 +41,7 @@ def test_a_secret_is_64_hex_digits_and_is_not_shown(tmp_path: Path) -> None:
 
 def test_an_unknown_bug_is_bad_input(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--mutant", "wrong-balanse"]) == ExitCode.BAD_INPUT
-    assert "--mutant: unknown planted bug 'wrong-balanse'; did you mean wrong-balance?" in capsys.readouterr().err
+    assert "--mutant: unknown mutant 'wrong-balanse'; did you mean wrong-balance?" in capsys.readouterr().err
 
 
 @pytest.mark.slow

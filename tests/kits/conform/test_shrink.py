@@ -20,14 +20,14 @@ from tests.kits.conform.planted import BUGS, PlantedTool
 
 SEEDS = range(40)
 MAX_BLOCKS, MAX_TRANSACTIONS = 2, 3
-LONG = [name for name, bug in BUGS.items() if bug.family in ("job-ends", "compaction")]
+LONG = [name for name, bug in BUGS.items() if bug.must_fail in ("job-ends", "compaction")]
 """Bugs that only long cases find: none of their blocks can be left out."""
 CHEAP = ["address-of-the-next-nonce", "nonce-not-checked", "fire-base-free", "messages-without-a-limit"]
 
 
 def found_by(tool: PlantedTool) -> AnsweredCase:
     """The first case of the bug's family on which the tool fails."""
-    source = GeneratedCases((BUGS[tool.name].family,), SEEDS)
+    source = GeneratedCases((BUGS[tool.name].must_fail,), SEEDS)
     cases = (source.load(reference) for reference in source.references())
     return next(case for case in cases if judge(case, tool, has_roots=True).kind)
 
@@ -60,7 +60,7 @@ def first_case(family: str) -> AnsweredCase:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_a_bug_that_only_long_cases_show_is_found(name: str) -> None:
-    assert judge(first_case(BUGS[name].family), PlantedTool(name), has_roots=True).kind
+    assert judge(first_case(BUGS[name].must_fail), PlantedTool(name), has_roots=True).kind
 
 
 def test_a_sound_tool_shrinks_nothing() -> None:

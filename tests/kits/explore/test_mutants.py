@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import bugs_of_engines
 from kits.explore.schedule import realise, replay
 from kits.explore.scope import Scope
 from kits.explore.search import Search
@@ -76,7 +76,7 @@ QUICK: Final = {name for name, (_, views, *_) in FOUND.items() if views == 1}
 
 
 def test_each_bug_is_found_or_has_a_reason() -> None:
-    engines = [name for name, mutant in MUTANTS.items() if mutant.engine is not None]
+    engines = bugs_of_engines()
     named = [*FOUND, *(name for names in ELSEWHERE.values() for name in names)]
     assert sorted(named) == sorted(engines)
 

@@ -19,7 +19,7 @@ from cluster.audit.reexecution.describe import key_words, lines
 from cluster.audit.reexecution.reexecutor import Reexecution, Reexecutor
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput, ExitCode
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted
 from cluster.record.archive import DivergedExecution, decode_traces, encode_traces
 from cluster.report.results import finish_run
 from cluster.tools.cli.main import main
@@ -41,7 +41,7 @@ Pages = list[dict[str, Any]]
 
 
 def books_of(mutant: str, mutated: tuple[int, ...] | None = None, seed: int = 1) -> Books:
-    detection = MUTANTS[mutant].detection
+    detection = planted(mutant).must_fail
     return keep_books(simulate(scenario_of(replace(detection, mutated=mutated or detection.mutated), mutant), seed))
 
 

@@ -15,25 +15,25 @@ from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS
 from cluster.checks.agreement import check_state_roots
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import planted, planted_bugs
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.watches.watched_simulation import WatchedSimulation, simulate
 from consensus.keys import KeyedHashScheme
+from kits.mutation.bugs.table import ALL, Area, Detection
 from kits.mutation.detection_scenarios import DETECTION_SCENARIOS, scenario_of
 from tests.cluster.audit.specified.test_judge import BOOKS, deviations
 
 SHARED = [
     name
-    for name, mutant in MUTANTS.items()
-    if mutant.area is Area.SCHEDULER and mutant.detection.mutated == ALL and mutant.caught_by in BOOKS
+    for name, mutant in planted_bugs().items()
+    if mutant.area == Area.SCHEDULER and mutant.must_fail.mutated == ALL and mutant.must_fail.check in BOOKS
 ]
 
 
 def found_with(name: str) -> set[str]:
     """The ledger's checks that fail in the run that must catch a planted bug, with the first seed that shows it."""
-    where = MUTANTS[name].detection
+    where = planted(name).must_fail
     for seed in range(1, where.seeds + 1):
         run = check_run(simulate(scenario_of(where, name), seed))
         failed = {check for check in BOOKS if run.check(check).verdict is Outcome.FAIL}
@@ -43,7 +43,7 @@ def found_with(name: str) -> set[str]:
 
 
 def test_a_bug_that_all_validators_share_is_found() -> None:
-    assert MUTANTS["refund-at-wrong-price"].caught_by in found_with("refund-at-wrong-price")
+    assert planted("refund-at-wrong-price").must_fail.check in found_with("refund-at-wrong-price")
 
 
 @pytest.mark.soak
@@ -54,7 +54,7 @@ def test_each_bug_that_all_validators_share_is_found(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "seed"), [("queries-not-charged", 1), ("published-survives-a-revert", 2)])
 def test_a_leaf_that_all_validators_write_wrong_is_found(name: str, seed: int) -> None:
-    run = simulate(scenario_of(replace(MUTANTS[name].detection, mutated=ALL), name), seed)
+    run = simulate(scenario_of(replace(planted(name).must_fail, mutated=ALL), name), seed)
     first = deviations(run)[0]
     assert (first.check, first.difference.field) == ("state_roots", "header.state_root")
     assert len({block.computed_root for each in run.validators for block in each.blocks[first.height - 1 :][:1]}) == 1
@@ -72,7 +72,7 @@ def test_a_leaf_that_all_validators_write_wrong_is_found(name: str, seed: int) -
     ],
 )
 def test_planted_bugs_are_caught_without_the_simulators_monitor(mutant: str, rule: str) -> None:
-    plan = scenario_of(MUTANTS[mutant].detection, mutant)
+    plan = scenario_of(planted(mutant).must_fail, mutant)
     plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 12, "drain_blocks": 0})})
     simulation = WatchedSimulation(plan, 1, "test", scheme=KeyedHashScheme())
     monitor = simulation.run().monitor

@@ -17,16 +17,18 @@ from cluster.checks.coverage import COVERAGE
 from cluster.checks.run import CHECKS
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants import certificates, unchecked
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.misbehaviour.planted import EnginePatch, PartsPatch, Planted, RunCounter, planted, planted_bugs
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.tools.cli.main import main
 from kits.mutation import detection
-from kits.mutation.detection import Kill, all_mutants, page
+from kits.mutation.bugs import certificates, unchecked
+from kits.mutation.bugs.harness import OF_THE_HARNESS
+from kits.mutation.bugs.registry import OF_VALIDATORS
+from kits.mutation.bugs.table import ALL, ONE, Area, Detection
+from kits.mutation.detection import Kill, all_bugs, invariant, page
 from kits.mutation.detection_scenarios import DETECTION_SCENARIOS, MAX_SEEDS, scenario_of
-from kits.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
+from kits.mutation.planting import replaced
 from kits.mutation.table import print_table
 from validator.node.assembly import Parts
 from validator.transition.transition import Transition
@@ -43,31 +45,42 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "mutants.md"
 
 
 def test_there_are_enough_in_every_area_and_each_names_its_detection() -> None:
-    everyone = all_mutants()
-    assert len(everyone) == len(MUTANTS) + len(HARNESS_MUTANTS) >= 25
-    areas = Counter(mutant.area for mutant in everyone.values())
+    everyone = all_bugs()
+    assert len(everyone) == len(OF_VALIDATORS) + len(OF_THE_HARNESS) >= 25
+    areas = Counter(bug.area for bug in everyone.values())
     assert set(areas) == set(Area)
     names = {check.__name__.removeprefix("check_") for check in CHECKS} | {COVERAGE}
-    for name, mutant in everyone.items():
-        assert mutant.name == name
-        assert mutant.description
-        assert 1 <= mutant.detection.seeds <= MAX_SEEDS
-        if isinstance(mutant, HarnessMutant):
-            assert mutant.answer.check in names
-            assert mutant.answer.mutant is None or mutant.answer.mutant in MUTANTS
+    for name, bug in everyone.items():
+        must: Detection = bug.must_fail
+        assert bug.name == name
+        assert bug.words
+        assert 1 <= must.seeds <= MAX_SEEDS
+        if bug.area == Area.HARNESS:
+            assert must.check in names
+            assert must.mutant is None or must.mutant in OF_VALIDATORS
         else:
-            assert mutant.caught_by in names - {"progress"}, "a timeout does not count"
-            assert (mutant.rule in set(SafetyRule)) == (mutant.caught_by == "safety")
-            assert (mutant.engine is None) != (mutant.parts is None)
-            assert mutant.detection.mutated
-    assert {mutant.detection.scenario for mutant in everyone.values()} == set(DETECTION_SCENARIOS)
+            assert must.check in names - {"progress"}, "a timeout does not count"
+            assert (must.rule in set(SafetyRule)) == (must.check == "safety")
+            assert isinstance(bug.patch, EnginePatch | PartsPatch)
+            assert must.mutated
+    assert {bug.must_fail.scenario for bug in everyone.values()} == set(DETECTION_SCENARIOS)
+
+
+def test_scenarios_find_them_by_the_entry_point() -> None:
+    assert planted_bugs() == OF_VALIDATORS
+
+
+def test_where_no_package_has_bugs_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.misbehaviour.planted.planted_bugs", dict)
+    with pytest.raises(ValueError, match="no installed package has planted bugs; expected the kit mutation"):
+        Scenario.model_validate({"name": "a", "validators": [{"mutant": "double-fire"}]})
 
 
 def test_nothing_of_them_is_in_a_scenario_that_names_none() -> None:
-    for mutant in all_mutants().values():
-        sound = scenario_of(mutant.detection, None)
+    for bug in all_bugs().values():
+        sound = scenario_of(bug.must_fail, None)
         assert not any(node.mutant for node in sound.validators.nodes)
-    mutated = scenario_of(MUTANTS["quorum-of-2f"].detection, "quorum-of-2f")
+    mutated = scenario_of(planted("quorum-of-2f").must_fail, "quorum-of-2f")
     assert [node.mutant for node in mutated.validators.nodes] == ["quorum-of-2f"] * len(ALL)
     forged = scenario_of(Detection("forger"), "double-fire")
     assert [node.mutant for node in forged.validators.nodes][1] == "double-fire"
@@ -106,11 +119,11 @@ def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
     monkeypatch: pytest.MonkeyPatch, is_told_apart: bool
 ) -> None:
     """Every seed is run once; the first that catches is shown, and one beyond those of the mutant's own saves none."""
-    mutant = replace(MUTANTS["wrong-balance"], name="counted", detection=Detection("calm", ONE, seeds=3))
-    monkeypatch.setitem(MUTANTS, "counted", mutant)
+    bug = replace(planted("wrong-balance"), name="counted", must_fail=Detection("calm", ONE, seeds=3))
+    monkeypatch.setitem(planted_bugs(), "counted", bug)
     caught_from = 2 if is_told_apart else 4
 
-    def tried(_mutant: Mutant, kill: Kill) -> Kill:
+    def tried(_bug: Planted, kill: Kill) -> Kill:
         ran = kill.seed != 1
         live = {"timers": 1} if ran else {}
         return replace(kill, runs=7 * ran, caught=kill.seed >= caught_from, live=live, detail=f"seed {kill.seed}")
@@ -127,16 +140,15 @@ def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
 # --- what does not count ----------------------------------------------------------------------------------------------
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, transition: Any, caught_by: str = "state_roots", **more: Any) -> Kill:
+def plant(monkeypatch: pytest.MonkeyPatch, transition: Any) -> Kill:
     """Plant a bug of the test's own in one validator."""
 
     def parts(counter: RunCounter) -> Parts:
         return Parts(transition=transition(counter))
 
-    mutant = Mutant(
-        "planted", Area.STATE, "for a test", caught_by, Detection("calm", ONE, seeds=1), parts=parts, **more
-    )
-    monkeypatch.setitem(MUTANTS, "planted", mutant)
+    must_fail = Detection("calm", ONE, seeds=1, check="state_roots")
+    bug = Planted("planted", PartsPatch(parts), must_fail, "for a test", Area.STATE)
+    monkeypatch.setitem(planted_bugs(), "planted", bug)
     return detection.detect("planted")
 
 
@@ -193,29 +205,26 @@ def test_a_crash_a_line_that_never_ran_and_an_inconclusive_check_do_not_count(mo
     silent = plant(monkeypatch, richer)
     assert not silent.caught
     assert silent.detail.startswith("the mutated line never ran; fail: ")
-    monkeypatch.setattr(detection, "_sound", lambda *_: (Outcome.INCONCLUSIVE, "load inconclusive: nothing"))
+    monkeypatch.setattr(detection, "_problem_without", lambda *_: "does not pass without it either: nothing")
     unsound = detection.detect("wrong-balance")
     assert not unsound.caught
-    assert unsound.detail == "does not pass without it either: load inconclusive: nothing"
+    assert unsound.detail == "does not pass without it either: nothing"
 
 
 def test_another_rule_than_the_one_named_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant = MUTANTS["quorum-of-2f"]
-    other = Mutant(
-        "other", mutant.area, "", "safety", Detection("calm", ALL, seeds=1), rule="proofs", engine=mutant.engine
-    )
-    monkeypatch.setitem(MUTANTS, "other", other)
+    must_fail = Detection("calm", ALL, seeds=1, check="safety", rule="proofs")
+    monkeypatch.setitem(planted_bugs(), "other", replace(planted("quorum-of-2f"), name="other", must_fail=must_fail))
     kill = detection.detect("other")
     assert not kill.caught
-    assert kill.detail.startswith("another rule: ")
+    assert kill.detail.startswith("pass: another rule: ")
 
 
 @pytest.mark.slow
 def test_a_bug_of_the_harness_that_changes_no_answer_survives(monkeypatch: pytest.MonkeyPatch) -> None:
-    for verdict, what in ((Outcome.PASS, "pass in place of pass: "), (Outcome.FAIL, "without it the answer is pass: ")):
-        answer = KnownAnswer(Detection("calm", (), seeds=1), "conservation", verdict)
-        blind = HarnessMutant("blind", "", answer, lambda counter: _replaced(counter, "runs", 1))
-        monkeypatch.setitem(HARNESS_MUTANTS, "blind", blind)
+    for right, what in ((Outcome.PASS, "pass: "), (Outcome.FAIL, "without it the answer is pass: ")):
+        answer = Detection("calm", (), seeds=1, check="conservation", right=right)
+        blind = Planted("blind", lambda counter: replaced(counter, "runs", 1), answer, area=Area.HARNESS)
+        monkeypatch.setitem(OF_THE_HARNESS, "blind", blind)
         kill = detection.detect("blind")
         assert not kill.caught
         assert kill.detail.startswith(what)
@@ -223,10 +232,10 @@ def test_a_bug_of_the_harness_that_changes_no_answer_survives(monkeypatch: pytes
 
 def test_what_is_planted_in_the_harness_is_taken_out_again() -> None:
     owner = RunCounter()
-    with _replaced(owner, "runs", 7):
+    with replaced(owner, "runs", 7):
         assert owner.runs == 7
     assert owner.runs == 0
-    with pytest.raises(KeyError), _replaced(owner, "runs", 7):
+    with pytest.raises(KeyError), replaced(owner, "runs", 7):
         raise KeyError
     assert owner.runs == 0
 
@@ -295,10 +304,10 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
 def test_the_page_names_each_with_what_catches_it() -> None:
     rows = [line.split(" | ") for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     documented = {row[0].strip("|` "): row[1:] for row in rows}
-    assert list(documented) == list(all_mutants())
-    for name, mutant in all_mutants().items():
-        cells, invariant = documented[name], detection._invariant(mutant)
-        assert (cells[0], cells[1], cells[2].strip("` |")) == (mutant.description, invariant, mutant.detection.scenario)
+    assert list(documented) == list(all_bugs())
+    for name, bug in all_bugs().items():
+        cells = documented[name]
+        assert (cells[0], cells[1], cells[2].strip("` |")) == (bug.words, invariant(bug), bug.must_fail.scenario)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -306,7 +315,7 @@ def test_the_page_names_each_with_what_catches_it() -> None:
 
 @pytest.mark.slow
 @pytest.mark.turns(14)
-@pytest.mark.parametrize("name", list(all_mutants()))
+@pytest.mark.parametrize("name", list(all_bugs()))
 def test_each_is_caught(name: str) -> None:
     kill = detection.detect(name)
     assert kill.caught, kill
@@ -314,14 +323,14 @@ def test_each_is_caught(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    "mutant",
-    [one for one in (*certificates.MUTANTS, *unchecked.MUTANTS) if one.detection.protocol == "simplex"],
+    "bug",
+    [one for one in (*certificates.MUTANTS, *unchecked.MUTANTS) if one.must_fail.protocol == "simplex"],
     ids=attrgetter("name"),
 )
 def test_who_believes_a_lie_is_caught_with_the_other_protocol_too(
-    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+    bug: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed = replace(mutant, detection=replace(mutant.detection, protocol="hotstuff", seeds=MAX_SEEDS))
-    monkeypatch.setitem(MUTANTS, mutant.name, changed)
-    kill = detection.detect(mutant.name)
+    changed = replace(bug, must_fail=replace(bug.must_fail, protocol="hotstuff", seeds=MAX_SEEDS))
+    monkeypatch.setitem(planted_bugs(), bug.name, changed)
+    kill = detection.detect(bug.name)
     assert kill.caught, kill

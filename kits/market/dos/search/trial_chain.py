@@ -13,7 +13,7 @@ import heapq
 from typing import Any, Final
 
 from cluster.disks.installed_kernels import use_installed_kernels
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from cluster.scenario.node_setup import parts_of

@@ -39,7 +39,7 @@ from cluster.live.threads.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.web.event_stream import Subscription
 from cluster.live.web.server import NotReady, serve
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
-from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.planted import RunCounter
 from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
 from cluster.record.run import HAND_OVER, MESSAGE, SYNC, WARM_UP, RunRecord

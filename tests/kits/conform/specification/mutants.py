@@ -1,4 +1,4 @@
-"""Small falsifications of the specification, one rule each: `(name, text in the module, what is there instead)`.
+"""Small falsifications of the specification, one rule each: `(name, text in the module, what is there in its place)`.
 
 A rule that can be broken without any default case noticing is a rule that the comparison does not check. The generator
 is good enough when every one of these changes the answer to some default case. Rules that are broken in the validator
@@ -6,18 +6,14 @@ by `tests/kits/conform/planted.py` are not among them: families of cases find th
 """
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
-from importlib.util import spec_from_loader
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from tests.repository.sources import ROOT
+from cluster.misbehaviour.planted import Planted
+from kits.mutation.planting import TextPatch
 
-MUTANTS: dict[str, list[tuple[str, str, str]]] = {
+_RULES: dict[str, list[tuple[str, str, str]]] = {
     "spec.block": [
         ("nonce not raised", "world.put(world.nonce, sender, transaction.nonce + 1)", "pass"),
         ("user lane endless", "used + transaction.gas_limit > limit", "False"),
@@ -498,34 +494,15 @@ AFRESH = ("spec", "cluster.audit.specified", "kits.conform.t8n_by_spec", "tests.
 """What is imported anew for a mutant: the specification, and what answers by it."""
 
 
-class _Mutated(MetaPathFinder, Loader):
-    """Finder and loader of one module with another text."""
-
-    def __init__(self, name: str, source: str) -> None:
-        self._name, self._source = name, source
-
-    def find_spec(self, name: str, *_others: Any) -> Any:
-        return spec_from_loader(name, self) if name == self._name else None
-
-    def create_module(self, _found: Any) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self._source, f"{self._name} mutated", "exec"), module.__dict__)
+BROKEN = [
+    Planted(name, TextPatch(module, old, new), "a default case")
+    for module, rules in _RULES.items()
+    for name, old, new in rules
+]
 
 
 @contextmanager
-def mutated(module: str, old: str, new: str) -> Iterator[Callable[..., Any]]:
-    """What answers by the specification with one text replaced, which must stand in the module exactly once."""
-    source = Path(ROOT, *module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-    assert source.count(old) == 1, f"{source.count(old)} times in {module}: {old!r}"
-    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(AFRESH)}
-    finder = _Mutated(module, source.replace(old, new))
-    sys.meta_path.insert(0, finder)
-    try:
+def mutated(bug: Planted) -> Iterator[Callable[..., Any]]:
+    """What answers by the specification with the bug."""
+    with bug.patch.in_module(AFRESH):
         yield importlib.import_module("tests.kits.conform.specification.compare").specs_answer
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.startswith(AFRESH)]:
-            del sys.modules[name]
-        sys.modules.update(kept)

@@ -11,9 +11,7 @@ import msgspec
 import pytest
 
 from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.misbehaviour.mutants.state import FIRST_HEIGHT
+from cluster.misbehaviour.planted import RunCounter, planted
 from tests.validator.chains import ALICE, BOB, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, wire, with_transactions
 from validator.chain.genesis import Policy
@@ -28,6 +26,8 @@ from validator.node.executor.stream import ExecutorError
 from validator.transition.trace import BlockTrace, StepKind
 from validator.transition.transition import Transition
 
+HONEST_HEIGHTS = 5
+"""The heights before the first one at which ``wrong-balance`` shows."""
 Lie = Callable[[stream.Answer], stream.Answer | bytes]
 
 
@@ -156,7 +156,7 @@ def diverged(child: InProcess) -> tuple[FinalizedInvalid, BlockTrace]:
     """The divergence of a validator whose child has a planted bug, and the trace of the same bug in a validator."""
     author, foreign, own = Author(), with_child(child), Author()
     own.executor = Executor(MemoryDisk(), own.genesis, _planted("wrong-balance"))
-    for _ in range(FIRST_HEIGHT - 1):
+    for _ in range(HONEST_HEIGHTS):
         empty = author.build()
         for each in (foreign, own):
             assert each.execute(empty.block) is None
@@ -170,9 +170,8 @@ def diverged(child: InProcess) -> tuple[FinalizedInvalid, BlockTrace]:
 
 
 def _planted(bug: str) -> type[Transition]:
-    parts = MUTANTS[bug].parts
-    assert parts is not None
-    return parts(RunCounter()).transition
+    transition: type[Transition] = planted(bug).patch.parts(RunCounter()).transition
+    return transition
 
 
 def test_a_planted_bug_diverges_with_the_steps_of_a_validator_that_has_it() -> None:

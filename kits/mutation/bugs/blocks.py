@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
 from consensus.interface import Verify
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, Mutated
 from validator.chain.block import Block
 from validator.node.blocks.block_tree import BlockTree
 from validator.node.blocks.catch_up import CatchUp

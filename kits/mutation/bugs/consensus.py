@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine, RunCounter
-from cluster.misbehaviour.mutants.certificates import JudgesOtherwise, with_committees
+from cluster.misbehaviour.planted import RunCounter
 from consensus.interface import BAD_CERTIFICATE, Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
 from consensus.keys import Committee, ValidatorSet
@@ -30,6 +29,8 @@ from consensus.retransmission import BURST_CERTIFICATES
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
 from consensus.voting import Ancestry
+from kits.mutation.bugs.certificates import JudgesOtherwise, with_committees
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, MutatedEngine
 
 MUTANTS = MutantTable(Area.CONSENSUS, "evidence")
 

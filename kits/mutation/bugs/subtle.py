@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, Mutated
 from validator.chain.genesis import Genesis
 from validator.chain.records import Fires, Timer
 from validator.execution.timer_phase import Candidate, TimerPhase

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
+from cluster.misbehaviour.planted import RunCounter
+from kits.mutation.bugs.table import ALL, ONE, Area, Detection, MutantTable, Mutated, parts_with
 from validator.node.assembly import Parts
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import ABSENT_TWIG, twig_hash

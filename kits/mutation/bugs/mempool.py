@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, Mutated
 from validator.chain.block import Header
 from validator.chain.messages import TransactionsMessage, encode_message
 from validator.chain.records import Account

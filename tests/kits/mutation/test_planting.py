@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from cluster.common.checkout import ROOT
-from kits.mutation.machine.planting import ChangedModule, LineRecorder, module_name, plant
+from kits.mutation.planting import ChangedModule, LineRecorder, module_name, plant
 
 SOURCE = """def f(a):
     if a:

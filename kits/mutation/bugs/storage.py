@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
+from cluster.misbehaviour.planted import RunCounter
 from consensus.messages import Vote
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, Mutated, parts_with
 from validator.chain.messages import read_message
 from validator.node.assembly import Parts
 from validator.node.blocks.finality import Finality

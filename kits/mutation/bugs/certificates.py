@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine
 from consensus.certificates import verify_signed
 from consensus.interface import FUTURE, NOT_A_MEMBER, STALE
 from consensus.keys import Committee, ValidatorSet
@@ -30,6 +29,7 @@ from consensus.messages import (
 )
 from consensus.types import GENESIS_VIEW, Digest, Signature, ValidatorIndex, View
 from consensus.voting import Ancestry
+from kits.mutation.bugs.table import ALL, Area, Detection, MutantTable, MutatedEngine
 
 VIEWS_BACK = 32
 """High views below a timeout's own view that are tried for its signature."""
@@ -231,7 +231,7 @@ class NeedsNoCertifiedBlock(MutatedEngine):
             super()._on_timeout_certificate(sender, certificate)
 
 
-@MUTANTS.engine("any-parent-justified", Detection("lock-breaker", ALL, "hotstuff"), rule=ANCESTRY)
+@MUTANTS.engine("any-parent-justified", Detection("lock-breaker", ALL, "hotstuff"), "safety", ANCESTRY)
 class AnyParentIsJustified(MutatedEngine):
     """HotStuff: with a timeout certificate of the view before it votes for a block on any parent"""
 

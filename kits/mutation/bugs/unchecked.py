@@ -13,11 +13,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter
-from cluster.misbehaviour.mutants.state import WrongBalance
+from cluster.misbehaviour.planted import RunCounter
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex
+from kits.mutation.bugs.state import WrongBalance
+from kits.mutation.bugs.table import ALL, ONE, Area, Detection, MutantTable, Mutated
 from validator.chain.block import Block, Header
 from validator.chain.messages import FinalBlocksResponse, SnapshotOffer, ViewReport
 from validator.node.assembly import Parts

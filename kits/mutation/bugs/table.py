@@ -1,13 +1,14 @@
-"""Mutants: validators with one planted bug."""
+"""What the planted bugs of validators are made with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar
 
-from consensus.protocols import EngineType
+from cluster.common.outcome import Outcome
+from cluster.misbehaviour.planted import EnginePatch, PartsPatch, Planted, RunCounter
 from validator.execution.timer_phase import TimerPhase
 from validator.node.assembly import PRODUCTION, Parts
 from validator.node.executor.executor import Executor
@@ -32,19 +33,10 @@ class Area(StrEnum):
     HARNESS = "harness"
 
 
-class RunCounter:
-    """Counts how often a mutated line ran, in one validator."""
-
-    def __init__(self) -> None:
-        self.runs = 0
-
-    def ran(self) -> None:
-        self.runs += 1
-
-
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
+    """The run that must catch a bug: a detection scenario, the validators that have the bug, and the seeds to try in
+    order until it is caught; and the check that must fail there."""
 
     scenario: str
     """The scenario's name in :mod:`kits.mutation.detection_scenarios`."""
@@ -52,25 +44,19 @@ class Detection:
     protocol: str = "simplex"
     seeds: int = 4
     """The number of seeds, from 1 on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A planted bug in a validator: classes that replace some of its parts."""
-
-    name: str
-    area: Area
-    description: str
-    caught_by: str
+    check: str = ""
     """The check that must fail (:mod:`cluster.checks.run`)."""
-    detection: Detection
-    """The run that must catch it."""
     rule: str = ""
     """The rule of the check ``safety`` that must be broken (:mod:`cluster.watches.safety_monitor`)."""
-    parts: Callable[[RunCounter], Parts] | None = None
-    """Makes the mutated parts, which count how often the mutated line runs."""
-    engine: Callable[[EngineType, RunCounter], EngineType] | None = None
-    """Makes the mutated consensus engine, which counts likewise."""
+    mutant: str | None = None
+    """For a bug of the harness: the bug in the validators of the run; ``None`` for no bug."""
+    right: Outcome = Outcome.PASS
+    """For a bug of the harness: what a sound harness says of the check, or of the rule."""
+
+    @property
+    def invariant(self) -> str:
+        """The check and, for ``safety``, the rule."""
+        return f"{self.check}: {self.rule}" if self.rule else self.check
 
 
 class Mutated:
@@ -90,43 +76,44 @@ class MutantTable:
     """The mutants of a module. Its methods decorate the classes with the bugs, or functions that make all parts. Their
     docstrings are the descriptions of the bugs.
 
-    ``caught_by`` and ``rule`` apply to mutants that name no others.
+    ``check`` and ``rule`` apply to mutants that name no others.
     """
 
-    def __init__(self, area: Area, caught_by: str = "", rule: str = "") -> None:
+    def __init__(self, area: Area, check: str = "", rule: str = "") -> None:
         self._area = area
-        self._caught_by = caught_by
+        self._check = check
         self._rule = rule
-        self._mutants: list[Mutant] = []
+        self._mutants: list[Planted] = []
 
-    def __iter__(self) -> Iterator[Mutant]:
+    def __iter__(self) -> Iterator[Planted]:
         return iter(self._mutants)
 
-    def part(self, *given: Any) -> Callable[[Made], Made]:
+    def part(self, name: str, *given: Any) -> Callable[[Made], Made]:
         """Enter a mutant by a class derived from :class:`Mutated` and from a part of a validator; ``given`` are the
-        fields after ``maker`` of :meth:`_entering`."""
-        return self._entering("parts", lambda part: lambda counter: parts_with(_counted(counter, part)), *given)
+        fields after ``name`` of :meth:`_enter`."""
+        return self._entering(
+            lambda part: PartsPatch(lambda counter: parts_with(_counted(counter, part))), name, *given
+        )
 
-    def parts(self, *given: Any) -> Callable[[Made], Made]:
+    def parts(self, name: str, *given: Any) -> Callable[[Made], Made]:
         """Enter a mutant by a function that takes a :class:`RunCounter` and makes its parts; likewise."""
-        return self._entering("parts", lambda make: make, *given)
+        return self._entering(PartsPatch, name, *given)
 
-    def engine(self, *given: Any, **more: Any) -> Callable[[Made], Made]:
+    def engine(self, name: str, *given: Any) -> Callable[[Made], Made]:
         """Enter a mutant by a class derived from :data:`MutatedEngine`; likewise."""
-        return self._entering("engine", lambda own: lambda base, counter: _counted(counter, own, base), *given, **more)
+        return self._entering(lambda own: EnginePatch(lambda base, counter: _counted(counter, own, base)), name, *given)
 
     def _entering(
         self,
-        field: str,
-        maker: Callable[[Any], Any],
+        patch: Callable[[Any], PartsPatch | EnginePatch],
         name: str,
-        detection: Detection,
-        caught_by: str = "",
+        where: Detection,
+        check: str = "",
         rule: str = "",
     ) -> Callable[[Made], Made]:
         def enter(made: Made) -> Made:
-            check, broken, made_by = caught_by or self._caught_by, rule or self._rule, {field: maker(made)}
-            self._mutants.append(Mutant(name, self._area, made.__doc__ or "", check, detection, broken, **made_by))
+            must_fail = replace(where, check=check or self._check, rule=rule or self._rule)
+            self._mutants.append(Planted(name, patch(made), must_fail, made.__doc__ or "", self._area))
             return made
 
         return enter

@@ -1,12 +1,14 @@
-"""All mutants. Their modules are loaded only here, not with the package."""
+"""All planted bugs of validators. They are registered under ``stampede.planted``, and scenarios name them."""
 
 from __future__ import annotations
 
-from cluster.misbehaviour.mutants import (
+from typing import Final
+
+from cluster.misbehaviour.planted import Planted
+from kits.mutation.bugs import (
     blocks,
     certificates,
     consensus,
-    lanes,
     mempool,
     scheduler,
     state,
@@ -14,21 +16,19 @@ from cluster.misbehaviour.mutants import (
     subtle,
     unchecked,
 )
-from cluster.misbehaviour.mutants.base import Mutant
 
-MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for mutant in (
+OF_VALIDATORS: Final[dict[str, Planted]] = {
+    bug.name: bug
+    for bug in (
         *consensus.MUTANTS,
         *certificates.MUTANTS,
         *mempool.MUTANTS,
         *blocks.MUTANTS,
         *unchecked.MUTANTS,
         *scheduler.MUTANTS,
-        *lanes.MUTANTS,
         *state.MUTANTS,
         *storage.MUTANTS,
         *subtle.MUTANTS,
     )
 }
-"""Every mutant of validators, keyed by the name that scenarios use."""
+"""Every bug of validators, keyed by the name that scenarios use."""
