@@ -56,6 +56,7 @@ HELD_ELSEWHERE: Final = {
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/python.md", "ini"): "tests/test_stampede_pytest.py",
     ("docs/reports.md", "yaml"): "tests/cluster/tools/compare/test_budget.py",
+    ("docs/scenarios.md", "python"): "tests/cluster/checks/test_own_checks.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
 """Where blocks of a kind are compared with what the code does, or are a test's own program."""

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.checks.excuses import excuse_for, unless_too_slow
+from cluster.checks.kind import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import (
     active_committees_during,
     final_moments,
@@ -83,8 +83,7 @@ class ProgressDuringFaults:
             )
         excuse = excuse_for(books, fault.begun_ms, fault.ended_ms, needed_ms)
         stood_still = f"no height was finalised in the {length:,.0f} ms that it lasted"
-        check = unless_too_slow("faults", Outcome.FAIL, stood_still, excuse)
-        return check.verdict, check.detail
+        return unless_too_slow(Outcome.FAIL, stood_still, excuse)
 
     @cached_property
     def _view_change_ms(self) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cluster.audit.reexecution.describe import Page
@@ -25,27 +25,8 @@ class Check:
     name: str
     verdict: Outcome
     detail: str
-    evaluated: Mapping[str, int] = field(default_factory=dict)
-    """How often the check evaluated each of its rules, keyed by rule; empty if it does not count them."""
     applies: bool = True
     """Whether there was anything to judge. A check that does not apply passes, and is shown as such."""
-
-    @classmethod
-    def without_cause(cls, name: str, why: str) -> Check:
-        """A check that does not apply to a run."""
-        return cls(name, Outcome.PASS, why, applies=False)
-
-    @classmethod
-    def of_parts(cls, name: str, results: Sequence[Result], expected: int = 0, missing: str = "") -> Check:
-        """Combine a check's parts: the worst outcome, with the details of the parts that have it.
-
-        Fewer than ``expected`` parts count as an inconclusive part, in which ``missing`` describes the others.
-        """
-        if len(results) < expected:
-            absent = f"{expected - len(results)} of {expected} {missing}"
-            results = [*results, (Outcome.INCONCLUSIVE, absent)]
-        outcome = worst(result for result, _ in results)
-        return cls(name, outcome, examples([text for result, text in results if result is outcome]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +90,15 @@ def examples(texts: Sequence[str]) -> str:
     """The first :data:`EXAMPLES_SHOWN` texts, and how many more there are."""
     shown = "; ".join(texts[:EXAMPLES_SHOWN])
     return shown if len(texts) <= EXAMPLES_SHOWN else f"{shown}; and {len(texts) - EXAMPLES_SHOWN:,} more"
+
+
+def of_parts(results: Sequence[Result], expected: int = 0, missing: str = "") -> Result:
+    """Combine a check's parts: the worst outcome, with the details of the parts that have it.
+
+    Fewer than ``expected`` parts count as an inconclusive part, in which ``missing`` describes the others.
+    """
+    if len(results) < expected:
+        absent = f"{expected - len(results)} of {expected} {missing}"
+        results = [*results, (Outcome.INCONCLUSIVE, absent)]
+    outcome = worst(result for result, _ in results)
+    return outcome, examples([text for result, text in results if result is outcome])

@@ -1,5 +1,7 @@
 """What installed packages add to Stampede: entry points, as for plug-ins of pytest. A kit of ours is one of them.
 
+``stampede.checks``
+    a check: a subclass of :class:`cluster.checks.kind.CheckKind` whose ``name`` is the entry point's name.
 ``stampede.commands``
     a module with ``COMMANDS``, or that mapping (:mod:`cluster.tools.console.command`).
 ``stampede.drills``
@@ -25,6 +27,7 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput
 
+CHECKS: Final = "stampede.checks"
 COMMANDS: Final = "stampede.commands"
 DRILLS: Final = "stampede.drills"
 FAULTS: Final = "stampede.faults"

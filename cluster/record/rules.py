@@ -5,76 +5,65 @@ A rule that was never evaluated, or a mechanism that was never reached, was not 
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 
-class LedgerRule(StrEnum):
-    """What the auditor's ledger compares with the specification (:mod:`cluster.audit.ledger`)."""
+class Due(Enum):
+    """How often a run must evaluate a rule for a pass to be meaningful."""
 
-    BLOCKS = "blocks as specified"
-    TRANSACTIONS = "transactions as specified"
-    FIRES = "fires as specified"
-    PAID_WAITS = "paid waits"
-
-
-class AnswerRule(StrEnum):
-    """Comparisons of the data that validators served (:mod:`cluster.checks`)."""
-
-    SAME_BLOCK = "same block"
-    COMPUTED_ROOTS = "computed roots"
-    TIMER_ANSWERS = "answers about timers"
-    SERVED_BALANCES = "served balances"
-    SUPPLIES = "supplies"
+    SELDOM = auto()
+    """Not at all: it is about a situation that may not occur, such as a validator that is stuck, behind or byzantine,
+    or a view that is given up or long."""
+    ONCE = auto()
+    EACH_HEIGHT = auto()
 
 
 class SafetyRule(StrEnum):
     """Rules of the simulator's safety monitor (:mod:`cluster.watches.safety_monitor`); live runs evaluate
     some of them (:mod:`cluster.live.audit.safety_watch`)."""
 
-    CERTIFICATES = "certificates"
-    ONE_BLOCK = "one_block_a_view"
+    due: Due
+    is_watched_live: bool
+
+    def __new__(cls, name: str, due: Due = Due.ONCE, is_watched_live: bool = False) -> SafetyRule:
+        rule = str.__new__(cls, name)
+        rule._value_, rule.due, rule.is_watched_live = name, due, is_watched_live
+        return rule
+
+    CERTIFICATES = "certificates", Due.ONCE, True
+    ONE_BLOCK = "one_block_a_view", Due.ONCE, True
     NOTARIZED_FIRST = "notarized_first"
-    SKIPS = "skips"
-    AGREEMENT = "agreement"
-    ROOTS = "roots"
-    ANCESTRY = "ancestry"
-    CERTIFIED = "certified"
-    PROVED_FINAL = "proved_final"
-    LEADERS = "leaders"
+    SKIPS = "skips", Due.ONCE, True
+    AGREEMENT = "agreement", Due.EACH_HEIGHT
+    ROOTS = "roots", Due.EACH_HEIGHT
+    ANCESTRY = "ancestry", Due.EACH_HEIGHT, True
+    CERTIFIED = "certified", Due.ONCE, True
+    PROVED_FINAL = "proved_final", Due.EACH_HEIGHT, True
+    LEADERS = "leaders", Due.EACH_HEIGHT, True
     SILENCE = "silence"
-    LEDGER = "ledger"
+    LEDGER = "ledger", Due.EACH_HEIGHT
     PROOFS = "proofs"
-    DURABLE_VOTES = "durable_votes"
-    OWN_VOTES = "own_votes"
+    DURABLE_VOTES = "durable_votes", Due.EACH_HEIGHT
+    OWN_VOTES = "own_votes", Due.EACH_HEIGHT, True
     LOCK = "lock"
     ABSTENTION = "abstention"
     BOUNDED = "bounded"
-    ANSWERS = "answers"
-    PATIENCE = "patience"
-    RESTRAINT = "restraint"
-    TIMEOUTS = "timeouts"
-    REPETITIONS = "repetitions"
+    ANSWERS = "answers", Due.SELDOM
+    PATIENCE = "patience", Due.SELDOM
+    RESTRAINT = "restraint", Due.SELDOM
+    TIMEOUTS = "timeouts", Due.EACH_HEIGHT
+    REPETITIONS = "repetitions", Due.SELDOM
     MEMPOOL = "mempool"
-    EXECUTION = "execution"
-    CATCH_UP = "catch_up"
-    PRUNING = "pruning"
-    FIGURES = "figures"
-    BLAMES = "blames"
+    EXECUTION = "execution", Due.EACH_HEIGHT
+    CATCH_UP = "catch_up", Due.SELDOM
+    PRUNING = "pruning", Due.EACH_HEIGHT
+    FIGURES = "figures", Due.EACH_HEIGHT
+    BLAMES = "blames", Due.SELDOM
     STATE = "state"
 
 
-WATCHED_LIVE: Final = (
-    SafetyRule.CERTIFICATES,
-    SafetyRule.ONE_BLOCK,
-    SafetyRule.SKIPS,
-    SafetyRule.CERTIFIED,
-    SafetyRule.PROVED_FINAL,
-    SafetyRule.ANCESTRY,
-    SafetyRule.LEADERS,
-    SafetyRule.OWN_VOTES,
-)
-"""The rules that live runs evaluate too (:mod:`cluster.live.audit.safety_watch`)."""
+WATCHED_LIVE: Final = tuple(rule for rule in SafetyRule if rule.is_watched_live)
 
 
 class PromiseRule(StrEnum):
@@ -83,6 +72,11 @@ class PromiseRule(StrEnum):
     PASSED_ON = "passed_on"
     KEPT = "kept"
     DROPPED = "dropped"
+
+    @property
+    def is_of_each(self) -> bool:
+        """Whether every transaction taken from a client evaluates it."""
+        return self is not PromiseRule.DROPPED
 
 
 class Mechanism(StrEnum):

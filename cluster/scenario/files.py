@@ -144,7 +144,7 @@ def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
 
 
 def execute_own_code(scenario: Scenario, source: str) -> None:
-    """Execute the policy, the workloads and the kinds of faults that a scenario has as texts, and check all of them.
+    """Execute the policy, the workloads, the kinds of faults and the checks that a scenario has as texts.
 
     Reading a scenario executes nothing, and so leaves the rest unchecked. Raises :class:`BadInput` with ``source``,
     path and reason in one line.

@@ -167,7 +167,11 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     node = definitions["NodeSection"]["properties"]
     node["byzantine"]["items"]["enum"] = list(BEHAVIOURS)
     success = definitions["SuccessSection"]["properties"]
-    success["metrics"] = _by_name(success["metrics"], METRICS)
+    success["metrics"] = _by_name(success["metrics"], METRICS) | {"additionalProperties": {"$ref": "#/$defs/Criterion"}}
+    definitions["SuccessSection"] |= {  # the checks that a scenario names may measure more
+        "if": {"not": {"required": ["checks"]}},
+        "then": {"properties": {"metrics": {"propertyNames": {"enum": list(METRICS)}}}},
+    }
     success["samples"] = _by_name(success["samples"], SAMPLES)
     parameters = definitions["ChainSection"]["properties"]["params"]
     parameters["properties"] = {name: _parameter(name, value) for name, value in DEFAULTS.to_names().items()}

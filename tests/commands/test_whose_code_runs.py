@@ -24,6 +24,7 @@ from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.code.gate import RUN_FILES, Code, Gate, allowed_file, code_of, digest_of, opened
 from cluster.scenario.files import scenario_text
 from cluster.scenario.overrides import parse_setting
+from cluster.scenario.sections.success import check_of
 from cluster.tools.cli import main as cli
 from cluster.tools.cli.completion import Completion, parsers_of
 from cluster.tools.console.command import Command
@@ -39,6 +40,12 @@ from validator.policies import own as policies
 from validator.policies.own import phase_of_file, read_policy
 from validator.primitives.user_file import nothing_runs
 
+CHECK: Final = """
+from cluster.checks.kind import CheckKind
+class Fine(CheckKind):
+    def judge(self):
+        return "pass", "fine"
+"""
 NOT_TAKEN: Final = None
 """The command takes neither a scenario nor a run."""
 COMMANDS: Final[dict[str, str | None]] = {
@@ -134,6 +141,7 @@ class Places:
     def __init__(self, folder: Path) -> None:
         self.folder, self.marker = folder, folder / "marker"
         self.policy, self.workload = marking(self.marker, DEADLINES), marking(self.marker, PAYS)
+        self.check = marking(self.marker, CHECK)
         users = [{"workload": "heartbeat"}, {"workload": {"name": "pays", "source": self.workload}}]
         fields: dict[str, object] = {
             "name": "found",
@@ -141,6 +149,7 @@ class Places:
             "load": {"users": users},
             "validators": {"count": 1},
             "stop": {"height": 5},
+            "success": {"checks": [{"name": "check", "source": self.check}]},
         }
         executor = f"touch {self.marker}"
         locust = {"files": [{"name": "users", "source": marking(self.marker, "a = 1\n")}]}
@@ -177,7 +186,7 @@ class Places:
     def forget(self) -> None:
         """Remove the marker, and have this process execute texts again that it has executed."""
         self.marker.unlink(missing_ok=True)
-        for cache in (policies._executed, policies.phase_of):
+        for cache in (policies._executed, policies.phase_of, check_of):
             cache.cache_clear()
         workloads._EXECUTED.clear()
 
@@ -301,7 +310,8 @@ def test_a_digest_in_the_users_file_allows_a_text(places: Places, capsys: pytest
         allowed_file().write_text(f"\n{digest_of(places.policy).upper()}  a policy that I have read\n")
         with pytest.raises(BadInput, match=r"found\.yaml: has code inside, pays\.py \(load\.users\[1\]\.workload\)"):
             load_scenario_to_run(places.found)
-        allowed_file().write_text(f"{digest_of(places.policy)} a policy\n{digest_of(places.workload)}\n")
+        texts = (places.policy, places.workload, places.check)
+        allowed_file().write_text("".join(f"{digest_of(text)} a text\n" for text in texts))
         assert load_scenario_to_run(places.found).name == "found"
         assert places.marker.exists()
         with opened(Gate(allows=False, forbids=True)), pytest.raises(BadInput, match="--no-code refuses it"):
@@ -404,4 +414,8 @@ def test_a_copy_of_a_run_is_repeated_with_its_code_allowed(places: Places) -> No
     assert f"{places.run}/scenario.yaml --allow-code" in json.dumps(result) or "--allow-code" in (
         places.run / "report.html"
     ).read_text(encoding="utf-8")
-    assert {each.name for each in code_of(load_scenario(places.run / "scenario.yaml"))} == {"policy.py", "pays.py"}
+    assert {each.name for each in code_of(load_scenario(places.run / "scenario.yaml"))} == {
+        "policy.py",
+        "pays.py",
+        "check.py",
+    }

@@ -154,15 +154,11 @@ def _overridden(original: Any, replacement: Any) -> list[Place]:
 
 
 def _replaced_by(name: str) -> list[Place]:
-    """The attributes that a mutant of the harness replaces; of the tuple of checks, the checks."""
+    """The attributes that a mutant of the harness replaces."""
     places: list[Place] = []
 
     def note(owner: Any, attribute: str, value: Any) -> AbstractContextManager[None]:
-        sighted = getattr(owner, attribute)
-        if isinstance(sighted, tuple):
-            places.extend((owner, one.__name__) for one, other in zip(sighted, value, strict=True) if one is not other)
-        else:
-            places.append((owner, attribute))
+        places.append((owner, attribute))
         return nullcontext()
 
     replaced, planting.replaced = planting.replaced, note  # type: ignore[assignment]
@@ -186,5 +182,3 @@ def _watch(owner: Any, name: str, reached: set[str], seen: set[str]) -> None:
         setattr(owner, name, watched if held is original else type(held)(watched))
     else:
         _replace_everywhere(original, watched)
-        if name.startswith("check_"):
-            owner.CHECKS = tuple(watched if check is original else check for check in owner.CHECKS)

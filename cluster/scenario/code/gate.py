@@ -1,9 +1,9 @@
 """The gate: code of a scenario or a run passes it before anything of it runs with the user's rights.
 
-Code is policies, custom workloads and kinds of faults, Locustfiles and commands of executors. Programs of actors are
-not: they run in the VM. Code by path, next to a scenario, passes. Code whose text is inside a YAML file, a genesis or a
-run's folder may come from another party: it passes if the user allows it, by an option or by its SHA-256 in a file of
-the user.
+Code is policies, custom workloads, kinds of faults and checks, Locustfiles and commands of executors. Programs of
+actors are not: they run in the VM. Code by path, next to a scenario, passes. Code whose text is inside a YAML file, a
+genesis or a run's folder may come from another party: it passes if the user allows it, by an option or by its SHA-256
+in a file of the user.
 
 The gate is open inside a ``with`` block, in its thread. What reads a scenario or a genesis there shows it the code
 found (:func:`pass_gate`). Without a gate nothing is refused: the code is that of the caller, as in a process whose
@@ -25,6 +25,7 @@ from cluster.common.errors import BadInput
 from cluster.common.files import ENCODING
 from cluster.common.wording import counted, printable
 from cluster.scenario.sections.faults import CustomFault
+from cluster.scenario.sections.kinds import OwnKind
 
 if TYPE_CHECKING:
     from cluster.scenario.model import Scenario
@@ -143,7 +144,7 @@ def code_of(scenario: Scenario) -> list[Code]:
     for number, group in enumerate(load.users):
         if not isinstance(group.workload, str):
             found.append(Code(f"load.users[{number}].workload", group.workload.file, group.workload.source))
-    found += _kinds_of_faults(scenario)
+    found += _kinds(scenario)
     if load.locust is not None:
         found += [Code("load.locust", each.file, each.source) for each in load.locust.files]
     for command in dict.fromkeys(scenario.validators.executors.values()):
@@ -152,15 +153,17 @@ def code_of(scenario: Scenario) -> list[Code]:
     return found
 
 
-def _kinds_of_faults(scenario: Scenario) -> list[Code]:
-    """The custom kinds of a scenario's faults, and those that its forks bring."""
+def _kinds(scenario: Scenario) -> list[Code]:
+    """The custom kinds of a scenario's faults and its custom checks, and those that its forks bring."""
     found: dict[tuple[str, str], Code] = {}
     forked = ((f"forks[{n}].changes: ", scenario.after_fork(n)) for n in range(len(scenario.forks)))
     for where, each in (("", scenario), *forked):
-        for number, fault in enumerate(each.faults):
-            if isinstance(fault, CustomFault):
-                code = Code(f"{where}faults[{number}].kind", fault.kind.file, fault.kind.source)
-                found.setdefault((code.name, fault.kind.source), code)
+        kinds = {
+            f"faults[{n}].kind": fault.kind for n, fault in enumerate(each.faults) if isinstance(fault, CustomFault)
+        }
+        kinds |= {f"success.checks[{n}]": own for n, own in enumerate(each.success.checks) if isinstance(own, OwnKind)}
+        for place, own in kinds.items():
+            found.setdefault((own.file, own.source), Code(f"{where}{place}", own.file, own.source))
     return list(found.values())
 
 

@@ -37,8 +37,9 @@ PYTHON_FILES: Final[Sequence[tuple[str | None, ...]]] = (
     ("chain", "policy"),
     ("load", "users", None, "workload"),
     ("faults", None, "kind"),
+    ("success", "checks", None),
 )
-"""Places of a policy, workloads and kinds of faults, in which a text without a path is the name of a shipped one."""
+"""Places of a policy, workloads, kinds of faults and checks, in which a text without a path is a name."""
 COMMANDS: Final[Sequence[tuple[str | None, ...]]] = (
     ("validators", None, "executor"),
     ("validators", "nodes", None, "executor"),

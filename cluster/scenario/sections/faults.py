@@ -8,17 +8,14 @@ not checked.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, cast
 
-from blake3 import blake3
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationInfo, create_model, model_validator
 
 from cluster.common.errors import BadInput
@@ -26,10 +23,10 @@ from cluster.common.plugins import FAULTS, load, plugins
 from cluster.common.suggestions import instead, unknown
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.scenario.sections.base import KEYWORDS, Height, RunMilliseconds, Section, kind_of, refuse_repeated
+from cluster.scenario.sections.kinds import KEPT, OwnKind, only_class_in, refuse_path
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads.own import executes
-from validator.primitives import user_file
-from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, UserFileError, one_line
+from validator.primitives.user_file import UserFileError, one_line
 
 EVERYBODY: Final = "all"
 """The text that is shown as the target of a fault that has none."""
@@ -171,10 +168,6 @@ SHIPPED: Final[Mapping[str, str]] = {
     path.stem: f"cluster.faults.kinds.{path.stem}" for path in sorted(FOLDER.glob("[a-z]*.py"))
 }
 """The modules of the kinds that ship, by the kinds' names."""
-KEPT: Final = 64
-"""Number of texts of kinds whose classes a process keeps."""
-MODULE_PREFIX: Final = "stampede_fault_"
-T = TypeVar("T")
 
 
 @cache
@@ -193,7 +186,7 @@ def kind_named(name: str) -> type[BaseFault]:
     """The class of a kind that ships or is installed. Raises :class:`KeyError` if there is none."""
     if name not in SHIPPED:
         return _checked(load(plugins(FAULTS)[name]), name)
-    return _checked(_only_kind_in(import_module(SHIPPED[name])), name)
+    return _checked(only_class_in(import_module(SHIPPED[name]), BaseFault, "fault"), name)
 
 
 def _checked(kind: Any, name: str) -> type[BaseFault]:
@@ -203,39 +196,12 @@ def _checked(kind: Any, name: str) -> type[BaseFault]:
     return cast(type[BaseFault], kind)
 
 
-def _only_kind_in(module: ModuleType) -> type[BaseFault]:
-    """The fault of a module. Raises :class:`ValueError` if it has none, or several."""
-    found = [
-        each
-        for each in vars(module).values()
-        if isclass(each) and issubclass(each, BaseFault) and each.__module__ == module.__name__
-    ]
-    if len(found) != 1:
-        names = ", ".join(each.__name__ for each in found)
-        raise ValueError(f"expected one class of a fault, got {names or 'none'}")
-    return found[0]
-
-
 def facts_of(kind: str) -> Facts:
     """What the checks know of a kind that ships or is installed; of any other, what they know of most."""
     return kind_named(kind).FACTS if is_kind(kind) else Facts()
 
 
 # --- kinds of the user's own ------------------------------------------------------------------------------------------
-
-
-class OwnKind(Section):
-    """A custom kind of fault. A scenario file names it by the path of a Python file."""
-
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
-    """The file's name, without ``.py``, which is the kind's name."""
-    source: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
-    """The file's text."""
-
-    @property
-    def file(self) -> str:
-        """The file's name."""
-        return f"{self.name}{SUFFIX}"
 
 
 class CustomFault(BaseFault):
@@ -257,16 +223,11 @@ class OwnFault(CustomFault):
 @lru_cache(maxsize=KEPT)
 def executed(own: OwnKind) -> type[BaseFault]:
     """Execute the text of a custom kind. Returns its class. Raises :class:`UserFileError` if the text is invalid."""
-    user_file.require_runs(own.file)
     if is_kind(own.name):
         raise UserFileError(f"file {own.file}: a kind of fault is named {own.name}; expected another name")
-    digest = blake3(f"{own.name}\n{own.source}".encode()).hexdigest(length=8)
-    module = ModuleType(f"{MODULE_PREFIX}{own.name.replace('-', '_')}_{digest}")
-    sys.modules[module.__name__] = module  # pydantic looks there for the names in annotations
     with one_line(own.file):
-        exec(compile(own.source, own.file, "exec", dont_inherit=True), vars(module))
-        kind = _only_kind_in(module)
-        return create_model(kind.__name__, __base__=(CustomFault, kind), __module__=module.__name__)
+        kind = own.executed(BaseFault, "fault")
+        return create_model(kind.__name__, __base__=(CustomFault, kind), __module__=kind.__module__)
 
 
 def ready(fault: BaseFault) -> BaseFault:
@@ -289,9 +250,8 @@ def _of_its_kind(given: Any, info: ValidationInfo) -> Any:
             return ready(fault) if executes(info) else fault
         case str(name) if is_kind(name):
             return kind_named(name).model_validate(given)
-        case str(name) if name.endswith(SUFFIX):
-            raise ValueError(f"kind: {name!r} is a path, which only a scenario that is read from a file may have")
         case other:
+            refuse_path("kind: ", other)
             raise ValueError(f"kind: {unknown('fault', other, kind_names())}")
 
 

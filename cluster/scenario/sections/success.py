@@ -1,7 +1,8 @@
 """The ``success`` section of a scenario: the criteria of a run.
 
 They are bounds on metrics and on single samples, of which a share may be out of bounds. The names are in
-:mod:`cluster.scenario.sections.metric_names`; the check ``criteria`` judges them.
+:mod:`cluster.scenario.sections.metric_names`; the check ``criteria`` judges them. ``checks`` has further checks, each a
+class of an installed package, or the text of a file, which is not executed when a scenario is read.
 """
 
 from __future__ import annotations
@@ -9,17 +10,71 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from functools import lru_cache
+from inspect import isclass
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from cluster.common.suggestions import meant_or_known
+from cluster.common.errors import BadInput
+from cluster.common.plugins import CHECKS, load, plugins
+from cluster.common.suggestions import meant_or_known, unknown
 from cluster.scenario.sections.base import Height, Section
+from cluster.scenario.sections.kinds import KEPT, OwnKind, refuse_path
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
+from loadgen.workloads.own import executes
+from validator.primitives.user_file import one_line
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 PERCENT: Final = re.compile(r"(?:100|[0-9]{1,2})(?:\.[0-9]{1,3})?%")
 BreachShare = Annotated[float, Field(ge=0, lt=1)]
+
+
+class BaseCheck:
+    """Base of all checks, by which they are found; a check is a :class:`cluster.checks.kind.CheckKind`."""
+
+    name: ClassVar[str]
+    """The check's name. Of a check in a file of the user, it is the file's."""
+    file: ClassVar[str] = ""
+    """The user's file that has it; empty for any other check."""
+
+
+@lru_cache(maxsize=KEPT)
+def check_of(given: str | OwnKind) -> type[BaseCheck]:
+    """The class of a check that a scenario names. The text of a custom one is executed.
+
+    Raises :class:`UserFileError` for an invalid text, and :class:`BadInput` for an invalid class of a package.
+    """
+    if isinstance(given, OwnKind):
+        with one_line(given.file):
+            kind = given.executed(BaseCheck, "check")
+            return type(kind.__name__, (kind,), {"name": given.name, "file": given.file})
+    found = load(plugins(CHECKS)[given])
+    if not isclass(found) or not issubclass(found, BaseCheck) or getattr(found, "name", None) != given:
+        raise BadInput(f"check {given}: expected a subclass of CheckKind whose name is {given!r}, got {found!r}")
+    return found
+
+
+def _check(given: Any, info: ValidationInfo) -> Any:
+    if isinstance(given, str):
+        refuse_path("", given)
+        if given not in (known := plugins(CHECKS)):
+            raise ValueError(
+                unknown("check", given, known) if known else f"no installed package has the check {given!r:.80}"
+            )
+        return given
+    own = OwnKind.model_validate(given)
+    if executes(info):
+        check_of(own)
+    return own
+
+
+NamedCheck = Annotated[str | OwnKind, BeforeValidator(_check)]
+"""A check by the name that an installed package gives it, or the text of a Python file, whose path a file has."""
+
+
+def name_of_check(given: str | OwnKind) -> str:
+    return given if isinstance(given, str) else given.name
 
 
 class Criterion(Section):
@@ -71,6 +126,8 @@ class SuccessSection(Section):
     """Limit from the end of the last fault to a quorum's next final block; by default it follows from timeouts."""
     max_failed_fires: Annotated[int, Field(ge=0)] | str | None = None
     """Maximum number of fires whose handler failed, or their share of all fires as a percentage, such as ``2%``."""
+    checks: list[NamedCheck] = []
+    """Checks in addition to those of every run: names of checks of installed packages, and paths of Python files."""
     metrics: dict[str, Criterion] = {}
     """Bounds on the run's metrics, keyed by their names in ``result.json``."""
     samples: dict[str, SampleCriterion] = {}
@@ -93,10 +150,21 @@ class SuccessSection(Section):
             raise ValueError(f"expected a number of fires, or a percentage from 0% to 100%; got {given[:40]!r}")
         return given
 
+    @field_validator("checks")
+    @classmethod
+    def _checks_differ(cls, given: list[str | OwnKind]) -> list[str | OwnKind]:
+        if len({name_of_check(each) for each in given}) < len(given):
+            raise ValueError("a check is named twice")
+        return given
+
     @field_validator("metrics", mode="before")
     @classmethod
-    def _metrics_are_known(cls, given: Any) -> Any:
-        return _known(given, METRICS, "metric")
+    def _metrics_are_known(cls, given: Any, info: ValidationInfo) -> Any:
+        if "checks" not in info.data:
+            return given  # they are invalid, and what they measure is not known
+        measuring = tuple(f"{name_of_check(each)}_" for each in info.data["checks"])
+        measured = [name for name in given if name.startswith(measuring)] if isinstance(given, dict) else []
+        return _known(given, [*METRICS, *measured], "metric")
 
     @field_validator("samples", mode="before")
     @classmethod

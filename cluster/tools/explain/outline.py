@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, Final
 
-from cluster.checks.run import CHECK_NAMES, CHECKS
+from cluster.checks.kind import shipped
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.faults.kind import MAX_NAMED, known_plans
@@ -50,7 +50,7 @@ def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
         _estimates(scenario, each_ms, estimate),
         _reached(scenario),
         Table("Warnings", ("field", "warning"), tuple(find_warnings(scenario, estimate, backend)), WARNINGS_NOTE),
-        _checks(),
+        _checks(scenario),
     )
     return [table for table in tables if table.rows]
 
@@ -371,6 +371,11 @@ def _reached(scenario: Scenario) -> Table:
     return Table("Success criteria", ("criterion", "required", "otherwise"), tuple(rows))
 
 
-def _checks() -> Table:
-    rules = (plain_text(check.__doc__ or "").split("\n\n")[0] for check in CHECKS)
-    return Table("Checks", ("check", "rule"), tuple(zip(CHECK_NAMES, rules, strict=True)))
+def _checks(scenario: Scenario) -> Table:
+    """The checks of a run. Of those that the scenario names, the texts are not executed."""
+    rows = [(kind.name, plain_text(kind.__doc__ or "").split("\n\n")[0]) for kind in shipped()]
+    rows += [
+        (check, "of an installed package") if isinstance(check, str) else (check.name, f"as {check.file} has it")
+        for check in scenario.success.checks
+    ]
+    return Table("Checks", ("check", "rule"), tuple(rows))

@@ -18,7 +18,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 from rich.console import Console
 
-from cluster.checks.run import CHECK_NAMES, check_run
+from cluster.checks.kind import kinds_of
+from cluster.checks.run import check_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import check_target, write_for_user
@@ -207,8 +208,9 @@ def _failure(subject: Subject, check: str | None, checkpoint: Callable[[], None]
     It is that of the given check; without one, the first recorded failure or, if none is recorded, the first found.
     """
     found = failures_of(subject.scenario, subject.seed, checkpoint)
-    if check is not None and check not in (*CHECK_NAMES, *(each.name for each in found)):
-        raise BadInput(f"--check: {unknown('check', check, CHECK_NAMES)}")
+    names = [kind.name for kind in kinds_of(subject.scenario)]
+    if check is not None and check not in (*names, *(each.name for each in found)):
+        raise BadInput(f"--check: {unknown('check', check, names)}")
     wanted = check or next(iter(subject.recorded), None)
     failure = next((each for each in found if wanted is None or each.name == wanted), None)
     if failure is None and check is None and found and found[0].is_crash:

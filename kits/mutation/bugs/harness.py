@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from cluster.audit.books import Books
 from cluster.audit.figures import TimerFigures
 from cluster.audit.ledger import Ledger
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.specified.judge import SpecifiedChain
-from cluster.checks import run as checks
-from cluster.checks.agreement import check_state_roots
-from cluster.checks.safety import check_evidence
-from cluster.checks.verdict import Check
+from cluster.checks.kinds.agreement import StateRoots
+from cluster.checks.kinds.safety import Evidence
+from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.faults.link_faults import LinkEffect
 from cluster.misbehaviour.planted import Planted, RunCounter
@@ -31,6 +29,8 @@ from kits.mutation.bugs.table import Area, Detection
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
 """A patch of the harness: a context manager. The bug is planted while the context is open. The counter counts how often
 the mutated line runs."""
+BLIND: Final[Result] = (Outcome.PASS, "nothing was compared")
+"""What a check says that does not look."""
 
 
 def _failing_on(mutant: str) -> Detection:
@@ -41,21 +41,6 @@ def _failing_on(mutant: str) -> Detection:
 def _sound(scenario: str, check: str, right: Outcome) -> Detection:
     """The known answer of a check in a run without a planted bug."""
     return Detection(scenario, (), check=check, right=right)
-
-
-def _blind_check(original: Callable[[Books], Check]) -> Plant:
-    """A plant that replaces a check of the harness by one that always passes."""
-    name = original.__name__.removeprefix("check_")
-
-    def plant(counter: RunCounter) -> AbstractContextManager[None]:
-        def blind(_books: Books) -> Check:
-            counter.ran()
-            return Check(name, Outcome.PASS, "nothing was compared")
-
-        sighted = checks.CHECKS
-        return planting.replaced(checks, "CHECKS", tuple(blind if check is original else check for check in sighted))
-
-    return plant
 
 
 def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
@@ -95,13 +80,13 @@ OF_THE_HARNESS: dict[str, Planted] = {
             "compares-no-roots",
             "the check of state roots compares nothing, and passes",
             _failing_on("wrong-balance"),
-            _blind_check(check_state_roots),
+            _always_answers(StateRoots, "judge", BLIND),
         ),
         (
             "reads-no-evidence",
             "the check of evidence reads no proof, and passes",
             _failing_on("finalizes-after-nullify"),
-            _blind_check(check_evidence),
+            _always_answers(Evidence, "judge", BLIND),
         ),
         (
             "monitor-without-certificates",

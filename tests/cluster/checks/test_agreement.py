@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.checks.excuses import two_roots
+from cluster.checks.kinds.agreement import two_roots
 from cluster.checks.run import check_run
 from cluster.record.run import RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, other_branch, run_check, status_of

@@ -8,9 +8,8 @@ import pytest
 
 from cluster.audit.figures import TimerFigures
 from cluster.audit.ledger import Ledger
-from cluster.checks import run as checks
+from cluster.checks.kind import shipped
 from cluster.checks.run import check_run
-from cluster.checks.verdict import Check
 from cluster.record.rules import SafetyRule
 from cluster.record.run import MonitorRecord
 from tests.cluster.checks.cases import INCONCLUSIVE, PASS, other_branch, run_check
@@ -71,11 +70,8 @@ def test_an_invariant_that_is_never_evaluated_is_inconclusive(
 def test_a_check_that_passes_without_having_looked_is_inconclusive(
     monkeypatch: pytest.MonkeyPatch, check: str, rule: str
 ) -> None:
-    blind = tuple(
-        (lambda _books, name=check: Check(name, PASS, "all is well")) if one.__name__ == f"check_{check}" else one
-        for one in checks.CHECKS
-    )
-    monkeypatch.setattr(checks, "CHECKS", blind)
+    kind = next(kind for kind in shipped() if kind.name == check)
+    monkeypatch.setattr(kind, "judge", lambda self: (PASS, "all is well"))
     verdict = check_run(with_kill(make_record()))
     assert verdict.outcome is INCONCLUSIVE
     assert f"{rule} 0 times of" in verdict.check("coverage").detail

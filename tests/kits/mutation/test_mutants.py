@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cluster.checks.coverage import COVERAGE
-from cluster.checks.run import CHECKS
+from cluster.checks.kind import shipped
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.planted import EnginePatch, PartsPatch, Planted, RunCounter, planted, planted_bugs
@@ -49,7 +48,7 @@ def test_there_are_enough_in_every_area_and_each_names_its_detection() -> None:
     assert len(everyone) == len(OF_VALIDATORS) + len(OF_THE_HARNESS) >= 25
     areas = Counter(bug.area for bug in everyone.values())
     assert set(areas) == set(Area)
-    names = {check.__name__.removeprefix("check_") for check in CHECKS} | {COVERAGE}
+    names = {kind.name for kind in shipped()}
     for name, bug in everyone.items():
         must: Detection = bug.must_fail
         assert bug.name == name

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import Books, keep_books
+from cluster.checks.kind import Judging
+from cluster.checks.kinds.progress import TakingPart
 from cluster.checks.metrics.participation import participation
-from cluster.checks.progress import check_participation
+from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario.model import Scenario
@@ -42,6 +44,10 @@ def healthy() -> RunRecord:
 @pytest.fixture(scope="module")
 def mute() -> RunRecord:
     return run(*MUTE)
+
+
+def check_participation(books: Books) -> Check:
+    return TakingPart(Judging(books)).check()
 
 
 def test_each_validators_part_follows_from_blocks_and_certificates(healthy: RunRecord) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.checks.criteria import check_criteria
+from cluster.checks.kind import Judging
+from cluster.checks.kinds.criteria import Criteria
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
 from cluster.scenario.model import Scenario
@@ -67,7 +68,7 @@ def test_a_scenario_bounds_the_fires_that_fail(failing: Judged, allowed: int | s
     record = failing.books.record
     success = record.scenario.success.model_copy(update={"max_failed_fires": allowed})
     scenario = record.scenario.model_copy(update={"success": success})
-    found = check_criteria(replace(failing.books, record=replace(record, scenario=scenario)))
+    found = Criteria(Judging(replace(failing.books, record=replace(record, scenario=scenario)))).check()
     assert found.verdict is outcome
     assert f"at most {allowed} allowed" in found.detail
     if outcome is Outcome.FAIL:

@@ -83,7 +83,7 @@ def found(record: RunRecord, name: str) -> Check:
 
 
 def test_a_behaviour_without_effect_makes_the_run_inconclusive() -> None:
-    assert found(make_record(), "byzantine") == Check.without_cause("byzantine", "the scenario has none")
+    assert found(make_record(), "byzantine") == Check("byzantine", PASS, "the scenario has none", applies=False)
     assert found(byzantine_record(), "byzantine").detail == "validator-3: conflicting-voter took effect 5 times"
     idle = found(byzantine_record(effects=0), "byzantine")
     assert (idle.verdict, idle.detail) == (INCONCLUSIVE, "conflicting-voter of validator-3 had no observable effect")

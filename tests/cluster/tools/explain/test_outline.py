@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.run import CHECKS
+from cluster.checks.kind import shipped
 from cluster.scenario import Scenario, load_scenario
 from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import block_ms, outline
@@ -160,7 +160,7 @@ def test_what_must_be_reached_and_what_it_means_otherwise(everything: list[Table
 
 def test_every_check_is_told(everything: list[Table]) -> None:
     told = rows(everything, "Checks")
-    assert [f"check_{name}" for name, _ in told] == [check.__name__ for check in CHECKS]
+    assert [name for name, _ in told] == [kind.name for kind in shipped()]
     assert all(what and ":mod:" not in what for _, what in told)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
+from cluster.checks.kind import shipped
 from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.checks.run import Judged
 from cluster.common.outcome import Outcome
-from cluster.record.rules import AnswerRule, LedgerRule, Mechanism, PromiseRule, SafetyRule
+from cluster.record.rules import Mechanism
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario.sections.faults import SHIPPED
 
@@ -26,13 +27,6 @@ OVERLAP: Final = "overlap"
 NEAR: Final = 1
 """Two things happen together if they happen at most this number of heights apart."""
 LOST: Final = "disk lost"
-RULES: Final = (
-    *AnswerRule,
-    *LedgerRule,
-    *(f"safety: {rule}" for rule in SafetyRule),
-    *(f"promises: {rule}" for rule in PromiseRule),
-)
-"""The rules of every run, as a verdict names them."""
 COUNTED: Final = (
     "agent_queries",
     "deepest_reorg",
@@ -159,6 +153,6 @@ def never_reached(seen: Mapping[str, int]) -> dict[str, list[str]]:
     pairs = sorted({pair_of(one, other) for one in SHIPPED for other in SHIPPED})
     return {
         "mechanisms": [name for name in Mechanism if f"{MECHANISM}:{name}" not in seen],
-        "rules": [name for name in RULES if name not in evaluated],
+        "rules": [rule for kind in shipped() for rule in kind.RULES if rule not in evaluated],
         "overlapping faults": [pair for pair in pairs if f"{OVERLAP}:{pair}" not in seen],
     }

@@ -6,10 +6,10 @@ import math
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.checks.excuses import excuse_for, unless_too_slow
+from cluster.checks.kind import CheckKind, Subject, excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import final_moments, recovery_limit_ms, recovery_of
 from cluster.checks.quorums import ProgressDuringFaults
-from cluster.checks.verdict import Check, Result
+from cluster.checks.verdict import Result, of_parts
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.run import CATCH_UP_SLACK_HEIGHTS, FaultRecord, JoinRecord, ValidatorRecord
@@ -18,14 +18,20 @@ HEIGHTS_AFTER_A_JOIN: Final = 10
 """Heights that a validator must execute after its join; with fewer the check is inconclusive."""
 
 
-def check_faults(books: Books) -> Check:
+class Faults(CheckKind):
     """Each fault took effect, the network made progress as the fault's kind implies, and its targets caught up."""
-    record = books.record
-    if not record.scenario.faults and not record.faults:
-        return Check.without_cause("faults", "the scenario has none")
-    progress = ProgressDuringFaults(books)
-    results = [_check_fault(books, number, fault, progress) for number, fault in enumerate(record.faults)]
-    return Check.of_parts("faults", results, len(record.scenario.faults), "faults never began")
+
+    name = "faults"
+    SUBJECT = Subject.FAULTS
+
+    def idle(self) -> str:
+        return "" if self.record.scenario.faults or self.record.faults else "the scenario has none"
+
+    def judge(self) -> Result:
+        progress = ProgressDuringFaults(self.books)
+        faults = self.record.faults
+        results = [_check_fault(self.books, number, fault, progress) for number, fault in enumerate(faults)]
+        return of_parts(results, len(self.record.scenario.faults), "faults never began")
 
 
 def _check_fault(books: Books, number: int, fault: FaultRecord, progress: ProgressDuringFaults) -> Result:
@@ -58,35 +64,45 @@ def _check_fault(books: Books, number: int, fault: FaultRecord, progress: Progre
     return Outcome.PASS, "; ".join([effect, *words])
 
 
-def check_recovery(books: Books) -> Check:
+class Recovery(CheckKind):
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
-    record = books.record
-    if not any(fault.begun_ms is not None for fault in record.faults):
-        return Check.without_cause("recovery", "no fault began")
-    found = recovery_of(books)
-    if found is None:
-        return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
-    limit_ms = recovery_limit_ms(books, found.healed_ms)
-    since = f"{found.last.title} was over at height {found.healed_height}"
-    if found.took_ms is None:
-        within, waited_ms = Outcome.INCONCLUSIVE, record.duration_ms - found.healed_ms
-        what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
-    else:
-        within, waited_ms = Outcome.PASS, found.took_ms
-        what = f"a quorum finalised a new height {waited_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
-    if waited_ms <= limit_ms:
-        return Check("recovery", within, what)
-    excuse = excuse_for(books, found.healed_ms, found.healed_ms + waited_ms, limit_ms)
-    return unless_too_slow("recovery", Outcome.FAIL, what, excuse)
+
+    name = "recovery"
+    SUBJECT = Subject.FAULTS
+
+    def idle(self) -> str:
+        return "" if any(fault.begun_ms is not None for fault in self.record.faults) else "no fault began"
+
+    def judge(self) -> Result:
+        found = recovery_of(self.books)
+        if found is None:
+            return Outcome.INCONCLUSIVE, "not all faults were over at the end"
+        limit_ms = recovery_limit_ms(self.books, found.healed_ms)
+        since = f"{found.last.title} was over at height {found.healed_height}"
+        if found.took_ms is None:
+            within, waited_ms = Outcome.INCONCLUSIVE, self.record.duration_ms - found.healed_ms
+            what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
+        else:
+            within, waited_ms = Outcome.PASS, found.took_ms
+            what = f"a quorum finalised a new height {waited_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+        if waited_ms <= limit_ms:
+            return within, what
+        excuse = excuse_for(self.books, found.healed_ms, found.healed_ms + waited_ms, limit_ms)
+        return unless_too_slow(Outcome.FAIL, what, excuse)
 
 
-def check_joins(books: Books) -> Check:
+class Joins(CheckKind):
     """Each late validator joined by a snapshot, caught up, and then executed blocks itself."""
-    record = books.record
-    if not record.scenario.validators.late:
-        return Check.without_cause("joins", "the scenario has none")
-    results = [_check_join(books, join) for join in record.joins]
-    return Check.of_parts("joins", results, len(record.scenario.validators.late), "joins never began")
+
+    name = "joins"
+    SUBJECT = Subject.VALIDATORS
+
+    def idle(self) -> str:
+        return "" if self.record.scenario.validators.late else "the scenario has none"
+
+    def judge(self) -> Result:
+        results = [_check_join(self.books, join) for join in self.record.joins]
+        return of_parts(results, len(self.record.scenario.validators.late), "joins never began")
 
 
 def _check_join(books: Books, join: JoinRecord) -> Result:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.metrics import bounds
-from cluster.checks.metrics.bounds import MIB, ROOM_BYTES
+from cluster.checks.kinds.amounts import MIB, ROOM_BYTES, processor_result
 from cluster.live.web.connections import MAX_UNTAKEN_BYTES
 from cluster.live.web.server import MAX_ARRIVING_BYTES
 from cluster.record.archive import Reexecuted
@@ -84,4 +83,4 @@ def test_no_block_takes_much_longer_than_a_full_one(slowest: float, full: float,
 
 
 def test_without_an_execution_beside_the_run_no_block_was_measured() -> None:
-    assert bounds.processor_result(make_record()) is None
+    assert processor_result(make_record()) is None

@@ -1,0 +1,226 @@
+"""What every check is: a subclass of :class:`CheckKind`, which says all that is to be known of it.
+
+Checks that ship are in ``cluster/checks/kinds/``, and judge every run. Others, of installed packages
+(:mod:`cluster.common.plugins`) or in files of users, judge the runs whose scenario names them (``success.checks``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum, auto
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar, Final, cast
+
+from cluster.audit.books import Books, Finding
+from cluster.checks.metrics.actor_classes import ActorUse, class_of_actors, use_by_actor
+from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
+from cluster.checks.metrics.metrics import run_metrics
+from cluster.checks.metrics.recovery import active_committees_during
+from cluster.checks.verdict import Check, Evaluation, Result
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted
+from cluster.record.lag import explains_delay
+from cluster.scenario import Scenario
+from cluster.scenario.sections.kinds import classes_in
+from cluster.scenario.sections.success import BaseCheck, check_of
+from validator.primitives.user_file import UserFileError, one_line
+
+
+class Subject(IntEnum):
+    """What a check is about. A run's checks follow each other in this order: what may explain another comes first."""
+
+    CHAIN = auto()
+    AMOUNTS = auto()
+    PROGRESS = auto()
+    FAULTS = auto()
+    CRITERIA = auto()
+    VALIDATORS = auto()
+    INSIDE = auto()
+    """Rules that are watched while the run goes on."""
+    OWN = auto()
+    """Checks of packages and users."""
+    RUN = auto()
+    COVERAGE = auto()
+
+
+class Judging:
+    """What checks read of a run: its books, and figures that are computed once, when they are first needed."""
+
+    def __init__(self, books: Books) -> None:
+        self.books = books
+        self.more_metrics: dict[str, float] = {}
+        """What checks have measured."""
+        self.evaluations: list[Evaluation] = []
+        """What the checks before have evaluated."""
+
+    @cached_property
+    def actor_classes(self) -> Mapping[bytes, str]:
+        return class_of_actors(self.books.record)
+
+    @cached_property
+    def actors(self) -> list[ActorUse]:
+        return use_by_actor(self.books, self.actor_classes)
+
+    @cached_property
+    def latencies(self) -> list[WorkloadLatency]:
+        return load_latencies(self.books)
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The run's metrics by name; some may be infinite."""
+        return run_metrics(self.books, self.actors, self.latencies) | self.more_metrics
+
+
+class CheckKind(BaseCheck):
+    """A check of one run. The first paragraph of a subclass's docstring is the rule that ``stampede explain`` shows."""
+
+    SUBJECT: ClassVar[Subject] = Subject.OWN
+    RULES: ClassVar[tuple[str, ...]] = ()
+    """What it evaluates, as the check ``coverage`` counts it."""
+
+    def __init__(self, run: Judging) -> None:
+        self.run = run
+        self.books = run.books
+        self.record = run.books.record
+        self.rules = self.RULES
+        """Those of its rules that are evaluated in such a run."""
+        self.times: dict[str, int] = {}
+        """How often it evaluated each of its rules. :meth:`judge` fills it."""
+        self._error = ""
+
+    def judge(self) -> Result:
+        """The outcome, and its figures in one line. Too little to judge is inconclusive."""
+        raise NotImplementedError
+
+    def idle(self) -> str:
+        """Why there is nothing to judge, so that the check passes; empty if there is something."""
+        return ""
+
+    def needed(self) -> Mapping[str, int]:
+        """How often its rules must be evaluated for a pass to be meaningful; those left out, once."""
+        return {}
+
+    def measure(self) -> Mapping[str, float]:
+        """Metrics that it adds to those of the run, by name without the check's, which comes before them."""
+        return {}
+
+    # --- what is made of it -------------------------------------------------------------------------------------------
+
+    def __init_subclass__(cls) -> None:
+        is_ours = cls.__module__.startswith(f"{__package__}.")
+        if not is_ours and "name" in vars(cls) and cls.name in (kind.name for kind in shipped()):
+            raise ValueError(f"a check that ships is named {cls.name}; expected another name")
+
+    def check(self) -> Check:
+        """Judge the run. What the check has evaluated is added to :attr:`Judging.evaluations`."""
+        with self._noting_error():
+            why = self.idle()
+            outcome, detail = (Outcome.PASS, why) if why else self.judge()
+            found = Check(self.name, Outcome(outcome), str(detail), applies=not why)
+            self.run.evaluations += self.evaluations(found)
+        return Check(self.name, Outcome.INCONCLUSIVE, self._error) if self._error else found
+
+    def measured(self) -> dict[str, float]:
+        """Its metrics, by name."""
+        found: dict[str, float] = {}
+        with self._noting_error():
+            found |= {f"{self.name}_{name}": float(value) for name, value in self.measure().items()}
+        return found
+
+    @contextmanager
+    def _noting_error(self) -> Iterator[None]:
+        """An exception of a user's file becomes what the check found: the run is judged all the same."""
+        if not self.file:
+            yield
+            return
+        try:
+            with one_line(self.file):
+                yield
+        except UserFileError as error:
+            self._error = self._error or str(error)
+
+    def evaluations(self, found: Check) -> list[Evaluation]:
+        """How often each rule was evaluated. If the check failed, it may have ended before it came to some of them."""
+        needed, has_failed = self.needed(), found.verdict is Outcome.FAIL
+        return [
+            Evaluation(rule, self.times.get(rule, 0), needed.get(rule, 1))
+            for rule in self.rules
+            if rule in self.times or not has_failed
+        ]
+
+    # --- of the served chains -----------------------------------------------------------------------------------------
+
+    def unless_vacuous(self, detail: str) -> Result:
+        """The verdict if nothing wrong was found in what validators served: a pass, or inconclusive if too little was
+        compared."""
+        books, scenario = self.books, self.record.scenario
+        expected = scenario.validators.count - byzantine_count(scenario)
+        if len(books.seen) < expected:
+            what = f"only {len(books.seen)} of {expected} validators served a block"
+            return Outcome.INCONCLUSIVE, f"{what}; {detail}" if books.seen else what
+        if books.common_height < (least := scenario.success.heights_compared):
+            what = f"only {counted(books.common_height, 'height')} common to all validators, {least} needed; {detail}"
+            return Outcome.INCONCLUSIVE, what
+        return Outcome.PASS, detail
+
+    def findings(self) -> list[str]:
+        """The violations of this check that the books have, in words."""
+        count = len(self.books.judged)
+        return [
+            f"{_whose(finding, count)} at height {finding.violation.height}: {finding.violation.what}"
+            for finding in self.books.findings
+            if finding.violation.check == self.name
+        ]
+
+    @property
+    def highest(self) -> int:
+        """The highest tip of a validator that is not byzantine."""
+        return max((self.books.chains[validator.name].tip for validator in self.books.judged), default=0)
+
+
+def _whose(finding: Finding, count: int) -> str:
+    names = "all validators" if 1 < count == len(finding.validators) else ", ".join(finding.validators)
+    return f"{names} (its own execution)" if finding.evidence else names
+
+
+def unless_too_slow(outcome: Outcome, what: str, excuse: str) -> Result:
+    """The verdict of a finding: ``outcome``, or inconclusive if an excuse is given, which says how the machine's lag
+    explains the finding."""
+    return (Outcome.INCONCLUSIVE, f"{what}; {excuse}") if excuse else (outcome, what)
+
+
+def excuse_for(books: Books, begin_ms: float, end_ms: float, limit_ms: float) -> str:
+    """Explains in words how the machine's lag caused a delay; empty if the lag does not explain it.
+
+    The delay lasted from ``begin_ms`` to ``end_ms``, where ``limit_ms`` was allowed.
+    """
+    return explains_delay(books.record, active_committees_during(books, begin_ms, end_ms), begin_ms, end_ms, limit_ms)
+
+
+def byzantine_count(scenario: Scenario) -> int:
+    return sum(bool(node.byzantine) for node in scenario.validators.nodes)
+
+
+# --- all checks of a run ----------------------------------------------------------------------------------------------
+
+FOLDER: Final = Path(__file__).parent / "kinds"
+
+
+@cache
+def shipped() -> tuple[type[CheckKind], ...]:
+    """The checks of every run, in the order of their subjects, then of files, and then as they are written."""
+    modules = [import_module(f"{__package__}.kinds.{path.stem}") for path in sorted(FOLDER.glob("[a-z]*.py"))]
+    return _in_order(kind for module in modules for kind in classes_in(module, CheckKind) if hasattr(kind, "name"))
+
+
+def kinds_of(scenario: Scenario) -> tuple[type[CheckKind], ...]:
+    """The checks of a scenario's runs, in their order. Files of users are executed."""
+    named = [cast(type[CheckKind], check_of(each)) for each in scenario.success.checks]
+    return _in_order([*shipped(), *named])
+
+
+def _in_order(kinds: Iterable[type[CheckKind]]) -> tuple[type[CheckKind], ...]:
+    return tuple(sorted(kinds, key=lambda kind: kind.SUBJECT))

@@ -1,0 +1,154 @@
+"""Checks of the user's own: a file next to the scenario, or an installed package."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.checks.kind import shipped
+from cluster.checks.run import Judged, judge_run
+from cluster.checks.verdict import Check, Evaluation
+from cluster.common.errors import BadInput
+from cluster.common.outcome import Outcome
+from cluster.common.plugins import CHECKS
+from cluster.scenario import Scenario, load_scenario, scenario_from
+from cluster.scenario.code.gate import Gate, code_of, opened
+from cluster.scenario.sections import success
+from cluster.tools.explain.outline import outline
+from cluster.watches.watched_simulation import simulate
+from validator.primitives.user_file import nothing_runs
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
+(EVEN,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+SCENARIO = """
+name: own-check
+validators: 4
+load: {users: [{workload: heartbeat, count: 4}, {workload: transfer, count: 2}]}
+stop: {height: 20}
+success:
+  heights_compared: 10
+  transactions: 5
+  fires: 5
+  checks: [./even.py]
+  metrics: {even_least_blocks: {at_least: 1}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "even.py").write_text(EVEN, encoding="utf-8")
+    (tmp_path / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
+    return tmp_path
+
+
+def judged(folder: Path, source: str = EVEN) -> Judged:
+    (folder / "even.py").write_text(source, encoding="utf-8")
+    with opened(Gate(allows=False)):
+        return judge_run(simulate(load_scenario(folder / "scenario.yaml"), 1))
+
+
+def refusal(folder: Path, source: str, text: str = SCENARIO) -> str:
+    """Why a scenario cannot be run."""
+    (folder / "even.py").write_text(source, encoding="utf-8")
+    (folder / "scenario.yaml").write_text(text, encoding="utf-8")
+    with opened(Gate(allows=True)), pytest.raises(BadInput) as caught:
+        load_scenario(folder / "scenario.yaml")
+    return str(caught.value).removeprefix(f"{folder / 'scenario.yaml'}: ")
+
+
+def test_it_judges_measures_and_is_counted_like_any_other(folder: Path) -> None:
+    found = judged(folder)
+    assert found.verdict.outcome is Outcome.PASS, found.verdict
+    names = [check.name for check in found.verdict.checks]
+    assert names == [*(kind.name for kind in shipped()[:-2]), "even", "no_problems", "coverage"]
+    least = found.metrics["even_least_blocks"]
+    assert found.verdict.check("even").detail.partition("; ")[2].startswith(f"proposed {least:.0f} to ")
+    assert f"even_least_blocks {least:.0f}, at least 1 required" in found.verdict.check("criteria").detail
+    assert Evaluation("even: blocks", found.books.ledger.height, 10) in found.verdict.evaluations
+
+
+def test_one_that_fails_fails_the_run(folder: Path) -> None:
+    found = judged(folder, EVEN.replace("MOST_TIMES = 3", "MOST_TIMES = 0")).verdict
+    assert found.outcome is Outcome.FAIL and found.reason.startswith("even: ")
+
+
+def test_too_few_evaluations_are_told_by_coverage(folder: Path) -> None:
+    found = judged(folder, EVEN.replace("self.times[", "{}[")).verdict
+    assert found.check("coverage").detail == "too seldom evaluated: even: blocks 0 times of 10"
+
+
+@pytest.mark.parametrize("method", ["judge", "idle", "measure"])
+def test_an_error_in_it_leaves_the_run_judged(folder: Path, method: str) -> None:
+    source = f"{EVEN}\n    def {method}(self):\n        return {{}}['nothing']\n"
+    line = source.splitlines().index("        return {}['nothing']") + 1
+    (folder / "scenario.yaml").write_text(SCENARIO.replace("  metrics:", "  # metrics:"), encoding="utf-8")
+    verdict = judged(folder, source).verdict
+    expected = f"file even.py, line {line}: KeyError: 'nothing'"
+    assert verdict.check("even") == Check("even", Outcome.INCONCLUSIVE, expected)
+    assert verdict.check("chain").verdict is Outcome.PASS
+
+
+def test_what_is_wrong_is_found_before_the_run(folder: Path) -> None:
+    assert refusal(folder, "x = 1 / 0\n").startswith("success.checks[0]: file even.py, line 1: ZeroDivisionError")
+    assert refusal(folder, "x = 1\n").endswith("ValueError: expected one class of a check, got none")
+    (folder / "chain.py").write_text(EVEN, encoding="utf-8")
+    assert refusal(folder, EVEN, SCENARIO.replace("even", "chain")).endswith(
+        "a check that ships is named chain; expected another name"
+    )
+    twice = SCENARIO.replace("[./even.py]", "[./even.py, ./even.py]")
+    assert refusal(folder, EVEN, twice) == "success.checks: a check is named twice"
+    assert refusal(folder, EVEN, SCENARIO.replace("even_least", "odd_least")).startswith(
+        "success.metrics.odd_least_blocks: unknown metric; "
+    )
+    assert refusal(folder, EVEN, SCENARIO.replace("./even.py", "even")) == (
+        "success.checks[0]: no installed package has the check 'even'"
+    )
+
+
+def test_reading_and_explaining_execute_nothing_and_the_gate_sees_it(folder: Path) -> None:
+    (folder / "even.py").write_text("raise SystemExit('executed')\n", encoding="utf-8")
+    with nothing_runs():
+        scenario = load_scenario(folder / "scenario.yaml")
+        tables = {table.title: table.rows for table in outline(scenario)}
+    assert tables["Checks"][-1] == ("even", "as even.py has it")
+    assert [(code.place, code.name) for code in code_of(scenario)] == [("success.checks[0]", "even.py")]
+    inside = {"name": "a", "success": {"checks": [{"name": "even", "source": EVEN}]}}
+    with opened(Gate(allows=False)), pytest.raises(BadInput, match=r"has code inside, even\.py \(success\.checks"):
+        scenario_from(inside)
+    with pytest.raises(ValueError, match="is a path, which only a scenario that is read from a file may have"):
+        Scenario.model_validate({"name": "a", "success": {"checks": ["./even.py"]}})
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that registers the check ``even``, and under another name, too."""
+    info = tmp_path / "theirs" / "their_checks-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-checks\nVersion: 1.0\n", encoding="utf-8")
+    entries = f"[{CHECKS}]\neven = their_checks:Even\nodd = their_checks:Even\n"
+    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
+    (info.parent / "their_checks.py").write_text(f'{EVEN}\n    name = "even"\n', encoding="utf-8")
+    monkeypatch.syspath_prepend(info.parent)
+    success.check_of.cache_clear()
+    yield
+    success.check_of.cache_clear()
+    sys.modules.pop("their_checks", None)
+
+
+def test_a_package_registers_a_check_which_judges_the_runs_that_name_it(package: None, folder: Path) -> None:
+    (folder / "scenario.yaml").write_text(SCENARIO.replace("./even.py", "even"), encoding="utf-8")
+    record = simulate(load_scenario(folder / "scenario.yaml"), 1)
+    assert judge_run(record).verdict.check("even").verdict is Outcome.PASS
+    with pytest.raises(BadInput, match=r"^check odd: expected a subclass of CheckKind whose name is 'odd', got "):
+        success.check_of("odd")
+    with pytest.raises(ValueError, match=r"unknown check 'evn'; did you mean even\?"):
+        Scenario.model_validate({"name": "a", "success": {"checks": ["evn"]}})
+
+
+def test_the_page_of_operations_has_a_row_for_each_that_ships() -> None:
+    text = DOCS.with_name("operations.md").read_text(encoding="utf-8").partition("| check | fails if |\n")[2]
+    assert re.findall(r"^\| `(\w+)` \|", text.partition("\n\n")[0], re.MULTILINE) == [k.name for k in shipped()]
