@@ -11,7 +11,7 @@ observation in between is made under the fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -23,15 +23,19 @@ from cluster.faults.events import (
     Failed,
     FaultOrder,
     FaultSeen,
+    Impair,
     MachineLost,
     Network,
     Observed,
+    SetLinks,
     Start,
     Voted,
     Wake,
 )
+from cluster.faults.impairment import Impairment
 from cluster.faults.kind import Course, FaultKind, plans_of
 from cluster.faults.kinds.lose_node import LoseNodeFault, NodeLoss
+from cluster.faults.link_faults import LinkEffect
 from cluster.faults.stage import Stage
 from cluster.faults.targets import Targets
 from cluster.record.run import FaultRecord
@@ -105,6 +109,15 @@ class FaultEngine:
             and vote.sender not in senders.get(vote.view, ())
             for planned, senders in self._listening
         )
+
+    @property
+    def in_force(self) -> tuple[Mapping[int, LinkEffect], Mapping[int, Impairment]]:
+        """What is to be in force by now: effects on links, by the faults' keys, and impairments, by validator."""
+        return dict(sorted(self._stage.links.items())), self._stage.impairments
+
+    def renewed(self, order: SetLinks | Impair) -> SetLinks | Impair:
+        """The order with what is to be in force by now."""
+        return self._stage.renewed(order)
 
     @property
     def have_begun(self) -> bool:

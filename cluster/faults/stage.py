@@ -18,7 +18,7 @@ class Stage:
         """Milliseconds since the run began."""
         self.height = 0
         """The highest final height."""
-        self._links: dict[int, LinkEffect] = {}
+        self.links: dict[int, LinkEffect] = {}
         """The effects on links that are in force, by the faults' keys."""
         self._impairments: dict[int, tuple[list[int], Impairment]] = {}
         """The impairments in force, each with its validators, by the faults' keys."""
@@ -45,15 +45,30 @@ class Stage:
 
     def set_links(self, key: int, effect: LinkEffect | None, then: FaultCall) -> None:
         """Put the effect of a fault on links in force in place of an earlier one; ``None`` ends it."""
-        self._links.pop(key, None)
+        self.links.pop(key, None)
         if effect is not None:
-            self._links[key] = effect
-        self.order(SetLinks(dict(sorted(self._links.items())), then))
+            self.links[key] = effect
+        self.order(self.renewed(SetLinks({}, then)))
 
     def impair(self, key: int, indices: list[int], impairment: Impairment | None, then: FaultCall) -> None:
         """Put the impairment of validators by a fault in force, next to those of other faults; ``None`` ends it."""
         self._impairments.pop(key, None)
         if impairment is not None:
             self._impairments[key] = indices, impairment
-        parts = {index: [part for hit, part in self._impairments.values() if index in hit] for index in indices}
-        self.order(Impair({index: Impairment.together(each) for index, each in parts.items()}, then))
+        self.order(self.renewed(Impair(dict.fromkeys(indices, Impairment()), then)))
+
+    @property
+    def impairments(self) -> dict[int, Impairment]:
+        """The impairments in force, by validator."""
+        parts: dict[int, list[Impairment]] = {}
+        for indices, part in self._impairments.values():
+            for index in indices:
+                parts.setdefault(index, []).append(part)
+        return {index: Impairment.together(each) for index, each in parts.items()}
+
+    def renewed(self, order: SetLinks | Impair) -> SetLinks | Impair:
+        """The order with what is to be in force by now."""
+        if isinstance(order, SetLinks):
+            return order._replace(faults=dict(sorted(self.links.items())))
+        in_force = self.impairments
+        return order._replace(impairments={each: in_force.get(each, Impairment()) for each in order.impairments})

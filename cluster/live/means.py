@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
-
-import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.common.plugins import MEANS, load, load_named, plugins
@@ -25,20 +24,22 @@ KUBERNETES: Final = "kubernetes"
 """Name of the entry point."""
 
 
-class MeansCall(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A scheduled call of the means themselves."""
+class Agenda(Protocol):
+    """Has calls made at a time of the run."""
 
-    what: dict[str, Any]
-    """Plain data of theirs."""
+    @property
+    def now_ms(self) -> float: ...
+
+    def at(self, at_ms: float, call: Callable[[], None]) -> None: ...
 
 
 class MeansPort(Protocol):
     """The parts of a run on which means act."""
 
-    def later(self, delay_ms: int, what: MeansCall) -> None:
-        """Have :meth:`Means.perform` called after a delay."""
+    @property
+    def agenda(self) -> Agenda: ...
 
-    def go_on(self, what: FaultCall) -> None:
+    def make(self, call: FaultCall) -> None:
         """Make a call of the fault engine."""
 
     def lose_node(self, host: int, reason: str) -> None:
@@ -70,9 +71,6 @@ class Means:
             if fault.needs_kubernetes or fault.prefers_chaos_mesh:
                 load_named(MEANS, KUBERNETES, f"faults[{position}].how: {getattr(fault, 'how', '')}", KUBERNETES)
 
-    def perform(self, what: MeansCall) -> None:
-        """Make a scheduled call."""
-
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def take(self, host: int, way: Way) -> None:
@@ -89,9 +87,15 @@ class Means:
 
     def set_links(
         self, faults: Mapping[int, LinkEffect], then: FaultCall
-    ) -> tuple[dict[int, LinkEffect], FaultCall | MeansCall]:
-        """Have exactly ``faults`` in force. Returns those that the transport must do, and the call to make then."""
-        return dict(faults), then
+    ) -> tuple[dict[int, LinkEffect], Callable[[], None]]:
+        """Have exactly ``faults`` in force. Returns those that the transport must do, and what to call then, which
+        makes the call ``then``.
+        """
+        return self.links_of_hosts(faults), partial(self.port.make, then)
+
+    def links_of_hosts(self, faults: Mapping[int, LinkEffect]) -> dict[int, LinkEffect]:
+        """Those of the faults in force that the transport of hosts does."""
+        return dict(faults)
 
     def seen_on_links(self, key: int, effect: LinkEffect) -> Seen:
         """The observed effect of a link fault."""
@@ -99,12 +103,16 @@ class Means:
 
     def set_stress(
         self, impairments: Mapping[int, Impairment], then: FaultCall
-    ) -> tuple[dict[int, Impairment], FaultCall | MeansCall]:
+    ) -> tuple[dict[int, Impairment], Callable[[], None]]:
         """Begin and end the stress of hosts, as the impairments of their validators say.
 
-        Returns the impairments that the hosts must do themselves, and the call to make then.
+        Returns the impairments that the hosts must do themselves, and what to call then, which makes the call ``then``.
         """
-        return {index: replace(each, stress=None) for index, each in impairments.items()}, then
+        return self.impairments_of_hosts(impairments), partial(self.port.make, then)
+
+    def impairments_of_hosts(self, impairments: Mapping[int, Impairment]) -> dict[int, Impairment]:
+        """What hosts do themselves of the impairments in force."""
+        return {index: replace(each, stress=None) for index, each in impairments.items()}
 
     def seen_stress(self, indices: Sequence[int], otherwise: Seen) -> Seen:
         """The observed effect on validators of a fault that ends now. ``otherwise`` is the effect by the executor."""
@@ -118,11 +126,17 @@ class Means:
         return {}
 
     def take_over(self, left: dict[str, Any]) -> None:
-        """Restore the state that another driver left. Raises :class:`BadInput` if it is of other means."""
+        """Restore the state that another driver left. Raises :class:`BadInput` if it is of other means.
+
+        Its orders without an answer are given again.
+        """
         if left:
             raise BadInput(
                 "the run's faults act on pods; expected the kit kubernetes: pip install 'stampede[kubernetes]'"
             )
+
+    def go_on(self) -> None:
+        """Schedule again what was to come, now that the :attr:`port` is there."""
 
     def close(self) -> None:
         """Undo everything that faults have changed outside of the run. Never raises."""

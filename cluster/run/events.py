@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cluster.faults.events import FaultOrder, FaultSeen
+from cluster.faults.events import (
+    Confirm,
+    Count,
+    Counted,
+    Due,
+    FaultOrder,
+    FaultSeen,
+    Impair,
+    Observe,
+    Observed,
+    ObserveDelays,
+    ObserveLinks,
+    ObserveProcesses,
+    Prepare,
+    SetLinks,
+    Wake,
+)
 from cluster.scenario import Scenario
 
 # --- what was seen ----------------------------------------------------------------------------------------------------
@@ -141,3 +157,20 @@ class End(NamedTuple):
 
 
 Order = StopLoad | TakeFork | End | FaultOrder
+Answered = Wake | SetLinks | Impair | Prepare | Confirm | Count | Observe | TakeFork
+"""The orders that have an answer, always. To carry one out twice does no harm."""
+Answer = Due | Counted | Observed | ForkTaken
+
+
+def is_answer(seen: Answer, order: Answered) -> bool:
+    """Whether what was seen is the answer to an order."""
+    match seen, order:
+        case Due(_, due), Wake(_, _, call) | SetLinks(_, call) | Impair(_, call) | Prepare(_, _, call) | Confirm(call):
+            return due == call
+        case Counted(key), Count(asked):
+            return key == asked
+        case Observed(key), ObserveLinks(asked) | ObserveDelays(asked) | ObserveProcesses(asked):
+            return key == asked
+        case ForkTaken(), TakeFork():
+            return True
+    return False

@@ -40,6 +40,12 @@ class Feed:
         for answer in answers:
             self.see(answer)
 
+    def go_on(self, due: Iterable[Order]) -> None:
+        """Have the orders of another driver carried out that had no answer yet (:attr:`RunLoop.due`)."""
+        for order in due:
+            for answer in list(self._perform(order)):
+                self.see(answer)
+
     def look(self) -> None:
         """Tell the loop how the network is now."""
         for seen in self._look():

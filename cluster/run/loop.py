@@ -14,11 +14,13 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.engine import FaultEngine
-from cluster.faults.events import FaultSeen, Tell
+from cluster.faults.events import FaultSeen, Impair, SetLinks, Tell
 from cluster.record.run import JoinRecord, RunRecord
 from cluster.run.absence import absence_of
 from cluster.run.events import (
     Absent,
+    Answer,
+    Answered,
     End,
     ForkTaken,
     JoinBegun,
@@ -35,6 +37,7 @@ from cluster.run.events import (
     Time,
     Up,
     Violation,
+    is_answer,
 )
 from cluster.scenario import Scenario, fault_to_add
 
@@ -72,6 +75,7 @@ class RunLoop:
         self.has_ended = False
         """Whether the run is over, or is not watched any more."""
         self._has_stopped_load = False
+        self._due: list[Answered] = []
         names, late = scenario.validators.names, scenario.validators.late
         self._late = tuple(late)
         record.joins = [JoinRecord(names[index], height) for index, height in late.items()]
@@ -101,8 +105,19 @@ class RunLoop:
         """The validators that join later and do not take part yet, by index."""
         return [index for index in self._late if self._join_of(index).ended_ms is None]
 
+    @property
+    def due(self) -> list[Order]:
+        """The orders that have no answer yet, in their order, with what is to be in force by now. A driver that takes
+        the run over carries them out.
+        """
+        return [self.faults.renewed(order) if isinstance(order, SetLinks | Impair) else order for order in self._due]
+
     def handle(self, seen: Seen) -> list[Order]:
         """Take note of what was seen, and return what follows from it."""
+        if isinstance(seen, Answer):
+            answered = next((order for order in self._due if is_answer(seen, order)), None)
+            if answered is not None:
+                self._due.remove(answered)
         if isinstance(seen, NewHeight):
             self.height = max(seen.height, self.height)
         if self.has_ended and not isinstance(seen, Left | Absent | FaultSeen):
@@ -110,6 +125,7 @@ class RunLoop:
         orders = list(self._handle(seen))
         if self.has_ended:  # a machine may still be lost while all comes to rest
             return [order for order in orders if isinstance(order, Tell | End)]
+        self._due += [order for order in orders if isinstance(order, Answered)]
         return orders
 
     def _handle(self, seen: Seen) -> Iterator[Order]:

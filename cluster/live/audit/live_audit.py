@@ -208,14 +208,15 @@ class LiveAudit:
         """The state that another driver's audit needs to go on."""
         chain = ServedBlocks.all_of(self.store)
         known = {index: save_validator(found, chain) for index, found in self.known.items()}
-        return LeftAudit(known, self.safety.state())
+        safety = self.safety
+        return LeftAudit(known, safety.counts, list(safety.log.violations), safety.backlog.judged)
 
     def take_over(self, state: LeftAudit, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Restore the state of another driver's audit. Blocks that the store no longer has are left out.
 
         ``rows`` are the votes and certificates that hosts had reported to that driver.
         """
-        self.safety.take_over(state.safety, rows)
+        self.safety.take_over(state, rows)
         self.known = {index: again(found, self.store) for index, found in state.known.items()}
 
     def enter_unasked(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
-from cluster.live.handover.left import LeftSafety
+from cluster.live.handover.left import LeftAudit
 from cluster.live.handover.rows import Row, Told
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, NotesLost, Observation, VoteSent, view_of
 from cluster.record.chain_store import BlockStore
@@ -190,16 +190,13 @@ class SafetyWatch:
             pass
         self._look_for_proofs()
 
-    def state(self) -> LeftSafety:
-        """The state for another driver that takes the run over. Do not read it while another thread is in :meth:`look`.
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of evaluations of the rules that are not evaluated once more by another driver."""
+        return {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
 
-        It has only what that driver cannot rebuild from the run's files.
-        """
-        counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
-        return LeftSafety(counts, list(self.log.violations), self.backlog.judged)
-
-    def take_over(self, state: LeftSafety, rows: Iterable[tuple[int, Row]] = ()) -> None:
-        """Restore the :meth:`state` of another driver, and queue the rows that it kept.
+    def take_over(self, state: LeftAudit, rows: Iterable[tuple[int, Row]] = ()) -> None:
+        """Restore what another driver has found, and queue the rows that it kept.
 
         Final blocks are checked again.
         """

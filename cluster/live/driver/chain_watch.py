@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.live.driver.hosts import Hosts
-from cluster.live.handover.left import LeftWatch, SeenBlock, SeenChain
+from cluster.live.handover.left import LeftRun, SeenChain
 from cluster.live.handover.rows import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
@@ -41,11 +41,22 @@ NEWEST_BLOCKS: Final = 48
 """Number of newest blocks that the dashboard shows."""
 
 
-class Newest:
-    """The newest blocks and votes, for the dashboard."""
+class SeenBlock(NamedTuple):
+    """A final block as the dashboard shows it, and when it was first seen, in milliseconds since the run began."""
 
-    def __init__(self, blocks: Iterable[SeenBlock] = ()) -> None:
-        self.blocks = deque(blocks, NEWEST_BLOCKS)
+    at_ms: float
+    height: int
+    view: int
+    transactions: int
+    fires: int
+    lane_cycles: int
+
+
+class Newest:
+    """The newest blocks and votes that this driver saw, for the dashboard."""
+
+    def __init__(self) -> None:
+        self.blocks = deque[SeenBlock](maxlen=NEWEST_BLOCKS)
         """The final blocks that were seen last, in the order in which they were seen."""
         self.votes: dict[int, dict[VoteKind, int]] = {}
         """The newest view of each kind of vote, keyed by validator."""
@@ -63,22 +74,23 @@ class ChainWatch:
         record: RunRecord,
         began_epoch_ms: float,
         sightings: Sightings | None = None,
-        left: LeftWatch | None = None,
+        left: LeftRun | None = None,
     ) -> None:
-        """``sightings`` gets finalizations and proposals, if they must outlive this process. ``left`` is the
-        :attr:`state` of another driver's watch, whose observations ``record`` has.
+        """``sightings`` gets finalizations and proposals, if they must outlive this process. ``left`` is what another
+        driver has left, whose observations ``record`` has.
         """
         self._record = record
         self._sightings = sightings
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms, None if left is None else left.trace)
-        self.newest = Newest(() if left is None else left.blocks)
+        self.newest = Newest()
         self.lag, self.busyness = LagMeter(), Busyness()
         """The driver's own lag, and the machine's other work."""
-        self._resources = ResourceLog(record, None if left is None else left.resources)
+        self.resources = ResourceLog(record, None if left is None else left.resources)
         self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
-        self._chain = SeenChain(set(), None, 0, 0) if left is None else left.chain
+        self.chain = SeenChain() if left is None else left.chain
+        """What was seen of the chain, for another driver, too."""
         self._served: dict[int, int] = {}
         """The highest height noted of each external validator. The record has them, too."""
         external = record.scenario.validators.external
@@ -89,7 +101,7 @@ class ChainWatch:
     @property
     def height(self) -> int:
         """The highest final height seen anywhere."""
-        return 0 if self._chain.newest is None else self._chain.newest.height
+        return self.chain.height
 
     def take_view(self, at_ms: float, view: ValidatorView) -> None:
         """Take all that a host reports of a validator."""
@@ -139,16 +151,11 @@ class ChainWatch:
             if self._sightings is not None:
                 self._sightings.proposed(at_ms, height)
 
-    @property
-    def state(self) -> LeftWatch:
-        """The state for another driver that takes the run over. It shares the watch's collections: do not change it."""
-        return LeftWatch(self.trace.state, self._resources.state, self._chain, list(self.newest.blocks))
-
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
         """Record the resources that a validator uses, if its host reported them."""
         use, sent = view.use, view.state.messages_sent
         if use is not None:
-            self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
+            self.resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
 
     def take_lag(self, host: int | None, span: LagSpan) -> None:
         """Record how long the machine kept a host, or the driver, from running."""
@@ -178,12 +185,12 @@ class ChainWatch:
         self, at_ms: float, heights: Sequence[int | None], views: Sequence[int | None], states: Sequence[str]
     ) -> Sample:
         """A sample of the network that is not recorded."""
-        newest = self._chain.newest
+        newest = self.chain.newest
         return Sample(
             at_ms=at_ms,
             heights=tuple(heights),
-            fires=self._chain.fires,
-            transactions=self._chain.transactions,
+            fires=self.chain.fires,
+            transactions=self.chain.transactions,
             pending_timers=0 if newest is None else newest.pending_timers,
             backlog=0 if newest is None else newest.backlog,
             basefee_cycle=0 if newest is None else newest.basefee_cycle,
@@ -199,18 +206,18 @@ class ChainWatch:
 
     def _count(self, at_ms: float, block: BlockFinal) -> None:
         counted_to = self.height - HEIGHTS_REMEMBERED
-        if block.height in self._chain.heights or block.height <= counted_to:
+        if block.height in self.chain.heights or block.height <= counted_to:
             return
-        self._chain.heights.add(block.height)
-        if len(self._chain.heights) > 2 * HEIGHTS_REMEMBERED:
-            self._chain.heights = {height for height in self._chain.heights if height > counted_to}
+        self.chain.heights.add(block.height)
+        if len(self.chain.heights) > 2 * HEIGHTS_REMEMBERED:
+            self.chain.heights = {height for height in self.chain.heights if height > counted_to}
         self.newest.blocks.append(
             SeenBlock(at_ms, block.height, block.view, block.transactions, block.fires, block.lane_cycles)
         )
-        self._chain.fires += block.fires
-        self._chain.transactions += block.transactions
-        if self._chain.newest is None or block.height > self._chain.newest.height:
-            self._chain.newest = block
+        self.chain.fires += block.fires
+        self.chain.transactions += block.transactions
+        if self.chain.newest is None or block.height > self.chain.newest.height:
+            self.chain.newest = block
 
 
 def steps_of(view: ValidatorView, began_epoch_ms: float) -> Iterator[Step]:

@@ -24,13 +24,13 @@ from cluster.live.driver.ending import FREEZE_TIMEOUT_S, check_twice, freeze_and
 from cluster.live.driver.host_events import HostEvents
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
-from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
+from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.ray_session import one_line, why_gone
 from cluster.live.driver.seen import joins_of, standings_of, violations_of
 from cluster.live.driver.supervised_host import Host
 from cluster.live.driver.testnet import LOOK_EVERY_S
 from cluster.live.handover.handover import COLLECTED, ENDING
-from cluster.live.handover.left import LeftRun, Together
+from cluster.live.handover.left import LeftRun
 from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, note_crash
@@ -85,9 +85,9 @@ def attached_testnet(
     interrupted. Raises :class:`BadInput` if the testnet cannot be reached and is not known to be gone: then the testnet
     goes on, and the takeover can be tried again. Raises :class:`OSError` if the folder cannot be written.
     """
-    lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
+    lease_s = None if left.ray is None else left.ray.lease_s
     request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s)
-    run = LiveRun(request, observer.on_notice, interrupts, Served(*left.testnet.served), left.is_open)
+    run = LiveRun(request, observer.on_notice, interrupts, Served(*left.served), left.is_open)
     observer.on_begin(run.record)
     try:
         _Driver(run, observer, interrupts).take_over(left)
@@ -143,7 +143,7 @@ class _Driver:
         try:
             hosts, gone = self._reach(left)
             self._run.restore(left, hosts)
-            testnet.take_over(left.testnet)
+            testnet.take_over(left)
         except BaseException:
             testnet.leave()
             raise
@@ -212,11 +212,11 @@ class _Driver:
 
         Raises :class:`BadInput` if it cannot be reached, and is not known to be gone.
         """
-        why, ray = "", left.testnet.ray
+        why, ray = "", left.ray
         if left.phase != COLLECTED and ray is not None:
             why = why_gone(ray, time.time() - left.clock.written_epoch_s, left.clock.machine == socket.gethostname())
             if not why:
-                return self._events.supervise(self._run.testnet.reach(left.testnet)), ""
+                return self._events.supervise(self._run.testnet.reach(left)), ""
         return None, why
 
     def _adopt(self, left: LeftRun, hosts: Hosts | None, gone: str) -> tuple[Hosts, LiveStage] | None:
@@ -224,24 +224,25 @@ class _Driver:
 
         Raises :class:`TestnetError` if the testnet is gone (``gone`` is the reason).
         """
-        run, testnet = self._run, self._run.testnet
+        run, testnet, due = self._run, self._run.testnet, self._run.loop.due
         if hosts is not None:
-            testnet.adopt(hosts, run.record.seed, run.loop.scenario, left.hosts)
+            testnet.adopt(hosts, run.loop.scenario, left)
             if all(host.phase is Phase.DEAD for host in hosts.all):
                 gone = "every host has ended"
         if gone or hosts is None:
-            testnet.end_what_is_left(left.testnet)
+            testnet.end_what_is_left(left)
         if gone:
             run.clock.stop(left.clock.at_ms)
             testnet.hosts = None
-            raise TestnetError(f"it died at height {left.height}, and its testnet is gone: {gone}")
+            raise TestnetError(f"it died at height {left.chain.height}, and its testnet is gone: {gone}")
         if hosts is None or run.stage is None:
             return None
-        testnet.take_load_over(left.testnet.load, run.load_time_s)
-        run.stage.inject(Together(left.hosts.calls), UNKNOWN_ORDERS)
+        testnet.take_load_over(left.load, run.load_time_s)
+        run.stage.go_on()
+        run.feed.go_on(due)
         hosts.hear_from_all(run.watch.height, FREEZE_TIMEOUT_S, self._interrupts.checkpoint)
         run.audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
-        run.see(Absent(left.clock.at_ms, run.clock.now_ms(), left.height))
+        run.see(Absent(left.clock.at_ms, run.clock.now_ms(), left.chain.height))
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, run.stage)
 
@@ -263,7 +264,7 @@ class _Driver:
             run.feed.look()
             stage.look_after()
             run.testnet.watch_load()
-            run.keep(hosts, stage)
+            run.keep(hosts)
 
     def _see_whether_it_ends(self, hosts: Hosts) -> bool:
         """Tell the run's loop how far the run is. Returns whether the run is over, must stop, or takes too long."""

@@ -14,7 +14,6 @@ from cluster.live.driver.live_run import LiveRun
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession
 from cluster.live.driver.supervised_host import Host
-from cluster.live.handover.left import LiveCall
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.processes.last_words import LastWords
@@ -35,7 +34,7 @@ class HostEvents:
         run, is_deployed = self._run, INSTANCE_VARIABLE in os.environ
         nodes = NodeWatch(session, self._node_was_lost, run.notice, self._interrupts.wait, is_deployed)
         problem = run.record.problems.append
-        hosts = Hosts(session, self.take_view, self._host_is_up, self.host_was_lost, problem, self._make_call, nodes)
+        hosts = Hosts(session, self.take_view, self._host_is_up, self.host_was_lost, problem, nodes)
         hosts.wants_taken = self._on_step is not None
         return hosts
 
@@ -77,7 +76,3 @@ class HostEvents:
     def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
         if self._run.stage is not None:
             self._run.stage.note_lost_node(hosts, node, reason, self._run.watch.height)
-
-    def _make_call(self, call: LiveCall) -> None:
-        assert self._run.stage is not None, "orders are given once the testnet is up"
-        self._run.stage.make_call(call)

@@ -14,8 +14,9 @@ has answered, gone down or timed out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,7 +25,7 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, RemoteProcessSignals, one_line, raise_bug
 from cluster.live.driver.supervised_host import Host
-from cluster.live.handover.left import LeftHosts, LiveCall, TakePlace
+from cluster.live.handover.left import LeftHost
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.reports import Totals
@@ -56,11 +57,11 @@ HASH_SEEDS_PER_RUN: Final = 1_000
 
 @dataclass(slots=True)
 class _Order:
-    """A request sent to several hosts, with the call to make once all have answered."""
+    """A request sent to several hosts, and what is called once all have answered."""
 
     pending: dict[Any, Host | None]
     """Hosts that have not answered yet, keyed by the pending answer; ``None`` for a task without a host."""
-    then: LiveCall | None
+    then: Callable[[], None] | None
     until: float
     """Time at which the order times out (monotonic seconds)."""
     on_failure: Callable[[str], None]
@@ -70,13 +71,12 @@ class _Order:
 class Orders:
     """The orders (requests to hosts) under way.
 
-    ``on_view`` gets the reports with which hosts answer, ``make`` the calls of orders that are complete.
+    ``on_view`` gets the reports with which hosts answer.
     """
 
-    def __init__(self, ray: Any, on_view: Callable[[Host, HostView], None], make: Callable[[LiveCall], None]) -> None:
+    def __init__(self, ray: Any, on_view: Callable[[Host, HostView], None]) -> None:
         self._ray = ray
         self._on_view = on_view
-        self._make = make
         self._orders: list[_Order] = []
 
     @property
@@ -87,20 +87,15 @@ class Orders:
     def give(
         self,
         pending: Mapping[Any, Host | None],
-        then: LiveCall | None,
+        then: Callable[[], None] | None,
         timeout_s: float,
         on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
         """Add an order whose answers are ``pending``. ``on_failure`` gets the reason if it fails.
 
-        The call ``then`` is made once every host has answered or gone down, or the order timed out.
+        ``then`` is called once every host has answered or gone down, or the order timed out.
         """
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
-
-    @property
-    def calls(self) -> list[LiveCall]:
-        """The calls to make once the orders under way are complete."""
-        return [order.then for order in self._orders if order.then is not None]
 
     def look(self, wait_s: float) -> None:
         """Take the answers that arrive, and finish the orders that are complete."""
@@ -120,7 +115,7 @@ class Orders:
             if is_late or not order.pending:
                 self._orders.remove(order)
                 if order.then is not None:
-                    self._make(order.then)
+                    order.then()
 
     def _take(self, order: _Order, host: Host | None, answer: Any) -> None:
         try:
@@ -143,12 +138,10 @@ class Hosts:
         on_up: Callable[[Host], None],
         on_lost: Callable[[Host, str, LastWords | None], None],
         on_problem: Callable[[str], None],
-        make_call: Callable[[LiveCall], None],
         nodes: NodeWatch,
     ) -> None:
         """``on_view`` gets the reports of validators, ``on_up`` a host that came up, ``on_problem`` other problems.
 
-        ``make_call`` makes the call of an order that is complete, unless it is one of hosts.
         ``on_lost`` gets a host that went down by itself: the reason that Ray knows, and the last words of its process.
         """
         self.all: list[Host] = []
@@ -158,14 +151,13 @@ class Hosts:
         self._on_up = on_up
         self._on_lost = on_lost
         self._on_problem = on_problem
-        self._make_call = make_call
         self._height = 0
         self.wants_stamps = True
         """Whether looks ask hosts for the last messages of their validators."""
         self.wants_taken = False
         """Whether looks ask hosts for the transactions that their validators take from clients."""
         self._injection = Injection()
-        self._orders = Orders(session.ray, self._take_view, self._complete)
+        self._orders = Orders(session.ray, self._take_view)
         self._compiled: set[tuple[Place, str]] = set()
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
@@ -173,13 +165,36 @@ class Hosts:
         self._folder = Path()
         """The run's folder; absolute once hosts are created."""
 
-    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str, left: LeftHosts | None = None) -> None:
-        """Create every host's actor; :meth:`look` then brings the hosts up. With ``left``, hosts of another driver are
-        supervised instead.
+    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
+        """Create every host's actor; :meth:`look` then brings the hosts up.
 
         ``bind`` is the address at which hosts listen in a Ray of our own, or on a single node.
         """
-        section = scenario.validators
+        self._begin(scenario, seed, folder)
+        for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
+            validators, late = _carried(scenario, number)
+            host = Host(number=number, place=place, validators=validators, late=late)
+            self._start_anew(host)
+            self.all.append(host)
+        self.nodes.watch(self.all)
+
+    def adopt(
+        self, scenario: Scenario, seed: int, folder: Path, bind: str, left: Sequence[LeftHost], lost_nodes: Set[str]
+    ) -> None:
+        """Supervise the hosts of another driver; otherwise as :meth:`create`.
+
+        One that was to get other code is told again to shut down, for that.
+        """
+        self._begin(scenario, seed, folder)
+        self.all.extend(Host.of(each, number, *_carried(scenario, number)) for number, each in enumerate(left))
+        for host in self.all:
+            host.find(self._session.find_host, self._session.forget)
+        self.nodes.take_over(self.all, scenario, bind, self._start_anew, lost_nodes)
+        for host in self.all:
+            if host.phase is Phase.STOPPING:
+                self._stop(host)
+
+    def _begin(self, scenario: Scenario, seed: int, folder: Path) -> None:
         scenario_json = scenario.model_dump_json()
         self._folder = folder.absolute()
 
@@ -191,20 +206,6 @@ class Hosts:
             return self._session.start_host(host.place, planned, hash_seed, arguments, *named)
 
         self._start_actor = start_actor
-        if left is not None:
-            self.all.extend(map(Host.of, left.all))
-            self._compiled = set(left.compiled)
-            for host in self.all:
-                host.find(self._session.find_host, self._session.forget)
-            self.nodes.take_over(self.all, scenario, bind, self._start_anew, left.lost_nodes)
-            return
-        for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
-            carried = [index for index in range(section.count) if section.host_of(index) == number]
-            late = {index: height for index, height in section.late.items() if index in carried}
-            host = Host(number, place, carried, late)
-            self._start_anew(host)
-            self.all.append(host)
-        self.nodes.watch(self.all)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -282,8 +283,8 @@ class Hosts:
             self.look(height)
             checkpoint()
 
-    def inject(self, injection: Injection, then: LiveCall | None) -> None:
-        """Send all hosts the faults in force from now on; the call ``then`` is made once they have them."""
+    def inject(self, injection: Injection, then: Callable[[], None] | None) -> None:
+        """Send all hosts the faults in force from now on; ``then`` is called once they have them."""
         self._injection = injection
         running = [host for host in self.all if host.is_running and not host.is_paused]
         self._orders.give({host.actor.inject.remote(injection): host for host in running}, then, ORDER_TIMEOUT_S)
@@ -305,7 +306,7 @@ class Hosts:
             self._signals_for(host).resume(process)
         host.is_held_down = True
         if not host.processes.planned_kills:
-            self.take_place(TakePlace(host.number))
+            self.take_place(host)
             return
         host.processes.planned_kills -= 1
         if not by_signal:
@@ -313,12 +314,16 @@ class Hosts:
         host.went_down()
 
     def prepare(
-        self, hosts: Sequence[Host], release: Release, then: LiveCall | None, on_failure: Callable[[str], None]
+        self,
+        hosts: Sequence[Host],
+        release: Release,
+        then: Callable[[], None] | None,
+        on_failure: Callable[[str], None],
     ) -> None:
         """Compile code of another folder beforehand, on each node with hosts that will run it.
 
-        Otherwise each validator would be silent while it compiles at first use. Nothing is compiled twice; the call
-        ``then`` is made even if it failed.
+        Otherwise each validator would be silent while it compiles at first use. Nothing is compiled twice; ``then``
+        is called even if it failed.
         """
         code = release.code
         new = set() if code is None else {(host.place, code) for host in hosts} - self._compiled
@@ -336,12 +341,14 @@ class Hosts:
         self.resume(host)
         host.release = release
         host.is_held_down = True
-        then = TakePlace(host.number)
         if not host.is_running:
-            self.take_place(then)
+            self.take_place(host)
             return
         host.phase = Phase.STOPPING
-        self._orders.give({host.actor.stop.remote(): host}, then, STOP_TIMEOUT_S)
+        self._stop(host)
+
+    def _stop(self, host: Host) -> None:
+        self._orders.give({host.actor.stop.remote(): host}, partial(self.take_place, host), STOP_TIMEOUT_S)
 
     def pause(self, host: Host) -> bool:
         """Stop a host's process (SIGSTOP), if it has one. Returns whether it is stopped at this moment (state T)."""
@@ -405,12 +412,6 @@ class Hosts:
                 host.actor.set_peers.remote(peers)
 
     @property
-    def state(self) -> LeftHosts:
-        """The state for another driver that takes the run over. That driver repeats the questions without an answer."""
-        hosts = [host.left for host in self.all]
-        return LeftHosts(hosts, sorted(self._compiled), self._orders.calls, set(self.nodes.lost))
-
-    @property
     def actors_so_far(self) -> int:
         """Number of actors created so far for all hosts. When it changes, a checkpoint is due: another driver must know
         a new actor before validators start there.
@@ -422,21 +423,13 @@ class Hosts:
             self._signals[host.place] = self._session.signals(host.place)
         return self._signals[host.place]
 
-    def take_place(self, what: TakePlace) -> None:
+    def take_place(self, host: Host) -> None:
         """Kill a host's actor, even if its shutdown is incomplete, and create another one with the host's new code."""
-        host = self.all[what.host]
         if not host.is_placed:
             return  # the actor that it gets elsewhere has the other code
         self._session.ray.kill(host.actor, no_restart=True)
         host.went_down(host.why_lost)  # an untold loss is told once the other actor answers
         self._start_anew(host)
-
-    def _complete(self, call: LiveCall) -> None:
-        """Make the call of an order that is complete."""
-        if isinstance(call, TakePlace):
-            self.take_place(call)
-        else:
-            self._make_call(call)
 
     def _start_anew(self, host: Host) -> None:
         host.processes.actors += 1
@@ -539,6 +532,13 @@ class Hosts:
             self._on_lost(host, why_lost, words if is_its_own else None)
         if not (host.is_held_down or host.pending_disk_operations):
             processes.current, host.phase = process, Phase.STARTING
+
+
+def _carried(scenario: Scenario, host: int) -> tuple[list[int], dict[int, int]]:
+    """The validators of a host, and the heights at which some of them join, by validator."""
+    section = scenario.validators
+    carried = [index for index in range(section.count) if section.host_of(index) == host]
+    return carried, {index: height for index, height in section.late.items() if index in carried}
 
 
 def planned_deaths(scenario: Scenario, carried: list[int]) -> int:

@@ -19,7 +19,7 @@ from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.seen import heights_in_words
 from cluster.live.driver.testnet import Testnet, start_timeout_s
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
-from cluster.live.handover.left import VERSION, LeftRun, RunPhase
+from cluster.live.handover.left import VERSION, LeftRun, LeftStage, RunPhase
 from cluster.live.handover.rows import Row
 from cluster.live.means import means_class
 from cluster.live.processes.history import Phase
@@ -99,8 +99,7 @@ class LiveRun:
         """Watch the run with these files, and what another driver has left."""
         self.files, self.record.store = files, files.store
         reexecution = ReexecutionProcess(self.record, self.folder)
-        seen = None if left is None else left.watch
-        self.watch = ChainWatch(self.record, self.clock.began_epoch_ms, files.sightings, seen)
+        self.watch = ChainWatch(self.record, self.clock.began_epoch_ms, files.sightings, left)
         self.audit = LiveAudit(self.record, self.clock.now_ms, reexecution, files.told)
         if left is not None:
             self.audit.take_over(left.audit, rows)
@@ -122,10 +121,9 @@ class LiveRun:
             with self.audit.lock:  # otherwise blocks arrive while they are written
                 self.files.write(self._left(phase, hosts, stage))
 
-    def keep(self, hosts: Hosts, stage: LiveStage) -> None:
+    def keep(self, hosts: Hosts) -> None:
         """Persist what a look found."""
-        mark = stage.agenda.mark, hosts.actors_so_far, self.testnet.load_stage
-        self.files.look(mark, self.write_checkpoint)
+        self.files.look((hosts.actors_so_far, self.testnet.load_stage), self.write_checkpoint)
 
     def _left(self, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
         """The state that another driver needs to go on. It shares the run's collections: do not change it."""
@@ -136,15 +134,17 @@ class LiveRun:
             clock=self.clock.state(),
             scenario=self.loop.given,
             is_open=self._began_open,
-            journal=self.files.journal.mark,
-            height=self.watch.height,
             stop_on_fail=self.loop.stops_on_fail,
-            testnet=self.testnet.state,
+            journal=self.files.journal.mark,
             record=save(self.record, besides=BESIDES),
-            watch=self.watch.state,
+            hosts=[host.left for host in hosts.all],
+            lost_nodes=set(hosts.nodes.lost),
             stage=stage.state,
-            hosts=hosts.state,
+            trace=self.watch.trace.state,
+            resources=self.watch.resources.state,
+            chain=self.watch.chain,
             audit=self.audit.state(),
+            **self.testnet.state,
         )
 
     def restore(self, left: LeftRun, hosts: Hosts | None) -> None:
@@ -157,7 +157,7 @@ class LiveRun:
         self._open(files, left, rows)
         self.means.take_over(left.stage.means)
         if hosts is not None:
-            self.make_stage(hosts).take_over(left.stage)
+            self.make_stage(hosts, left.stage)
 
     # --- the port of the loop -----------------------------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class LiveRun:
         self.feed.see(*seen)
         return self.loop.has_ended
 
-    def make_stage(self, hosts: Hosts) -> LiveStage:
-        """Make the stage on which the run's faults act."""
+    def make_stage(self, hosts: Hosts, left: LeftStage | None = None) -> LiveStage:
+        """Make the stage on which the run's faults act; ``left`` is what another driver has left of it."""
         self.stage = LiveStage(
             self.loop.scenario,
             self.record.seed,
@@ -179,6 +179,7 @@ class LiveRun:
             self.notice,
             self._keep_blocks,
             self.means,
+            left,
         )
         return self.stage
 

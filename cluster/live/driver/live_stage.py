@@ -14,6 +14,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Final, assert_never
@@ -57,20 +59,10 @@ from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describ
 from cluster.faults.link_faults import Seen
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
-from cluster.live.handover.left import (
-    LeftAgenda,
-    LeftCall,
-    LeftLooks,
-    LeftPauses,
-    LeftStage,
-    LiveCall,
-    Prepared,
-    TakePlace,
-    Together,
-)
+from cluster.live.handover.left import LeftStage
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection
-from cluster.live.means import Means, MeansCall
+from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
@@ -85,72 +77,43 @@ UNKNOWN_ORDERS: Final = 1_000
 class Agenda:
     """Scheduled calls, by time since the run began."""
 
-    def __init__(self, now_ms: Callable[[], float], make: Callable[[LiveCall], None]) -> None:
-        """``make`` makes a call."""
+    def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
-        self._make = make
-        self._due: list[LeftCall] = []
-        self._count = 0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        """The time of each call and its number: of calls at the same time the lower one is first."""
+        self._numbers = count()
 
     @property
     def now_ms(self) -> float:
         return self._now_ms()
 
     @property
-    def mark(self) -> tuple[int, int]:
-        """A value that changes whenever a call is added or made."""
-        return self._count, len(self._due)
-
-    @property
     def next_ms(self) -> float | None:
         """The time of the next call, in milliseconds since the run began; ``None`` if there is none."""
-        return self._due[0].at_ms if self._due else None
+        return self._due[0][0] if self._due else None
 
-    @property
-    def state(self) -> LeftAgenda:
-        """The state for another driver that takes the run over."""
-        return LeftAgenda(self._count, self._due)
-
-    def take_over(self, left: LeftAgenda) -> None:
-        """Restore the state that another driver left."""
-        self._count, self._due = left.count, left.due
-        heapq.heapify(self._due)
-
-    def at(self, at_ms: float, call: LiveCall) -> None:
+    def at(self, at_ms: float, call: Callable[[], None]) -> None:
         """Have ``call`` made at a time of the run."""
-        self._count += 1
-        heapq.heappush(self._due, LeftCall(at_ms, self._count, call))
-
-    def later(self, delay_ms: int, call: LiveCall) -> None:
-        """Have ``call`` made after a delay."""
-        self.at(self._now_ms() + delay_ms, call)
+        heapq.heappush(self._due, (at_ms, next(self._numbers), call))
 
     def perform(self) -> None:
         """Make the calls that are due by now."""
         now_ms = self._now_ms()
-        while self._due and self._due[0].at_ms <= now_ms:
-            self._make(heapq.heappop(self._due).what)
+        while self._due and self._due[0][0] <= now_ms:
+            _, _, call = heapq.heappop(self._due)
+            call()
 
 
 class Pauses:
     """The validators that are to be paused, and their hosts, whose processes are stopped."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, paused: set[int], seen: set[tuple[int, Process, float]]) -> None:
+        """``paused`` are the validators that are to be paused now. ``seen`` are the looks at which a process was seen
+        stopped, here or by another driver: host, process, and time.
+        """
         self._hosts = hosts
-        self._paused: set[int] = set()
-        self._seen: dict[tuple[int, Process], list[float]] = {}
-        """Times at which a process was seen stopped, keyed by host number and process."""
-
-    @property
-    def state(self) -> LeftPauses:
-        """The state for another driver that takes the run over."""
-        seen = [LeftLooks(host, process, seen_ms) for (host, process), seen_ms in self._seen.items()]
-        return LeftPauses(self._paused, seen)
-
-    def take_over(self, left: LeftPauses) -> None:
-        """Restore the state that another driver left."""
-        self._paused = left.paused
-        self._seen = {(each.host, each.process): each.seen_ms for each in left.seen}
+        self._paused = paused
+        self.seen = seen
 
     def become(self, paused: set[int], among: Collection[int], now_ms: float) -> None:
         """From now on exactly ``paused`` of the validators ``among`` are paused."""
@@ -164,19 +127,17 @@ class Pauses:
                 self._hosts.resume(host)
                 continue
             if self._hosts.pause(host) and host.processes.current is not None:
-                self._seen.setdefault((host.number, host.processes.current), []).append(now_ms)
+                self.seen.add((host.number, host.processes.current, now_ms))
 
     def count(self, index: int) -> int:
         """The number of looks at which a validator's host was stopped."""
         number = self._hosts.host_of(index).number
-        return sum(len(moments) for (each, _), moments in self._seen.items() if each == number)
+        return sum(host == number for host, _, _ in self.seen)
 
     def describe(self, late: int, indices: Sequence[int]) -> str:
         """The last ``late`` times at which the hosts of some validators were seen to be stopped."""
         hosts = {self._hosts.host_of(index).number for index in indices}
-        looks = sorted(
-            (at_ms, process.pid) for (number, process), seen in self._seen.items() if number in hosts for at_ms in seen
-        )
+        looks = sorted((at_ms, process.pid) for number, process, at_ms in self.seen if number in hosts)
         words = []
         for pid in sorted({pid for _, pid in looks[-late:]} if late else ()):
             seen = [at_ms for at_ms, of in looks[-late:] if of == pid]
@@ -200,12 +161,14 @@ class LiveStage:
         notice: Callable[[str], None],
         keep_blocks: Callable[[int, str], None],
         means: Means,
+        left: LeftStage | None = None,
     ) -> None:
         """``tell`` tells the run's loop, whose ``faults`` these are, what was seen. ``keep_blocks(index, url)`` asks a
-        validator for its blocks, and returns once it has them.
+        validator for its blocks, and returns once it has them. ``left`` is the :attr:`state` of another driver's
+        stage; then ``means`` have theirs again.
         """
-        self.agenda = Agenda(now_ms, self.make_call)
-        self.later, self.go_on, self.link_counts = self.agenda.later, self.make_call, hosts.link_counts
+        self.agenda = Agenda(now_ms)
+        self.link_counts = hosts.link_counts
         self.means = means
         means.port = self
         self._seed = seed
@@ -216,8 +179,11 @@ class LiveStage:
         self._tell = tell
         self._notice = notice
         self._keep_blocks = keep_blocks
-        self._injection = Injection()
-        self._pauses = Pauses(hosts)
+        links, impairments = faults.in_force
+        number, traps = (0, {}) if left is None else (left.injections + UNKNOWN_ORDERS, left.traps)
+        self._injection = Injection(number, means.links_of_hosts(links), means.impairments_of_hosts(impairments), traps)
+        paused = {index for index, each in impairments.items() if each.is_paused}
+        self._pauses = Pauses(hosts, paused, set() if left is None else left.stopped)
 
     # --- called by the driver -----------------------------------------------------------------------------------------
 
@@ -232,14 +198,16 @@ class LiveStage:
             case Tell(text):
                 self._notice(text)
             case Wake(at_ms, _, call):
-                self.agenda.at(at_ms, call)
+                self.agenda.at(at_ms, partial(self.make, call))
             case SetLinks(faults, call):
                 others, then = self.means.set_links(faults, call)
-                self.inject(then, links=others)
+                self._inject(then, links=others)
             case Impair(impairments, call):
                 self._impair(impairments, call)
             case Prepare(indices, release, call):
-                self._hosts.prepare(self._hosts.carrying(indices), located(release), Prepared(call), self._notice)
+                self._hosts.prepare(
+                    self._hosts.carrying(indices), located(release), partial(self.make, call), self._notice
+                )
             case Confirm(call):
                 yield Due(self.agenda.now_ms, call)
             case Count(key, kind, indices):
@@ -267,7 +235,7 @@ class LiveStage:
             case Start(index):
                 self._hosts.host_of(index).is_held_down = False
             case LayTrap(index, trap):
-                self.inject(None, traps={**self._injection.traps, index: (self._injection.number + 1, trap)})
+                self._inject(traps={**self._injection.traps, index: (self._injection.number + 1, trap)})
             case LoseDisk(index):
                 self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
             case FlipBit(key, index):
@@ -291,7 +259,7 @@ class LiveStage:
         host.is_held_down |= is_explained  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
-            self.inject(None, traps=traps)
+            self._inject(traps=traps)
         if is_explained:
             self._tell(Failed(self.agenda.now_ms, words.validator, words.reason))
         return is_explained
@@ -392,16 +360,16 @@ class LiveStage:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.agenda.now_ms)
         left, then = self.means.set_stress(impairments, call)
-        self.inject(then, impairments={**self._injection.impairments, **left})
+        self._inject(then, impairments={**self._injection.impairments, **left})
 
-    def inject(self, then: LiveCall | None, skipped: int = 0, **changes: object) -> None:
-        """Send all hosts the faults in force, with changes; the call ``then`` is made once they have them.
-
-        ``skipped`` is how many such orders another driver may have given since its checkpoint.
-        """
-        number = self._injection.number + skipped + 1
-        self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
+    def _inject(self, then: Callable[[], None] | None = None, **changes: object) -> None:
+        """Send all hosts the faults in force, with changes; ``then`` is called once they have them."""
+        self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
+
+    def make(self, call: FaultCall) -> None:
+        """Make a call of the fault engine."""
+        self._tell(Due(self.agenda.now_ms, call))
 
     def _crash(self, host: Host, way: Way) -> None:
         if way.ends_node:
@@ -426,34 +394,14 @@ class LiveStage:
     @property
     def state(self) -> LeftStage:
         """The state for another driver that takes the run over. It shares the stage's collections: do not change it."""
-        return LeftStage(
-            agenda=self.agenda.state,
-            means=self.means.state,
-            injection=self._injection,
-            pauses=self._pauses.state,
-        )
+        return LeftStage(self._injection.number, self._injection.traps, self._pauses.seen, self.means.state)
 
-    def take_over(self, left: LeftStage) -> None:
-        """Restore what another driver left of the means of faults. Their state is the loop's."""
-        self.agenda.take_over(left.agenda)
-        self.means.take_over(left.means)
-        self._pauses.take_over(left.pauses)
-        self._injection = left.injection
-
-    def make_call(self, what: LiveCall) -> None:
-        """Make a scheduled call."""
-        match what:
-            case Prepared(then):
-                self.agenda.later(0, then)
-            case TakePlace():
-                self._hosts.take_place(what)
-            case Together(calls):
-                for each in calls:
-                    self.make_call(each)
-            case MeansCall():
-                self.means.perform(what)
-            case _:
-                self._tell(Due(self.agenda.now_ms, what))
+    def go_on(self) -> None:
+        """Bring the hosts of another driver to what is in force: its last orders may not have reached them."""
+        self.means.go_on()
+        for host in self._hosts.all:
+            host.is_held_down = any(map(self._faults.targets.is_held_down, host.validators))
+        self._inject()
 
 
 def located(release: Release) -> Release:

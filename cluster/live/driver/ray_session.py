@@ -37,10 +37,9 @@ from cluster.common.checkout import (
 )
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.wording import readable
-from cluster.live.handover.left import KeptRay
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
-from cluster.live.nodes.ray_nodes import Place, RayNode, read_nodes
+from cluster.live.nodes.ray_nodes import KeptRay, Place, RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import SLACK_S
 from cluster.live.processes.processes import Process

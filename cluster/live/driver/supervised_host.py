@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from cluster.disks.bit_rot import Rot
 from cluster.live.handover.left import DiskOperation, LeftHost
-from cluster.live.host.reports import HostReports
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.nodes.ray_nodes import Place
-from cluster.live.processes.history import Phase, ProcessHistory
-from cluster.scenario.sections.faults import Release
+from cluster.live.processes.history import Phase
 
 ARRIVE: Final = "arrive"
 """The method of a host that announces a validator from a lost node."""
@@ -21,56 +21,40 @@ STALE_S: Final = 3.0
 """A host that did not answer for this long has no heights any more."""
 
 
-class Host:
+def actor_name(host: int, actor: int) -> str:
+    """The name of an actor of a host. The host's first one has the number 1."""
+    return f"host-{host}.{actor}"
+
+
+class Host(LeftHost, kw_only=True, eq=False):
     """One host as the driver knows it. :class:`~cluster.live.driver.hosts.Hosts` changes its attributes, too."""
 
-    def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
-        self.number = number
-        self.place = place
-        """The current place, or the last one while the host has none."""
-        self.validators = validators
-        """Indices of the validators that it carries."""
-        self.late = late
-        """Join heights of the validators that join later, keyed by index."""
-        self.actor: Any = None
-        """Handle of the host's Ray actor; ``None`` while the host has no place, since its node is lost."""
-        self.moves = 0
-        """How often the host moved to another node and started validators there, or is about to."""
-        self.release = Release()
-        """The code that the host is to run."""
-        self.phase = Phase.DOWN
-        self.why_lost: str | None = None
-        """Why the host is dead, or went down by itself; until its successor answers."""
-        self.question: Any = None
-        """Pending answer to the question that is open; ``None`` if none is."""
-        self.is_held_down = False
-        """Whether its validators must not be started."""
-        self.is_paused = False
-        """Whether its process is stopped: it does not answer, but is not lost."""
-        self.pending_disk_operations: list[tuple[DiskOperation, tuple[int | Rot, ...]]] = []
-        """Methods of the host and their arguments, for the next process before it starts validators."""
-        self.processes = ProcessHistory()
-        self.reports = HostReports()
-        self.answered_s = 0.0
-        """Time of the last answer (monotonic)."""
+    number: int
+    validators: list[int]
+    """Indices of the validators that it carries."""
+    late: dict[int, int] = {}
+    """Join heights of the validators that join later, keyed by index."""
+    actor: Any = None
+    """Handle of the host's Ray actor; ``None`` while the host has no place, since its node is lost."""
+    question: Any = None
+    """Pending answer to the question that is open; ``None`` if none is."""
+    is_held_down: bool = False
+    """Whether its validators must not be started."""
+    is_paused: bool = False
+    """Whether its process is stopped: it does not answer, but is not lost."""
+    answered_s: float = 0.0
+    """Time of the last answer (monotonic)."""
 
     @property
     def left(self) -> LeftHost:
-        """The state for another driver that takes the run over.
-
-        That driver repeats an open question, and finds the actor, if there is one, by its name.
-        """
-        return LeftHost(**{name: getattr(self, name) for name in LeftHost.__struct_fields__})
+        """The state for another driver that takes the run over: it finds the actor, if there is one, by its name."""
+        fields = {name: getattr(self, name) for name in LeftHost.__struct_fields__}
+        return LeftHost(**fields | {"has_actor": self.is_placed})
 
     @classmethod
-    def of(cls, left: LeftHost) -> Host:
+    def of(cls, left: LeftHost, number: int, validators: list[int], late: dict[int, int]) -> Host:
         """The host that another driver left. Its actor is to be found (:meth:`find`)."""
-        host = cls(left.number, left.place, left.validators, left.late)
-        for name in LeftHost.__struct_fields__:
-            if name != "is_placed":
-                setattr(host, name, getattr(left, name))
-        host.actor = left.is_placed or None
-        return host
+        return cls(number=number, validators=validators, late=late, actor=left.has_actor or None, **asdict(left))
 
     def find(self, find: Callable[[str], Any], forget: Callable[[Any], None]) -> None:
         """Find the actor that another driver has left, by its name.
@@ -84,7 +68,7 @@ class Host:
             if self.actor is None:
                 self.went_down()
                 self.phase, self.why_lost = Phase.DEAD, "it had ended before another driver came"
-        newer = find(self.name_of(self.processes.actors + 1))
+        newer = find(actor_name(self.number, self.processes.actors + 1))
         if newer is None:
             return
         self.processes.actors += 1
@@ -96,11 +80,7 @@ class Host:
     @property
     def actor_name(self) -> str:
         """The name of its newest actor."""
-        return self.name_of(self.processes.actors)
-
-    def name_of(self, actor: int) -> str:
-        """The name of the host's actor with this number. The first one has the number 1."""
-        return f"host-{self.number}.{actor}"
+        return actor_name(self.number, self.processes.actors)
 
     @property
     def pid(self) -> int | None:

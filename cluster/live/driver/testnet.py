@@ -30,7 +30,8 @@ from cluster.live.driver.load_process import (
 )
 from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import RaySession, is_joining, one_line
-from cluster.live.handover.left import LeftHosts, LeftLoad, LeftTestnet
+from cluster.live.driver.supervised_host import actor_name
+from cluster.live.handover.left import LeftLoad, LeftRun
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
@@ -139,17 +140,18 @@ class Testnet:
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> LeftTestnet:
-        """The state that another driver needs to find the testnet."""
-        kept = None if self._session is None else self._session.kept
-        load = LeftLoad()
-        if self.load is not None:
-            load = LeftLoad(self.load.process, self.load.before, self.load.began_epoch_ms, self.load.was_told_to_stop)
-        hosts = [] if self.hosts is None else [host for host in self.hosts.all if host.is_placed]
-        served = (self._served.bind, self._served.port)
-        return LeftTestnet(served, kept, load, {host.number: host.actor_name for host in hosts})
+    def state(self) -> dict[str, Any]:
+        """What another driver needs to find the testnet: fields of a :class:`LeftRun`."""
+        load = self.load
+        return {
+            "served": (self._served.bind, self._served.port),
+            "ray": None if self._session is None else self._session.kept,
+            "load": LeftLoad()
+            if load is None
+            else LeftLoad(load.process, load.before, load.began_epoch_ms, load.was_told_to_stop),
+        }
 
-    def reach(self, left: LeftTestnet) -> RaySession:
+    def reach(self, left: LeftRun) -> RaySession:
         """Connect to the testnet of a driver that died, and renew the leases of its hosts from now on.
 
         Raises :class:`BadInput` if that fails; then the testnet is unchanged.
@@ -162,7 +164,12 @@ class Testnet:
             raise BadInput(str(error)) from None
         finally:
             self._interrupts.install()  # Ray replaces the handlers
-        found = [FoundHost(number, session.find_host(name)) for number, name in left.hosts.items()]
+        names = {
+            number: actor_name(number, host.processes.actors)
+            for number, host in enumerate(left.hosts)
+            if host.has_actor
+        }
+        found = [FoundHost(number, session.find_host(name)) for number, name in names.items()]
         self._leases = Leases(session.ray, found, left.ray.lease_s)
         return session
 
@@ -176,7 +183,7 @@ class Testnet:
             self._session.leave()
         self.control = self._session = None
 
-    def take_over(self, left: LeftTestnet) -> None:
+    def take_over(self, left: LeftRun) -> None:
         """Take over another driver's testnet: from now on it ends with this driver. Raises :class:`OSError`."""
         assert left.ray is not None
         self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
@@ -193,10 +200,10 @@ class Testnet:
         if self._watchdog is not None:
             self._watchdog.replace_others()
 
-    def adopt(self, hosts: Hosts, seed: int, scenario: Scenario, left: LeftHosts) -> None:
+    def adopt(self, hosts: Hosts, scenario: Scenario, left: LeftRun) -> None:
         """Supervise the hosts of another driver."""
         self.hosts = hosts
-        hosts.create(scenario, seed, self._folder, self._served.bind, left)
+        hosts.adopt(scenario, self._record.seed, self._folder, self._served.bind, left.hosts, left.lost_nodes)
         if self._leases is not None:
             self._leases.close()  # the hosts' own are renewed instead
 
@@ -219,7 +226,7 @@ class Testnet:
         nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
         self._start_load(self._watchdog, run_time_s, nodes, before, began_epoch_ms)
 
-    def end_what_is_left(self, left: LeftTestnet) -> None:
+    def end_what_is_left(self, left: LeftRun) -> None:
         """End what is left on this machine of another driver's testnet that is gone or finished.
 
         Its load is entered into the record.

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint
-from cluster.live.handover.left import LeftClock, LeftJournal, LeftRun, RunPhase
+from cluster.live.handover.left import LeftClock, LeftRun, RunPhase
 from cluster.live.handover.rows import SIGHTINGS_FILE, TOLD_FILE, AppendFile, Row, Sightings, Told, remove_told
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.archive import BLOCKS_FILE
@@ -80,21 +80,22 @@ class JournalFile:
         self.note = Journal(self._add).note
 
     @classmethod
-    def reopen(cls, path: Path, left: LeftJournal) -> tuple[JournalFile, list[Seen]]:
-        """Go on with what another driver has left of its journal, and return what it has.
+    def reopen(cls, path: Path, mark: tuple[int, str]) -> tuple[JournalFile, list[Seen]]:
+        """Go on with the journal of another driver up to a :attr:`mark`, and return what it has.
 
         Raises :class:`BadInput` if that is not there, and :class:`OSError`.
         """
-        content = path.read_bytes()[: left.size]
-        if len(content) < left.size or blake3(content).hexdigest() != left.blake3:
-            raise BadInput(f"{path}: is damaged: its first {left.size:,} bytes are not those that the checkpoint names")
+        size, digest = mark
+        content = path.read_bytes()[:size]
+        if len(content) < size or blake3(content).hexdigest() != digest:
+            raise BadInput(f"{path}: is damaged: its first {size:,} bytes are not those that the checkpoint names")
         told, _ = read_journal(content)
         return cls(path, content), told
 
     @property
-    def mark(self) -> LeftJournal:
-        """What it has so far."""
-        return LeftJournal(self._file.size, self._hasher.hexdigest())
+    def mark(self) -> tuple[int, str]:
+        """What it has so far: its length in bytes, and its hash in hex."""
+        return self._file.size, self._hasher.hexdigest()
 
     def _add(self, frame: bytes) -> None:
         self._file.add(frame)

@@ -25,6 +25,21 @@ REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")
 RAYS_OWN_LABELS: Final = "ray.io/"
 
 
+class KeptRay(NamedTuple):
+    """A Ray that outlives its driver: how another driver finds it."""
+
+    address: str
+    namespace: str
+    """Ray namespace of the run's actors."""
+    lease_s: float
+    """How long the hosts go on without a driver."""
+    folder: str | None = None
+    """Folder of a Ray that the run started itself."""
+    token: str | None = None
+    """Token of a Ray that the run started itself."""
+    nodes: int = 1
+
+
 class Place(NamedTuple):
     """The place of a host: a Ray node and the address to listen on there."""
 

@@ -119,5 +119,5 @@ def _record_left(left: LeftRun, folder: Path) -> RunRecord:
     audit.enter_unasked()
     if left.phase != COLLECTED:
         record.interrupted, record.duration_ms = True, left.clock.at_ms
-        record.problems.append(f"the driver died at height {left.height}, and no other took the run over")
+        record.problems.append(f"the driver died at height {left.chain.height}, and no other took the run over")
     return record

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -23,7 +24,7 @@ from cluster.faults.events import Way
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import CHAOS_MESH, FaultKind
 from cluster.faults.link_faults import LinkEffect, Seen
-from cluster.live.means import Means, MeansCall
+from cluster.live.means import Means
 from cluster.scenario import Scenario
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.faults import chaos
@@ -32,9 +33,8 @@ from kits.kubernetes.faults.leftovers import LeftLeftovers, Leftovers, take_back
 from kits.kubernetes.faults.pods import Eviction, Pod, Pods, why_not_in_a_pod
 from kits.kubernetes.faults.stress import (
     ALL_INJECTED,
-    IN_FORCE_WITHIN_MS,
+    TRIES,
     TRY_EVERY_MS,
-    AwaitStress,
     LeftStress,
     ProcessorStress,
 )
@@ -66,17 +66,7 @@ class AwaitKill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     tries_left: int
 
 
-class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The call that looks whether Chaos Mesh has put link faults in force, by their keys, and removed ended objects."""
-
-    begun: list[int]
-    ended: list[str]
-    tries_left: int
-    then: FaultCall
-    """The call to make then."""
-
-
-Call = Uncordon | Evict | AwaitKill | AwaitLinks | AwaitStress
+Call = Uncordon | Evict | AwaitKill
 
 
 class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +80,8 @@ class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     otherwise: dict[int, str]
     stress: LeftStress
     words: dict[int, str]
+    calls: list[tuple[float, Call]]
+    """Scheduled calls, each with its time. Those that wait for Chaos Mesh follow from the loop's orders."""
 
 
 class KubernetesMeans(Means):
@@ -115,6 +107,8 @@ class KubernetesMeans(Means):
         self.stress = ProcessorStress(self._hosts, self)
         self._words: dict[int, str] = {}
         """How each host was last taken down, if the fault's plan does not say that; keyed by host."""
+        self._calls: list[tuple[float, Call]] = []
+        """Scheduled calls, each with its time."""
 
     @property
     def has_pods(self) -> bool:
@@ -157,6 +151,7 @@ class KubernetesMeans(Means):
             self._otherwise,
             self.stress.state,
             self._words,
+            self._calls,
         )
         found: dict[str, Any] = msgspec.to_builtins(left, str_keys=True)
         return found
@@ -169,8 +164,13 @@ class KubernetesMeans(Means):
         self._token, self._count = found.token, found.count
         self._links, self._seen, self._otherwise = found.links, found.seen, found.otherwise
         self.stress.take_over(found.stress)
-        self._words = found.words
+        self._words, self._calls = found.words, found.calls
         self.leftovers.say()
+
+    def go_on(self) -> None:
+        calls, self._calls = self._calls, []
+        for at_ms, call in calls:
+            self._at(at_ms, call)
 
     def close(self) -> None:
         self.leftovers.close()
@@ -183,20 +183,25 @@ class KubernetesMeans(Means):
 
     def later(self, delay_ms: int, call: Call) -> None:
         """Make a call after a delay."""
-        self.port.later(delay_ms, _told(call))
+        self._at(self.port.agenda.now_ms + delay_ms, call)
 
-    def perform(self, what: MeansCall) -> None:
-        match call := msgspec.convert(what.what, Call):
+    def again(self, call: Callable[[], None]) -> None:
+        """Call it after :data:`~kits.kubernetes.faults.stress.TRY_EVERY_MS`."""
+        self.port.agenda.at(self.port.agenda.now_ms + TRY_EVERY_MS, call)
+
+    def _at(self, at_ms: float, call: Call) -> None:
+        self._calls.append((at_ms, call))
+        self.port.agenda.at(at_ms, partial(self._perform, at_ms, call))
+
+    def _perform(self, at_ms: float, call: Call) -> None:
+        self._calls.remove((at_ms, call))
+        match call:
             case Uncordon(node):
                 self.leftovers.uncordon(node)
             case Evict(host, pod, tries_left):
                 self._evict(host, pod, tries_left)
             case AwaitKill(host, pod, name, tries_left):
                 self._await_kill(host, pod, name, tries_left)
-            case AwaitLinks():
-                self._await_links(call)
-            case AwaitStress():
-                self.stress.look(call)
             case _:
                 assert_never(call)
 
@@ -281,15 +286,14 @@ class KubernetesMeans(Means):
 
     def set_links(
         self, faults: Mapping[int, LinkEffect], then: FaultCall
-    ) -> tuple[dict[int, LinkEffect], FaultCall | MeansCall]:
+    ) -> tuple[dict[int, LinkEffect], Callable[[], None]]:
         """Make Chaos Mesh begin and end link faults, so that exactly ``faults`` are in force.
 
-        Returns the link faults that the transport must do, and the call to make once those are in force. It makes the
+        Returns the link faults that the transport must do, and what to call once those are in force. It makes the
         call ``then`` once the faults of Chaos Mesh are in force, too.
         """
-        begun, ended = [], list[str]()
-        for key in [key for key in self._links if key not in faults]:
-            ended += self._links.pop(key)
+        ended = [name for key in [*self._links] if key not in faults for name in self._links.pop(key)]
+        begun = [key for key in self._links if key not in self._seen]  # by another driver
         for key, effect in faults.items():
             if effect.prefers_chaos_mesh and key not in self._links and key not in self._otherwise:
                 try:
@@ -301,11 +305,13 @@ class KubernetesMeans(Means):
                     self.notice(f"{effect.what}: by the validators' transport, not Chaos Mesh: {error}")
         for name in ended:
             self.leftovers.delete(name)
-        others = {key: effect for key, effect in faults.items() if key not in self._links}
+        others = self.links_of_hosts(faults)
         if not begun and not ended:
-            return others, then
-        tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
-        return others, _told(AwaitLinks(begun, ended, tries, then))
+            return others, partial(self.port.make, then)
+        return others, partial(self._await_links, begun, ended, then)
+
+    def links_of_hosts(self, faults: Mapping[int, LinkEffect]) -> dict[int, LinkEffect]:
+        return {key: effect for key, effect in faults.items() if key not in self._links}
 
     def seen_on_links(self, key: int, effect: LinkEffect) -> Seen:
         """The observed effect of a link fault. The evidence mentions Chaos Mesh if that was meant to do the fault."""
@@ -318,9 +324,12 @@ class KubernetesMeans(Means):
 
     def set_stress(
         self, impairments: Mapping[int, Impairment], then: FaultCall
-    ) -> tuple[dict[int, Impairment], FaultCall | MeansCall]:
-        left, found = self.stress.set(impairments, then)
-        return left, _told(found) if isinstance(found, AwaitStress) else found
+    ) -> tuple[dict[int, Impairment], Callable[[], None]]:
+        call = self.stress.set(impairments, then)
+        return self.stress.left_of(impairments), call
+
+    def impairments_of_hosts(self, impairments: Mapping[int, Impairment]) -> dict[int, Impairment]:
+        return self.stress.left_of(impairments)
 
     def seen_stress(self, indices: Sequence[int], otherwise: Seen) -> Seen:
         return self.stress.seen(indices, otherwise)
@@ -341,15 +350,16 @@ class KubernetesMeans(Means):
             raise
         return names
 
-    def _await_links(self, at: AwaitLinks) -> None:
-        for key in at.begun:
+    def _await_links(self, begun: list[int], ended: list[str], then: FaultCall, tries_left: int = TRIES) -> None:
+        """Look whether Chaos Mesh has put link faults in force, by their keys, and removed ended objects."""
+        for key in begun:
             names = self._links.get(key, [])
             if names and all(self._is_injected(chaos.NETWORK, name) for name in names):
                 self._seen[key] = Seen(True, f"in force on all pods by Chaos Mesh (networkchaos {', '.join(names)})")
-        left = [key for key in at.begun if key not in self._seen]
-        staying = [name for name in at.ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
-        if (left or staying) and at.tries_left > 0:
-            self.later(TRY_EVERY_MS, AwaitLinks(left, staying, at.tries_left - 1, at.then))
+        left = [key for key in begun if key not in self._seen]
+        staying = [name for name in ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
+        if (left or staying) and tries_left > 0:
+            self.again(partial(self._await_links, left, staying, then, tries_left - 1))
             return
         for key in left:
             names = self._links.get(key, [])
@@ -358,7 +368,7 @@ class KubernetesMeans(Means):
             )
         for name in staying:
             self.notice(f"networkchaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        self.port.go_on(at.then)
+        self.port.make(then)
 
     # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
 
@@ -378,7 +388,3 @@ class KubernetesMeans(Means):
 
     def _is_injected(self, kind: str, name: str) -> bool:
         return (self.leftovers.conditions_of(kind, name) or {}).get(ALL_INJECTED, False)
-
-
-def _told(call: Call) -> MeansCall:
-    return MeansCall(msgspec.to_builtins(call))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -25,18 +26,9 @@ TRY_EVERY_MS: Final = 250
 """Interval of repeated requests to Kubernetes."""
 IN_FORCE_WITHIN_MS: Final = 15_000
 """Time that Chaos Mesh gets to begin or to end faults of pods."""
+TRIES: Final = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
 ALL_INJECTED: Final = "AllInjected"
 """The condition of an object of Chaos Mesh that is in force on all of its pods."""
-
-
-class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The call that looks whether Chaos Mesh stresses hosts, and has removed ended objects."""
-
-    begun: list[int]
-    ended: list[str]
-    tries_left: int
-    then: FaultCall
-    """The call to make then."""
 
 
 class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,8 +52,8 @@ class ChaosCluster(Protocol):
     def new_name(self) -> str:
         """A new name for an object of Chaos Mesh."""
 
-    def later(self, delay_ms: int, call: AwaitStress) -> None:
-        """Make a call after a delay."""
+    def again(self, call: Callable[[], None]) -> None:
+        """Call it after :data:`TRY_EVERY_MS`."""
 
 
 class ProcessorStress:
@@ -87,13 +79,11 @@ class ProcessorStress:
         """Restore the state that another driver left."""
         self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
-    def set(
-        self, impairments: Mapping[int, Impairment], then: FaultCall
-    ) -> tuple[dict[int, Impairment], FaultCall | AwaitStress]:
+    def set(self, impairments: Mapping[int, Impairment], then: FaultCall) -> Callable[[], None]:
         """Begin and end the stress of hosts, as the impairments of their validators say.
 
-        Returns the impairments that the hosts must do themselves, and the call to make once those are in force. It
-        makes the call ``then`` once the stress is in force, too.
+        Returns what to call once those that the hosts must do themselves (:meth:`left_of`) are in force. It makes the
+        call ``then`` once the stress is in force, too.
         """
         for index, each in impairments.items():
             self._wanted.pop(index, None)
@@ -103,16 +93,19 @@ class ProcessorStress:
         for host in sorted({self._hosts[index] for index in impairments}):
             mates = [index for index, each in enumerate(self._hosts) if each == host]
             wanted = [self._wanted[index] for index in mates if index in self._wanted]
-            if wanted and host not in self._names and host not in self._seen:
-                begun += self._begin(host, wanted, is_whole=len(wanted) == len(mates))
+            if wanted and host not in self._seen:
+                is_begun = host in self._names  # by another driver
+                begun += [host] if is_begun else self._begin(host, wanted, is_whole=len(wanted) == len(mates))
             elif not wanted and host in self._names:
                 ended.append(self._names.pop(host))
                 self._cluster.leftovers.delete(ended[-1])
-        left = {index: self._left(self._hosts[index], each) for index, each in impairments.items()}
         if not begun and not ended:
-            return left, then
-        tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
-        return left, AwaitStress(begun, ended, tries, then)
+            return partial(self._cluster.port.make, then)
+        return partial(self._look, begun, ended, then)
+
+    def left_of(self, impairments: Mapping[int, Impairment]) -> dict[int, Impairment]:
+        """What the hosts themselves must do of impairments."""
+        return {index: self._left(self._hosts[index], each) for index, each in impairments.items()}
 
     def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
         """The observed effect on validators of a fault that ends now. ``otherwise`` is the effect by the executor."""
@@ -150,25 +143,25 @@ class ProcessorStress:
             return replace(impairment, stress=None)
         return replace(impairment, job_ms=stress.job_ms, stress=None)
 
-    def look(self, at: AwaitStress) -> None:
+    def _look(self, begun: list[int], ended: list[str], then: FaultCall, tries_left: int = TRIES) -> None:
         """Check whether Chaos Mesh has done its part; go on if so, or if it takes too long."""
         left = []
-        for host in at.begun:
+        for host in begun:
             name = self._names.get(host)
             if name is not None and (self._cluster.leftovers.conditions_of(chaos.STRESS, name) or {}).get(ALL_INJECTED):
                 self._seen[host] = Seen(True, f"host {host} was stressed by Chaos Mesh (stresschaos {name})")
             elif name is not None:
                 left.append(host)
-        staying = [name for name in at.ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
-        if (left or staying) and at.tries_left > 0:
-            self._cluster.later(TRY_EVERY_MS, AwaitStress(left, staying, at.tries_left - 1, at.then))
+        staying = [name for name in ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
+        if (left or staying) and tries_left > 0:
+            self._cluster.again(partial(self._look, left, staying, then, tries_left - 1))
             return
         for host in left:
             told = f"Chaos Mesh did not put stresschaos {self._names[host]} in force on host {host}"
             self._seen[host] = Seen(False, told)
         for name in staying:
             self._cluster.notice(f"stresschaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        self._cluster.port.go_on(at.then)
+        self._cluster.port.make(then)
 
 
 _BY_THE_EXECUTOR: Final = Seen(False, "")

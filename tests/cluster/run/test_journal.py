@@ -8,13 +8,25 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.events import Failed, Network, Voted
+from cluster.faults.events import BitFlipped, Due, Failed, Network, Tell, Voted
 from cluster.run import journal as journal_module
-from cluster.run.events import Absent, NewHeight, Order, ScenarioChanged, Seen, Standing, Standings, Time, Up, Violation
+from cluster.run.events import (
+    Absent,
+    NewHeight,
+    Order,
+    ScenarioChanged,
+    Seen,
+    Standing,
+    Standings,
+    StopLoad,
+    Time,
+    Up,
+    Violation,
+)
 from cluster.run.journal import OFTEN, DamagedJournal, Journal, encoded, read_journal
-from cluster.run.loop import RunLoop
+from cluster.run.loop import ON_FAIL, RunLoop
 from tests.cluster.live.handover.parts import inside
-from tests.cluster.run.test_loop import NETWORK, World, make_loop, random_loop
+from tests.cluster.run.test_loop import NETWORK, World, broken, make_loop, random_loop
 from validator.storage.frames import frame
 
 ELSEWHERE = ("genesis", "scheme", "store", "finalizations")
@@ -101,6 +113,85 @@ class WithoutNetworks(Journal):
 @pytest.mark.parametrize("kind", [WithoutVotes, WithoutHeights, WithoutNetworks])
 def test_a_journal_that_forgets_is_found_out(kind: type[Journal]) -> None:
     assert any(forgotten(f"planted/{number}", kind) for number in range(8))
+
+
+# --- another driver ---------------------------------------------------------------------------------------------------
+
+
+class TakenOver(Kept):
+    """A world in which another driver goes on from the journal after each thing that is told."""
+
+    def __init__(self, name: str, kind: type[Journal] = Journal) -> None:
+        super().__init__(Random(f"{name}/seen"), random_loop(Random(name)), kind)
+        self.wrong = set[str]()
+        self._name = name
+
+    def tell(self, *seen: Seen) -> None:
+        super().tell(*seen)
+        other = random_loop(Random(self._name))
+        for each in read_journal(bytes(self.content))[0]:
+            other.handle(each)
+        rot = [answer for answer in self._owed if isinstance(answer, BitFlipped)]  # there may be none to wait for
+        due = [answer for order in other.due if (answer := self._answer(order)) is not None]
+        if awaited(self._owed) != awaited([*due, *rot]):
+            self.wrong.add("other orders are due")
+        self._loop, self._owed = other, [*due, *rot]
+
+    def outcome(self) -> set[str]:
+        """What is wrong once all is over."""
+        self.go().settle()
+        told = {order.text for orders in self.orders for order in orders if isinstance(order, Tell)}
+        ended = {text for text in told if ON_FAIL in text}
+        forgets = {"a violation is told and forgotten"} if ended - set(self._loop.record.problems) else set()
+        return self.wrong | forgets | set(broken(self._loop, self))
+
+
+def awaited(answers: Sequence[Seen]) -> list[str]:
+    """The answers that are awaited, without what they will say."""
+    return sorted(repr(each.call) if isinstance(each, Due) else repr(each[:1]) for each in answers)
+
+
+class WithoutCalls(Journal):
+    """It does not keep which calls came due."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if not isinstance(seen, Due):
+            super().note(seen, orders)
+
+
+class WithoutTheLoad(Journal):
+    """It does not keep what stopped the load."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if not any(isinstance(order, StopLoad) for order in orders):
+            super().note(seen, orders)
+
+
+class WithoutViolations(Journal):
+    """It keeps no violation."""
+
+    def note(self, seen: Seen, orders: Sequence[Order]) -> None:
+        if not isinstance(seen, Violation):
+            super().note(seen, orders)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whenever_a_driver_dies_the_same_orders_are_due_to_the_next(seed: int) -> None:
+    for number in range(4):
+        assert TakenOver(f"{seed}/{number}").outcome() == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (WithoutCalls, "other orders are due"),
+        (WithoutCalls, "a fault begins twice"),
+        (WithoutTheLoad, "it stops the load twice"),
+        (WithoutViolations, "a violation is told and forgotten"),
+    ],
+)
+def test_what_a_take_over_does_twice_or_forgets_is_found_out(kind: type[Journal], what: str) -> None:
+    assert any(what in TakenOver(f"planted/{number}", kind).outcome() for number in range(20))
 
 
 def test_a_day_without_events_leaves_a_short_journal() -> None:

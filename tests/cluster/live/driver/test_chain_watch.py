@@ -6,6 +6,7 @@ from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
 from cluster.live.host.observations import FinalSeen, HeightSeen
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
+from tests.cluster.live.handover.parts import left_by
 from tests.cluster.records import OUTSIDER_KEY, make_record, make_scenario
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
@@ -21,7 +22,7 @@ def test_each_height_counts_once_and_few_are_remembered() -> None:
     for height in range(1, last + 1):
         watch.take(0, [final(height)])
         watch.take(1, [final(height), final(max(1, height - HEIGHTS_REMEMBERED + 1))])
-        counted.append(len(watch._chain.heights))
+        counted.append(len(watch.chain.heights))
     watch.take(2, map(final, range(1, last + 1)))
     sample = watch.sample(0.0, [])
     assert {sample.fires, sample.transactions} == {last, 2 * last}
@@ -55,7 +56,7 @@ def test_a_height_that_was_served_to_an_earlier_driver_is_not_noted_again() -> N
     first = ChainWatch(record, 1_000.0)
     first.take(0, [final(7)])
     first.take(3, [HeightSeen(1_250.0, 7)])
-    second = ChainWatch(record, 1_000.0, left=first.state)
+    second = ChainWatch(record, 1_000.0, left=left_by(first))
     second.take(3, [HeightSeen(9_000.0, 7)])
     assert [(each.at_ms, each.height) for each in record.finalizations.without({0})] == [(250.0, 7)]
     second.take(0, [final(8)])

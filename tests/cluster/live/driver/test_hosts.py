@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from ray.exceptions import RayError, RayTaskError
@@ -27,7 +28,6 @@ from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import ViewSeen
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection
-from cluster.live.means import MeansCall
 from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
@@ -92,32 +92,21 @@ class FakeRay:
         self.killed.append((id(actor), no_restart))
 
 
-def hosts_of(phases: list[Phase], told: list[str] | None = None) -> tuple[Hosts, list[FakeActor]]:
-    """One host for each phase, which carries two validators: a ready one, and one that joins.
-
-    ``told`` gets the names of the calls that are made (:func:`named`).
-    """
-    made = [] if told is None else told
+def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
+    """One host for each phase, which carries two validators: a ready one, and one that joins."""
     views = [ValidatorView(0, READY, []), ValidatorView(1, LoopState(), [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
     nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None, lambda seconds: None)
     ignore: Any = lambda *_: None  # noqa: E731
-    hosts = Hosts(
-        session, ignore, ignore, ignore, ignore, lambda call: made.append(cast(MeansCall, call).what["name"]), nodes
-    )
+    hosts = Hosts(session, ignore, ignore, ignore, ignore, nodes)
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
-        host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
+        host = Host(number=number, place=Place("node", "127.0.0.1"), validators=[0, 1], late={1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
         host.processes.planned_kills = 1
         host.reports.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
         hosts.all.append(host)
     return hosts, actors
-
-
-def named(name: str) -> MeansCall:
-    """A call that is known by its name."""
-    return MeansCall({"name": name})
 
 
 def failed_call(cause: Exception) -> Exception:
@@ -178,7 +167,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.hosts, actors = hosts_of([Phase.UP], self.told)
+        self.hosts, actors = hosts_of([Phase.UP])
         self.actor, self.host = actors[0], self.hosts.all[0]
         self.host.validators, self.host.late = [0], {}
         self.host.reports.addresses = self.host.reports.addresses[:1]
@@ -200,6 +189,10 @@ class Watched:
     def look(self, times: int = 1) -> None:
         for _ in range(times):
             self.hosts.look(5)
+
+    def named(self, name: str) -> Callable[[], None]:
+        """A call that is known by its name."""
+        return partial(self.told.append, name)
 
 
 @pytest.fixture
@@ -300,7 +293,7 @@ def test_a_host_of_a_lost_node_starts_elsewhere_and_is_no_failure(
     watched.look()
     assert (host.phase, host.processes.deaths, host.is_placed) == (Phase.DOWN, 1, False)
     assert watched.signals.gone == set(), "nobody asks a lost node for its processes"
-    hosts.inject(Injection(1), named("injected"))
+    hosts.inject(Injection(1), watched.named("injected"))
     hosts.replace(host, Release("2"))
     assert watched.told == ["injected"] and host.actor is None
     host.is_held_down = False
@@ -419,7 +412,7 @@ def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) ->
     watched.look(3)
     assert (watched.actor.calls, host.phase) == ([], Phase.UP)
     watched.answer_as(PID)
-    hosts.inject(Injection(3), named("in force"))
+    hosts.inject(Injection(3), watched.named("in force"))
     assert watched.told == ["in force"], "it is told when it goes on"
     assert watched.actor.calls == []
     hosts.resume(host)
@@ -443,7 +436,7 @@ def test_one_that_stands_still_is_killed_by_a_signal(watched: Watched) -> None:
 
 def test_an_order_counts_once_everybody_answered(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.actor.is_silent = True
-    watched.hosts.inject(Injection(1), named("in force"))
+    watched.hosts.inject(Injection(1), watched.named("in force"))
     watched.look()
     assert watched.told == []
     watched.actor.is_silent = False
@@ -451,13 +444,13 @@ def test_an_order_counts_once_everybody_answered(watched: Watched, monkeypatch: 
     assert watched.told == ["in force"]
     watched.actor.is_silent = True
     monkeypatch.setattr("cluster.live.driver.hosts.ORDER_TIMEOUT_S", -1.0)
-    watched.hosts.inject(Injection(2), named("given up"))
+    watched.hosts.inject(Injection(2), watched.named("given up"))
     assert watched.told[-1] == "given up"
 
 
 def test_an_order_does_not_wait_for_a_host_that_went_down(watched: Watched) -> None:
     watched.actor.is_silent = True
-    watched.hosts.inject(Injection(1), named("in force"))
+    watched.hosts.inject(Injection(1), watched.named("in force"))
     watched.hosts.kill(watched.host, by_ray=True)
     watched.look()
     assert watched.told == ["in force"]
@@ -479,7 +472,7 @@ class Compiling:
 
     def prepare(self, release: Release) -> None:
         told = self.watched.told
-        self.watched.hosts.prepare([self.watched.host], release, named("compiled"), told.append)
+        self.watched.hosts.prepare([self.watched.host], release, self.watched.named("compiled"), told.append)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ class Hosts:
     """Four hosts on two nodes, of which one may refuse to end."""
 
     def __init__(self) -> None:
-        self.all = [Host(number, Place("ab"[number % 2], ""), [number], {}) for number in range(4)]
+        self.all = [Host(number=number, place=Place("ab"[number % 2], ""), validators=[number]) for number in range(4)]
         for host in self.all:
             host.actor, host.phase, host.processes.current = f"actor-{host.number}", Phase.UP, Process(7, host.number)
             host.reports.states = {host.number: LoopState(ready=True)}

@@ -27,7 +27,7 @@ from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, Place, RayNode
 from cluster.live.processes.history import Phase
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
-from tests.cluster.live.handover.parts import written_and_read
+from tests.cluster.live.handover.parts import again
 
 LEASES_ARE_OVER_S = LEASE_S + LEASE_SLACK_S
 
@@ -111,7 +111,7 @@ class Cluster:
         self.hosts = []
         for number, place in enumerate(places):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
-            host = Host(number, place, carried, {})
+            host = Host(number=number, place=place, validators=carried)
             host.actor, host.phase, host.processes.current = f"actor-{number}", Phase.UP, Process(100 + number, 1)
             host.reports.addresses = [ValidatorAddress(index, "", PeerAddress("", 0), "") for index in carried]
             self.hosts.append(host)
@@ -382,7 +382,7 @@ def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.Monke
     cluster.look()
     another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
     scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
-    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
+    hosts = [again(host) for host in cluster.hosts]
     another.take_over(hosts, scenario, "127.0.0.1", cluster.start, cluster.watch.lost)
     cluster.now_s += 10 * NEW_NODE_PATIENCE_S
     another.look()
@@ -397,7 +397,7 @@ def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.Monke
 def test_a_node_that_is_lost_while_there_is_no_driver_is_a_loss(patch: pytest.MonkeyPatch, is_found: bool) -> None:
     """Not the end of its hosts, nor of the run if all were there."""
     cluster = Cluster(patch, {"count": 1}, nodes=1)
-    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
+    hosts = [again(host) for host in cluster.hosts]
     cluster.session.lose("n0")
     for host in hosts:
         host.find(lambda name: "actor" if is_found and name.endswith(".0") else None, lambda actor: None)
@@ -420,7 +420,7 @@ def test_a_lost_host_waits_for_leases_of_a_dead_driver_only_if_it_may_be_alive(
     cluster.session.lose("n1")
     cluster.hosts[1].lose_place(is_certain)
     cluster.hosts[1].actor = None
-    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
+    hosts = [again(host) for host in cluster.hosts]
     another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
     scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
     another.take_over(hosts, scenario, "127.0.0.1", cluster.start, {"n1"})

@@ -20,8 +20,7 @@ import yaml
 from cluster.common.errors import ExitCode
 from cluster.live.driver import ray_session
 from cluster.live.driver.ray_session import SIGNAL_TIMEOUT_S, RaySession, RemoteProcessSignals
-from cluster.live.handover.left import KeptRay
-from cluster.live.nodes.ray_nodes import Place
+from cluster.live.nodes.ray_nodes import KeptRay, Place
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release

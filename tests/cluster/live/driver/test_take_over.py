@@ -34,12 +34,12 @@ from cluster.live.driver.ray_session import RaySession, core_of, why_gone
 from cluster.live.driver.seen import standings_of, violations_of
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
-from cluster.live.handover.left import KeptRay, LeftLoad, LeftRun
+from cluster.live.handover.left import LeftLoad, LeftRun
 from cluster.live.handover.rows import Told
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
-from cluster.live.nodes.ray_nodes import Place
+from cluster.live.nodes.ray_nodes import KeptRay, Place
 from cluster.live.processes import processes
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.processes.history import Phase
@@ -81,7 +81,9 @@ class FollowedRun(LiveRun):
         session: Any = SimpleNamespace(ray=None, kept=kept)
         self.testnet._session = session
         self.testnet.hosts = self.hosts = self.driver._events.supervise(session)
-        self.hosts.all.extend(Host(number, Place("node", "127.0.0.1"), [number], {}) for number in range(4))
+        self.hosts.all.extend(
+            Host(number=number, place=Place("node", "127.0.0.1"), validators=[number]) for number in range(4)
+        )
         for host in self.hosts.all:
             host.actor, host.phase = object(), Phase.UP
         self.watch.take(0, [FinalSeen(self.clock.began_epoch_ms, FINAL)])
@@ -175,13 +177,9 @@ def test_a_violation_that_was_told_ends_the_run_of_the_next_driver_too(tmp_path:
 
 def test_whatever_the_loop_was_told_is_in_the_next_checkpoint(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path)
-    hosts, stage = run.hosts, run.stage
-    assert stage is not None
     for seen in (Failed(9.0, 1, "no space"), Voted(0, 9, VoteKind.NOTARIZE)):
-        agenda = stage.agenda.mark
         run.see(seen)
-        assert stage.agenda.mark == agenda, "no call to come says so"
-        run.keep(hosts, stage)
+        run.keep(run.hosts)
         assert checkpoint.read(tmp_path).journal == run.files.journal.mark
     run.is_killed()
 
@@ -220,13 +218,13 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
 
     def look(height: int) -> None:
         if written:
-            written.append(checkpoint.read(tmp_path).hosts.all[1].processes.actors)
+            written.append(checkpoint.read(tmp_path).hosts[1].processes.actors)
         else:
             written.append(hosts.all[1].processes.actors)
             hosts.all[1].processes.actors += 1
 
     run.write_checkpoint()
-    run.keep(hosts, stage)
+    run.keep(hosts)
     monkeypatch.setattr(hosts, "look", look)
     for name in ("_wait", "_sample"):
         monkeypatch.setattr(run.driver, name, lambda *_: None)
@@ -333,10 +331,6 @@ def left_by(folder: Path) -> LeftRun:
     return checkpoint.read(folder)
 
 
-def with_testnet(left: LeftRun, **changes: Any) -> LeftRun:
-    return replace(left, testnet=replace(left.testnet, **changes))
-
-
 def refusal(folder: Path) -> str:
     """Why a run cannot be taken over now. Nothing is different afterwards."""
     before = files_of(folder)
@@ -373,7 +367,7 @@ def test_an_attach_that_cannot_be_done_now_leaves_everything(
     assert joined.left == 1
     run = checkpoint.read(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
-        run = with_testnet(run, served=("127.0.0.1", busy.getsockname()[1]))
+        run = replace(run, served=("127.0.0.1", busy.getsockname()[1]))
         with Interrupts() as interrupts, pytest.raises(BadInput, match="endpoint cannot be served on"):
             attached_testnet(run, tmp_path, interrupts).__enter__()
     assert core.poll() is None
@@ -434,7 +428,7 @@ def test_what_is_left_of_a_testnet_that_is_gone_ends(tmp_path: Path) -> None:
         subprocess.Popen(waits, stdin=subprocess.PIPE) as load,
     ):
         process = processes.find(load.pid)
-        left = with_testnet(left, load=LeftLoad(process, is_over=False))
+        left = replace(left, load=LeftLoad(process, is_over=False))
         with Interrupts() as interrupts, attached_testnet(left, tmp_path, interrupts) as record:
             assert "no process of its Ray is left" in record.problems[0]
             assert agent.wait(HANGS_AFTER_S) and load.wait(HANGS_AFTER_S)

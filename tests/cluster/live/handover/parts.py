@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from cluster.live.audit.live_audit import LiveAudit
@@ -20,7 +21,7 @@ from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
-from cluster.live.handover.left import VERSION, LeftHosts, LeftJournal, LeftLoad, LeftRun, LeftTestnet
+from cluster.live.handover.left import VERSION, LeftHost, LeftLoad, LeftRun, LeftStage
 from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
 from cluster.record.run import RunRecord
@@ -41,6 +42,11 @@ def written_and_read(left: T) -> T:
     found = decode(encode(left), type(left))
     assert found == left
     return found
+
+
+def again(host: Host) -> Host:
+    """The host as another driver has it, before it looks for the actor."""
+    return Host.of(written_and_read(host.left), host.number, host.validators, host.late)
 
 
 def inside(value: Any, outside: Collection[object] = (), above: tuple[int, ...] = ()) -> Any:
@@ -101,7 +107,9 @@ class FaultsOnHosts:
         notice: Callable[[str], None] = print,
         keep: Callable[[int, str], None] = lambda index, url: None,
         means: Callable[..., Means] = Means,
+        left: FaultsOnHosts | None = None,
     ) -> None:
+        """``left`` are those of another driver, which goes on with them."""
         self.loop = RunLoop(RunRecord(scenario, "live", 1, "test", make_genesis()))
         self.engine = self.loop.faults
         self.journal = bytearray()
@@ -109,20 +117,25 @@ class FaultsOnHosts:
         self.feed = Feed(self.loop, self._look, self._perform, lambda told: [note(*each) for each in told])
         self._height, self._notice = height, notice
         made = means(scenario, notice, lambda facts: None)
-        self.stage = LiveStage(scenario, 1, hosts, self.engine, now_ms, self.feed.see_fault, notice, keep, made)
-        hosts.make_call = self.stage.make_call
+        state: LeftStage | None = None
+        if left is not None:
+            self.journal += left.journal
+            for each in read_journal(bytes(self.journal))[0]:
+                self.loop.handle(each)
+            state = written_and_read(left.stage.state)
+            made.take_over(state.means)
+        tell = self.feed.see_fault
+        self.stage: LiveStage = LiveStage(scenario, 1, hosts, self.engine, now_ms, tell, notice, keep, made, state)
 
     def begin(self) -> None:
         """The testnet is up."""
         self.feed.see(Up(self.stage.agenda.now_ms))
 
-    def go_on(self, other: FaultsOnHosts) -> None:
-        """Another driver goes on where one was."""
-        self.journal += other.journal
-        seen, _ = read_journal(bytes(self.journal))
-        for each in seen:
-            self.loop.handle(each)
-        self.stage.take_over(written_and_read(other.stage.state))
+    def go_on(self) -> None:
+        """Go on where another driver was."""
+        due = self.loop.due
+        self.stage.go_on()
+        self.feed.go_on(due)
 
     def step(self) -> None:
         """A look of the driver."""
@@ -137,11 +150,18 @@ class FaultsOnHosts:
         return () if isinstance(order, StopLoad | End | TakeFork) else self.stage.perform(order)
 
 
+def left_by(watch: ChainWatch) -> LeftRun:
+    """A run that has just begun, with all that a watch saw, as another driver reads it."""
+    seen = {"trace": watch.trace.state, "resources": watch.resources.state, "chain": watch.chain}
+    return written_and_read(replace(left_run(), **seen))
+
+
 def left_run() -> LeftRun:
     """A run that has just begun."""
     record = make_record(backend="live")
     no_hosts: Any = SimpleNamespace(all=[], link_counts=None)
     stage = FaultsOnHosts(record.scenario, no_hosts, lambda: 0.0, lambda: 0).stage
+    watch = ChainWatch(record, 0.0)
     return LeftRun(
         version=VERSION,
         commit="0123456789ab",
@@ -149,13 +169,17 @@ def left_run() -> LeftRun:
         clock=RunClock().state(),
         scenario=record.scenario,
         is_open=False,
-        journal=LeftJournal(0, blake3(b"").hexdigest()),
-        height=7,
         stop_on_fail=False,
-        testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),
+        journal=(0, blake3(b"").hexdigest()),
         record=save(record, besides=BESIDES),
-        watch=ChainWatch(record, 0.0).state,
+        served=("127.0.0.1", 80),
+        ray=None,
+        load=LeftLoad(),
+        hosts=[LeftHost(Place("", "")) for _ in range(4)],
+        lost_nodes=set(),
         stage=stage.state,
-        hosts=LeftHosts([Host(each, Place("", ""), [each], {}).left for each in range(4)], [], [], set()),
+        trace=watch.trace.state,
+        resources=watch.resources.state,
+        chain=watch.chain,
         audit=LiveAudit(record).state(),
     )

@@ -20,13 +20,8 @@ from tests.cluster.live.handover.parts import left_run
 ADVICE = "attach with the code that began the run"
 
 
-def call(number: int, **what: Any) -> dict[str, Any]:
-    """A call to come, as a checkpoint has it."""
-    return {"at_ms": 1.0, "number": number, "what": what or {"type": "StartValidator", "index": 0}}
-
-
-def at_height(height: int) -> LeftRun:
-    return replace(left_run(), height=height)
+def written_by(commit: str) -> LeftRun:
+    return replace(left_run(), commit=commit)
 
 
 def write_body(folder: Path, body: bytes, number: int = checkpoint.FORMAT) -> None:
@@ -38,7 +33,7 @@ def write_body(folder: Path, body: bytes, number: int = checkpoint.FORMAT) -> No
 
 def changed(folder: Path, change: Callable[[Any], None]) -> None:
     """Change a written checkpoint, which is whole afterwards."""
-    checkpoint.write(folder, at_height(7))
+    checkpoint.write(folder, left_run())
     content = json.loads((folder / CHECKPOINT_FILE).read_bytes().split(b"\n", 2)[2])
     change(content)
     write_body(folder, json.dumps(content).encode())
@@ -70,11 +65,11 @@ def test_it_is_its_owners_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"st", b"stampede checkpoint 2\n00\n{}\n", b"other\n"])
 def test_the_one_before_counts_if_the_newest_is_torn(tmp_path: Path, content: bytes) -> None:
-    for height in (1, 2):
-        checkpoint.write(tmp_path, at_height(height))
-    assert checkpoint.read(tmp_path).height == 2
+    for commit in ("1", "2"):
+        checkpoint.write(tmp_path, written_by(commit))
+    assert checkpoint.read(tmp_path).commit == "2"
     (tmp_path / CHECKPOINT_FILE).write_bytes(content)
-    assert checkpoint.read(tmp_path).height == 1
+    assert checkpoint.read(tmp_path).commit == "1"
     (tmp_path / CHECKPOINT_BEFORE_FILE).unlink()
     assert "is damaged" in refusal(tmp_path) or "is no checkpoint" in refusal(tmp_path)
 
@@ -94,7 +89,7 @@ def test_without_one_the_way_to_have_one_is_told(tmp_path: Path) -> None:
 
 def test_another_version_is_refused_whatever_else_it_has(tmp_path: Path) -> None:
     """The one before, which is older still, is not taken in its place."""
-    checkpoint.write(tmp_path, at_height(1))
+    checkpoint.write(tmp_path, left_run())
     (tmp_path / CHECKPOINT_FILE).rename(tmp_path / CHECKPOINT_BEFORE_FILE)
     write_body(tmp_path, json.dumps({"mood": "good", "version": VERSION + 1, "commit": "fedcba987654"}).encode())
     assert refusal(tmp_path) == (
@@ -112,26 +107,16 @@ def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        (["height"], "high", "Expected `int`, got `str` - at `$.height`"),
+        (["commit"], 7, "Expected `str`, got `int` - at `$.commit`"),
         (["mood"], "good", "Object contains unknown field `mood`"),
         (["phase"], "asleep", "Invalid enum value 'asleep' - at `$.phase`"),
         (["scenario", "validators"], "many", "validators: "),
         (["record", "problems"], [1], "Expected `str`, got `int` - at `$.record.problems[0]`"),
-        (
-            ["hosts", "calls"],
-            [{"type": "TakePlace", "host": 0, "mood": 1}],
-            "Object contains unknown field `mood` - at ",
-        ),
-        (
-            ["stage", "injection", "links"],
-            {"0": {"what": 1}},
-            "Expected `str`, got `int` - at `$.stage.injection.links",
-        ),
-        (["stage", "agenda", "due"], [call(5)], "each planned call has another number, and none is above 0"),
+        (["hosts", 0, "mood"], 1, "Object contains unknown field `mood` - at `$.hosts[0]`"),
+        (["stage", "traps"], {"0": [1, {}]}, "Expected `array`, got `object` - at `$.stage.traps[...][1]`"),
         (["record", "seed"], -1, "record.seed: -1 is not between 0 and 18446744073709551615"),
         (["clock", "reading"], "this-machine 1x", "could not convert string to float: '1x' - at `$.clock`"),
         (["mo\nod"], "good", "Object contains unknown field `mo\\nod`"),
-        (["hosts", "all", 0, "number"], 1, "hosts: their numbers are [1, 1, 2, 3]; expected [0, 1, 2, 3]"),
     ],
 )
 def test_a_field_that_does_not_fit_is_refused_by_its_name(
@@ -146,29 +131,6 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name(
     said = refusal(tmp_path)
     assert said.startswith(f"{tmp_path / CHECKPOINT_FILE}: does not fit version {VERSION}: {problem}"), said
     assert said.endswith(f"; expected a run as this code writes it: {ADVICE}")
-
-
-@pytest.mark.parametrize(
-    ("what", "problem"),
-    [
-        ({"type": "StartValidator", "index": 4}, "validator 4"),
-        ({"type": "Restart", "key": 0, "indices": [9]}, "validator 9"),
-        ({"type": "Prepared", "then": {"type": "UpgradeStart", "key": 2, "group": [5]}}, "validator 5"),
-        ({"type": "Together", "calls": [{"type": "TakePlace", "host": 4}]}, "host 4"),
-    ],
-)
-@pytest.mark.parametrize("place", ["agenda", "hosts"])
-def test_a_call_to_come_for_what_is_not_there_is_refused(
-    tmp_path: Path, what: dict[str, Any], problem: str, place: str
-) -> None:
-    def add(content: Any) -> None:
-        if place == "hosts":
-            content["hosts"]["calls"] = [what]
-        else:
-            content["stage"]["agenda"] |= {"count": 1, "due": [call(1, **what)]}
-
-    changed(tmp_path, add)
-    assert f": a call to come is for {problem}, which is not there; expected" in refusal(tmp_path)
 
 
 def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
@@ -187,7 +149,7 @@ def test_a_text_that_is_no_unicode_is_written_as_far_as_it_is(tmp_path: Path) ->
     assert found == left
 
 
-@pytest.mark.parametrize("part", ["height", "journal", "record", "watch", "stage", "hosts", "audit"])
+@pytest.mark.parametrize("part", ["journal", "record", "chain", "stage", "hosts", "audit"])
 def test_a_part_that_is_missing_is_refused(tmp_path: Path, part: str) -> None:
     def drop(content: Any) -> None:
         del content[part]
@@ -207,13 +169,13 @@ def test_an_object_of_the_driver_cannot_be_written() -> None:
         pass
 
     with pytest.raises(NotImplementedError, match="a record has no place for a Host"):
-        encode(replace(left_run(), watch=Host()))
+        encode(replace(left_run(), stage=Host()))
 
 
 def test_nothing_is_left_of_it_with_the_verdict(tmp_path: Path) -> None:
     """A driver was killed while it wrote one, too."""
-    for height in (1, 2):
-        checkpoint.write(tmp_path, at_height(height))
+    for _ in range(2):
+        checkpoint.write(tmp_path, left_run())
     (tmp_path / f".{CHECKPOINT_FILE}.4711").touch()
     checkpoint.remove(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.supervised_host import Host
+from cluster.live.driver.supervised_host import Host, actor_name
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import MAX_BYTES_PER_S, JournalFile, RunFiles
 from cluster.live.handover.rows import SIGHTINGS_FILE, Sightings
@@ -99,7 +99,7 @@ def test_a_journal_that_the_checkpoint_does_not_name_is_refused(tmp_path: Path, 
         assert told == [Up(1.5)]
         assert read_journal(path.read_bytes())[0] == [Up(1.5), Violation("of another driver")]
         return
-    path.write_bytes(content[: left.size - 1] if damage == "shorter" else b"\0" + content[1:])
+    path.write_bytes(content[: left[0] - 1] if damage == "shorter" else b"\0" + content[1:])
     with pytest.raises(BadInput, match="bytes are not those that the checkpoint names"):
         JournalFile.reopen(path, left)
 
@@ -120,7 +120,7 @@ def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, mo
 
 
 def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:
-    host = Host(0, Place("node", "127.0.0.1"), [0], {})
+    host = Host(number=0, place=Place("node", "127.0.0.1"), validators=[0])
     host.actor, host.phase, host.reports.states = object(), Phase.UP, {0: LoopState(height=7, view=9, ready=True)}
     host.note_answer()
     assert (host.height(0), host.view(0)) == (7, 9)
@@ -135,7 +135,7 @@ def forget_nothing(actor: object) -> None:
 
 
 def placed_host() -> Host:
-    host = Host(3, Place("node", "127.0.0.1"), [3], {})
+    host = Host(number=3, place=Place("node", "127.0.0.1"), validators=[3])
     host.actor, host.phase, host.processes.actors = "of the other driver", Phase.UP, 1
     return host
 
@@ -152,7 +152,7 @@ def test_an_actor_that_the_other_driver_created_last_on_another_node_ends_and_it
     host.lose_place(is_certain=False)
     host.find({"host-3.2": "elsewhere"}.get, ended.append)
     assert (host.is_placed, host.phase, ended) == (False, Phase.DOWN, ["elsewhere"])
-    assert host.name_of(host.processes.actors + 1) == "host-3.3"
+    assert actor_name(3, host.processes.actors + 1) == "host-3.3"
 
 
 def test_a_host_without_an_actor_has_ended() -> None:

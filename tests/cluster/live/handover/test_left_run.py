@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
@@ -14,7 +15,6 @@ from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import ENDING
-from cluster.live.handover.left import TakePlace
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
@@ -38,7 +38,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
 from tests.cluster.live.driver.test_take_over import FollowedRun, contradict, taken_over
-from tests.cluster.live.handover.parts import inside, sends, timeline, written_and_read
+from tests.cluster.live.handover.parts import again, inside, left_by, sends, timeline, written_and_read
 from tests.cluster.records import make_chain, make_record
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
@@ -76,16 +76,16 @@ def watched() -> tuple[RunRecord, ChainWatch]:
     return record, watch
 
 
-def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
+def goes_on(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
     """The same of another driver."""
     other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
-    left = written_and_read(save(record)), written_and_read(watch.state)
-    enter(left[0], other)
-    return other, ChainWatch(other, 50.0, left=left[1])
+    enter(written_and_read(save(record)), other)
+    return other, ChainWatch(other, 50.0, left=left_by(watch))
 
 
 OF_THE_PROCESS = (
     "lag",
+    "newest",
     "busyness",
     "_sightings",
     "genesis",
@@ -99,7 +99,7 @@ OF_THE_PROCESS = (
 
 def test_a_watch_goes_on() -> None:
     one = watched()
-    other = again(*one)
+    other = goes_on(*one)
     assert inside(other, OF_THE_PROCESS) == inside(one, OF_THE_PROCESS)
     for record, watch in (one, other):
         watch.take(2, [ViewSeen(5_000.0, 9), *map(final, range(30, 60))])
@@ -117,8 +117,7 @@ def test_a_watch_goes_on() -> None:
 @pytest.mark.parametrize(
     ("part", "attribute"),
     [
-        (ChainWatch, "_chain"),
-        (ChainWatch, "newest"),
+        (ChainWatch, "chain"),
         (LiveTrace, "_received"),
         (LiveTrace, "_count"),
         (Windows, "state"),
@@ -138,7 +137,7 @@ def test_a_watch_that_forgets_something_is_found_out(
         setattr(self, attribute, getattr(new, attribute))
 
     monkeypatch.setattr(part, "__init__", begins)
-    assert inside(again(*one), OF_THE_PROCESS) != inside(one, OF_THE_PROCESS)
+    assert inside(goes_on(*one), OF_THE_PROCESS) != inside(one, OF_THE_PROCESS)
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def test_a_watch_that_forgets_something_is_found_out(
 
 def busy_host() -> Host:
     """One that went through everything."""
-    host = Host(2, Place("node-a", "127.0.0.1", True), [2, 6], {6: 40})
+    host = Host(number=2, place=Place("node-a", "127.0.0.1", True), validators=[2, 6], late={6: 40})
     host.actor, host.moves, host.release, host.phase = object(), 3, Release("2", "/code", "mutant"), Phase.STOPPING
     host.why_lost, host.is_held_down = "it burned", True
     host.pending_disk_operations = [("arrive", (2, 3, 1)), ("wipe", (2,)), ("flip", (6, Rot("state.log", 4, 5)))]
@@ -171,17 +170,17 @@ def busy_host() -> Host:
     return host
 
 
-ASKED_ANEW = ("actor", "question", "is_paused", "answered_s")
+ASKED_ANEW = ("actor", "has_actor", "question", "is_held_down", "is_paused", "answered_s")
 
 
 def test_a_host_is_the_same_with_another_driver() -> None:
     host = busy_host()
-    found = Host.of(written_and_read(host.left))
+    found = again(host)
     assert inside(found, ASKED_ANEW) == inside(host, ASKED_ANEW)
     assert (found.is_placed, found.question, found.is_paused) == (True, None, False)
     assert found.reports.totals == host.reports.totals and found.reports.delays(2, "slow_disk") == 2
     host.lose_place(is_certain=True)
-    found = Host.of(written_and_read(host.left))
+    found = again(host)
     assert (found.is_placed, found.processes.have_surely_ended) == (False, True)
 
 
@@ -208,7 +207,6 @@ def busy_run(folder: Path) -> FollowedRun:
     hosts = run.hosts
     hosts.all[1] = busy_host()
     hosts.all[1].number = 1
-    hosts._compiled.add((Place("node", "127.0.0.1"), "/code"))
     hosts.nodes._lost.add("node-z")
     return run
 
@@ -219,8 +217,9 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     run.is_killed()
     other = taken_over(tmp_path)
     assert other.loop.scenario == run.loop.scenario
-    for name in ("watch", "stage"):
-        assert inside(getattr(other, name), MADE_AGAIN) == inside(getattr(run, name), MADE_AGAIN), name
+    assert inside(other.watch, MADE_AGAIN) == inside(run.watch, MADE_AGAIN)
+    assert run.stage is not None and other.stage is not None
+    assert replace(other.stage.state, injections=0) == replace(run.stage.state, injections=0)
     assert inside(other.record, MADE_AGAIN) == inside(run.record, MADE_AGAIN)
     assert list(other.record.finalizations) == list(run.record.finalizations)
     assert inside(other.audit.known, MADE_AGAIN) == inside(run.audit.known, MADE_AGAIN)
@@ -236,17 +235,20 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
 def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> None:
     run = busy_run(tmp_path)
     hosts = run.hosts
-    hosts.all[0].actor = SimpleNamespace(stop=SimpleNamespace(remote=lambda: "to come"))
+    stopped = list[str]()
+    actor = SimpleNamespace(stop=SimpleNamespace(remote=lambda: stopped.append("again") or len(stopped)))
+    hosts.all[1].phase, hosts.all[0].actor = Phase.UP, actor
     hosts.replace(hosts.all[0], Release("3"))
-    left = written_and_read(hosts.state)
-    assert left.calls == [TakePlace(0)]
-    found = {host.actor_name: "its actor" for host in hosts.all}
+    run.write_checkpoint()
+    run.is_killed()
+    left = checkpoint.read(tmp_path)
+    found = {host.actor_name: actor for host in hosts.all}
     session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
     other = run.driver._events.supervise(session)
-    other.create(run.loop.scenario, 1, tmp_path, "127.0.0.1", left)
-    assert other._compiled == hosts._compiled and other.nodes.lost == {"node-z"}
+    other.adopt(run.loop.scenario, 1, tmp_path, "127.0.0.1", left.hosts, left.lost_nodes)
+    assert other.nodes.lost == {"node-z"}
     assert [host.left.reports for host in other.all] == [host.left.reports for host in hosts.all]
-    run.is_killed()
+    assert stopped == ["again"] * 2, "it is told again to shut down, and gets its other code"
 
 
 def test_a_load_that_runs_is_known_by_its_process_and_its_start(tmp_path: Path) -> None:
@@ -257,6 +259,6 @@ def test_a_load_that_runs_is_known_by_its_process_and_its_start(tmp_path: Path) 
     run.is_killed()
     left = checkpoint.read(tmp_path)
     assert left.phase == ENDING
-    assert (left.testnet.load.process, left.testnet.load.before) == (process, Statistics(requests=3))
-    assert (left.testnet.load.began_epoch_ms, left.testnet.load.is_over) == (5, True)
-    assert left.testnet.ray == run.testnet._session.kept  # type: ignore[union-attr]
+    assert (left.load.process, left.load.before) == (process, Statistics(requests=3))
+    assert (left.load.began_epoch_ms, left.load.is_over) == (5, True)
+    assert left.ray == run.testnet._session.kept  # type: ignore[union-attr]

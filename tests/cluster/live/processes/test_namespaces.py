@@ -119,7 +119,7 @@ def test_the_end_of_a_session_signals_none_of_a_pod(planted: Process) -> None:
 
 def test_a_host_that_went_to_the_drivers_node_has_left_no_id_there(bystander: Process) -> None:
     """Not even one of this namespace: the process of that id was lost with its node."""
-    host = Host(0, Place("elsewhere", ""), [0], {})
+    host = Host(number=0, place=Place("elsewhere", ""), validators=[0])
     host.actor, host.phase, host.processes.current = "actor", Phase.UP, bystander
     host.lose_place(is_certain=False)
     host.move(HERE)
@@ -132,8 +132,8 @@ def test_the_driver_knows_a_host_by_its_namespace(planted: Process, bystander: P
     session: Any = SimpleNamespace(ray=None)
     nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None, lambda seconds: None)
     ignore: Any = lambda *_: None  # noqa: E731
-    hosts = Hosts(session, ignore, ignore, ignore, ignore, ignore, nodes)
-    host = Host(0, HERE, [0], {})
+    hosts = Hosts(session, ignore, ignore, ignore, ignore, nodes)
+    host = Host(number=0, place=HERE, validators=[0])
     host.actor = "actor"
     hosts.all.append(host)
     hosts._take_view(host, HostView(planted.pid, [], planted.started, planted.namespace))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +16,13 @@ from cluster.faults.kinds.kill import KillFault
 from cluster.faults.link_faults import LinkCounts, LinkEffect, Seen
 from cluster.faults.link_kind import LinkFault
 from cluster.live.driver.live_stage import Agenda
-from cluster.live.means import MeansCall
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
 from kits.kubernetes.faults import leftovers as leftovers_module
 from kits.kubernetes.faults import means as means_module
 from kits.kubernetes.faults.leftovers import Leftovers
-from kits.kubernetes.faults.means import KubernetesMeans
-from kits.kubernetes.faults.pods import Pods
+from kits.kubernetes.faults.means import Evict, KubernetesMeans
+from kits.kubernetes.faults.pods import Pod, Pods
 from kits.kubernetes.faults.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS, ProcessorStress
 from tests.kits.kubernetes.faults.driver_server import FakeCluster, pod_of_host
 
@@ -41,14 +39,13 @@ class Run:
         timed = [{"how": "chaos-mesh", "at_height": 5, **fault} for fault in faults]
         self.scenario = Scenario.model_validate({"name": "means", "validators": validators, "faults": timed})
         self.now = 0.0
-        self.agenda = Agenda(lambda: self.now, self.make_call)
+        self.agenda = Agenda(lambda: self.now)
         self.lost: list[tuple[int, str]] = []
         self.notices: list[str] = []
         self.in_force: list[str] = []
         self.told: list[Mapping[str, Any]] = []
         self.awaited: list[str] = []
         """What is to be in force, by key."""
-        self.later = self.agenda.later
         self.means = self.make_means()
         self.means.leftovers.api = None if cluster is None else cluster.api()
 
@@ -57,15 +54,9 @@ class Run:
         means.port = self
         return means
 
-    def go_on(self, what: FaultCall) -> None:
+    def make(self, what: FaultCall) -> None:
         assert isinstance(what, InForce)
         self.in_force.append(self.awaited[what.key])
-
-    def make_call(self, what: Any) -> None:
-        if isinstance(what, InForce):
-            self.go_on(what)
-        else:
-            self.means.perform(what)
 
     def then(self, what: str) -> FaultCall:
         """A call that says that something is in force."""
@@ -99,7 +90,7 @@ class Run:
         """Have some of the faults in force. Returns those that are the transport's."""
         wanted = {key: self.link_faults[key] for key in keys}
         others, then = self.means.set_links(wanted, self.then(what))
-        self.make_call(then)  # the transport has its own
+        then()  # the transport has its own
         return list(others)
 
     def seen(self, key: int) -> Seen:
@@ -396,6 +387,7 @@ def left_to_another(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     means.stress._names, means.stress._seen = {1: "c"}, {1: Seen(False, "")}
     means.stress._wanted = {1: Stress(8, 5)}
     means.leftovers._objects, means.leftovers._cordoned["n1"] = {"a": "networkchaos"}, 2
+    means._calls = [(7.5, Evict(2, Pod("p", "u", "n1"), 3))]
     left = means.state
     other.means.take_over(json.loads(json.dumps(left)))
     assert other.told, "its watchdog knows what to take back"
@@ -431,13 +423,11 @@ def test_a_call_to_come_is_the_same_for_another_driver(cluster: FakeCluster) -> 
     run, other = Run(cluster, PARTITION), Run(cluster, PARTITION)
     run.kill("chaos-mesh")
     run.set_links("begun", 0)
-    other.awaited = run.awaited
     other.means.take_over(json.loads(json.dumps(run.means.state)))
-    while run.agenda.next_ms is not None:
-        at_ms, what = run.agenda.next_ms, run.agenda._due[0].what
-        assert isinstance(what, MeansCall)
-        other.agenda.at(at_ms, MeansCall(json.loads(json.dumps(what.what))))
-        heapq.heappop(run.agenda._due)
+    other.means.go_on()
+    made = len(cluster.chaos)
+    assert other.set_links("begun", 0) == [] and len(cluster.chaos) == made, "it is awaited, and not made again"
+    assert other.in_force == []
     other.pass_ms(IN_FORCE_WITHIN_MS)
     assert other.in_force == ["begun"] and other.lost == []
     assert [notice.partition(" within")[0] for notice in other.notices] == [

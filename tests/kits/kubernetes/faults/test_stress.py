@@ -36,7 +36,7 @@ class Stressed(Run):
         """Have faults in force on validators. Returns the time of a job that is left to each executor."""
         given = {index: Impairment.together([plan.impairment for plan in plans]) for index in indices}
         left, then = self.means.set_stress(given, self.then(what))
-        self.make_call(then)  # the executors have their own
+        then()  # the executors have their own
         assert {each.stress for each in left.values()} == {None}, "hosts know nothing of it"
         return {index: each.job_ms for index, each in left.items()}
 

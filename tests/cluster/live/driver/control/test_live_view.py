@@ -41,7 +41,7 @@ def make_hosts(states: dict[int, LoopState | None]) -> Any:
     place: Any = None
     hosts = []
     for index, state in states.items():
-        host = Host(index, place, [index], {})
+        host = Host(number=index, place=place, validators=[index])
         if state is not None:
             host.phase = Phase.UP
             host.reports.states = {index: state}
