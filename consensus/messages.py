@@ -477,6 +477,14 @@ _EVIDENCE_KINDS: Final = {
 }
 
 
+def vote_of(message: object) -> Vote | None:
+    """The vote that a message is, or that it carries; ``None`` for messages of other kinds."""
+    if type(message) is Vote:
+        return message
+    carried = getattr(message, "vote", None)
+    return carried if type(carried) is Vote else None
+
+
 def conflict(one: Vote, other: Vote) -> Evidence | None:
     """Evidence that two votes of one signer break the rules; ``None`` if they do not. Signatures are not verified.
 

@@ -23,7 +23,6 @@ from cluster.checks.metrics.recovery import (
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.misbehaviour.byzantine.registry import Twins
 from cluster.record.run import FaultRecord
 from consensus.types import fault_bound, quorum
 
@@ -116,9 +115,9 @@ class ProgressDuringFaults:
 
     @cached_property
     def _doubled(self) -> set[str]:
-        """The names of validators that have a twin (:class:`Twins`), a second instance with the same key."""
+        """The names of validators that have a twin (``twins``), a second instance with the same key."""
         section = self._record.scenario.validators
-        return {name for index, name in enumerate(section.names) if Twins.name in section.node(index).byzantine}
+        return {name for index, name in enumerate(section.names) if section.node(index).has_twin}
 
     def _without_twins(self, fault: FaultRecord) -> FaultRecord:
         """The fault, without impaired validators that have a twin: the twin still votes.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cluster.misbehaviour.byzantine.base import Score
 from cluster.misbehaviour.planted import RunCounter
 from cluster.scenario.sections.faults import FIRST_VERSION
 from validator.chain.receipts import NOTHING_BURNED, Burned
@@ -21,6 +20,9 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
+
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.base import Score
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
 """Proofs of one kind against one validator on a status page; further ones are only counted."""

@@ -12,9 +12,9 @@ from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.keys import Committee, Ed25519Scheme, SignatureScheme, Signer, ValidatorSet
 from consensus.types import PublicKey, ValidatorIndex, View
 from loadgen.workloads import LoadPlan
-from validator.chain.genesis import Genesis, GenesisEpoch
+from validator.chain.genesis import Genesis, GenesisEpoch, GenesisError
 from validator.primitives.types import Address, address_text
-from validator.transition.genesis_block import GenesisError, genesis_batch
+from validator.transition.genesis_block import genesis_batch
 from validator.transition.receipt_bound import require_receipts_fit
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def validator_signer(scheme: SignatureScheme, seed: int, index: int) -> Signer:
 def validator_set(scheme: SignatureScheme, source: GenesisSource, seed: int) -> ValidatorSet:
     """All validators' public keys, by index: made from the seed, or given for an external validator.
 
-    Raises :class:`~validator.transition.genesis_block.GenesisError` if an external validator has the key of another.
+    Raises :class:`~validator.chain.genesis.GenesisError` if an external validator has the key of another.
     """
     keys = [validator_signer(scheme, seed, index).public_key for index in range(source.validators.count)]
     for index, section in source.validators.external.items():
@@ -75,7 +75,7 @@ def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee,
 
 def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet, executes_own: bool = True) -> Genesis:
     """The genesis from which every validator of the run starts. Without ``executes_own`` the actors of custom workloads
-    have the script's code. Raises :class:`~validator.transition.genesis_block.GenesisError`.
+    have the script's code. Raises :class:`~validator.chain.genesis.GenesisError`.
     """
     chain, load = source.chain, source.load
     policy, policy_file = chain.policies()
@@ -97,7 +97,7 @@ def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet, ex
 def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address, T]) -> dict[Address, T]:
     """The genesis accounts or actors of the load and of the section ``chain``, merged.
 
-    Raises :class:`~validator.transition.genesis_block.GenesisError` if an address is in both.
+    Raises :class:`~validator.chain.genesis.GenesisError` if an address is in both.
     """
     for address in of_chain:
         if address in of_load:
@@ -106,7 +106,7 @@ def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address
 
 
 def check_genesis(source: GenesisSource, executes_own: bool) -> None:
-    """Raise :class:`~validator.transition.genesis_block.GenesisError` if the genesis cannot be built.
+    """Raise :class:`~validator.chain.genesis.GenesisError` if the genesis cannot be built.
 
     ``executes_own`` is that of :func:`build_genesis`.
     """

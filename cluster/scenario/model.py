@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.genesis import check_genesis
 from cluster.scenario.overrides import Change, apply_changes
 from cluster.scenario.problems import describe
@@ -24,7 +23,7 @@ from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.scenario.sections.success import SuccessSection
-from cluster.scenario.sections.validators import ValidatorsSection
+from cluster.scenario.sections.validators import ValidatorsSection, behaviour_named
 from cluster.scenario.topology.network import Network
 from consensus.interface import VotingConfig
 from consensus.leader import DRAWN_IN_A_ROW
@@ -32,9 +31,9 @@ from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from loadgen.workloads.own import executes
 from validator.chain.block import MAX_BLOCK_BYTES
+from validator.chain.genesis import GenesisError
 from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
 from validator.pvm.deployment import refusal
-from validator.transition.genesis_block import GenesisError
 
 
 class StorageSection(Section):
@@ -189,7 +188,7 @@ class Scenario(Section):
     def _check_behaviours(self) -> None:
         for index, node in enumerate(self.validators.nodes):
             for name in node.byzantine:
-                protocol = BEHAVIOURS[name].protocol
+                protocol = behaviour_named(name).protocol
                 if protocol and protocol != self.consensus.protocol:
                     raise ValueError(
                         f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
@@ -312,7 +311,7 @@ class Scenario(Section):
             return "consensus.signatures: the live testnet signs votes with ed25519 only"
         for index, node in enumerate(self.validators.nodes):
             for name in node.byzantine:
-                if why := BEHAVIOURS[name].simulator_only:
+                if why := behaviour_named(name).simulator_only:
                     return f"validators.nodes[{index}].byzantine: {name} runs in the simulator only: {why}"
         return first_of(fault.live_problem for fault in self.faults)
 

@@ -1,14 +1,14 @@
-"""Creates the nodes that run a scenario: settings, planted bugs, behaviours. The same for both drivers."""
+"""Creates the nodes that run a scenario: settings, planted bugs, behaviours. The same for both drivers.
+
+The code of a bug, a behaviour or a foreign executor is imported for a validator that has one, and for no other.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cluster.misbehaviour.byzantine.base import SisterChain
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
-from cluster.misbehaviour.executor_process import foreign_executor
 from cluster.misbehaviour.planted import EnginePatch, PartsPatch, RunCounter, planted
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import chain_id, validator_signer
@@ -18,8 +18,12 @@ from consensus.messages import VoteKind
 from consensus.protocols import PROTOCOLS
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.assembly import PRODUCTION, Parts
-from validator.node.executor.executor import StorageConfig
+from validator.node.executor.executor import Executor, StorageConfig
 from validator.node.node import NodeConfig
+
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.base import Score
+    from cluster.misbehaviour.byzantine.wrapper import ByzantineValidator
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """Views without a message from a leader after which its views are nullified at once."""
@@ -90,8 +94,14 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
         snapshot_interval=section.snapshot_interval,
     )
     command = scenario.validators.node(index).executor
-    executor = parts.executor if command is None else foreign_executor(command)
+    executor = parts.executor if command is None else _foreign(command)
     return replace(parts, storage=storage, executor=executor)
+
+
+def _foreign(command: str) -> type[Executor]:
+    from cluster.misbehaviour.executor_process import foreign_executor
+
+    return foreign_executor(command)
 
 
 def _patch_of(scenario: Scenario, index: int, named: str | None) -> Any:
@@ -102,7 +112,11 @@ def _patch_of(scenario: Scenario, index: int, named: str | None) -> Any:
 
 def score_of(scenario: Scenario, index: int) -> Score | None:
     """New counts of the effects of a validator's byzantine behaviours; ``None`` for an honest validator."""
-    return Score() if scenario.validators.node(index).byzantine else None
+    if not scenario.validators.node(index).byzantine:
+        return None
+    from cluster.misbehaviour.byzantine.base import Score
+
+    return Score()
 
 
 def byzantine_of(
@@ -117,6 +131,9 @@ def byzantine_of(
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None
+    from cluster.misbehaviour.byzantine.base import SisterChain
+    from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator
+
     limits = scenario.limits
     context = BehaviourContext(
         index=index,

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
-from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Counted, Tally, status_page
 from cluster.scenario.node_setup import Pace
 from cluster.scenario.sections.faults import Release
@@ -49,6 +48,9 @@ from validator.node.executor.jobs import Finalize, Job, JobResult
 from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
+
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 
 USUAL_PACE: Final = Pace(sync_ms=1, job_ms=1)
 JOB_OPERATIONS: Final = 8

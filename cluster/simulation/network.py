@@ -9,10 +9,9 @@ from typing import Final
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_faults import LinkFaults
 from cluster.faults.link_model import Links
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
-from consensus.messages import Vote
+from consensus.messages import Vote, vote_of
 from validator.chain.messages import Reading
 from validator.node.shared_work import SharedReader
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from cluster.disks.memory import MemoryDisk
-from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
 from cluster.misbehaviour.planted import RunCounter
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import validator_signer
@@ -20,6 +20,9 @@ from consensus.keys import ValidatorSet
 from validator.node.assembly import Validator, open_validator
 from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
 from validator.primitives.types import ValidatorError
+
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.registry import TwinWatch
 
 Send = Callable[[int, int | None, bytes], None]
 """Sends a message, as :meth:`cluster.simulation.network.Network.send` does."""
@@ -62,7 +65,7 @@ class Validators:
         names = self.scenario.validators.names
         self.machines += [self._machine(index, name, send, failed) for index, name in enumerate(names)]
         for machine in self.machines:
-            if Twins.name in self.scenario.validators.node(machine.index).byzantine:
+            if self.scenario.validators.node(machine.index).has_twin:
                 self.twins[machine.index] = self._twin(machine)
 
     def _machine(self, index: int, name: str, send: Send, failed: Callable[[int, ValidatorError], None]) -> Machine:
@@ -109,6 +112,8 @@ class Validators:
         """Create a second machine with the key of ``machine``. A :class:`TwinWatch` observes the messages of both."""
         score, send, index = machine.tally.byzantine, machine.send, machine.index
         assert score is not None
+        from cluster.misbehaviour.byzantine.registry import TwinWatch
+
         watch = TwinWatch(score)
         machine.send = partial(_send_watched, watch, 0, send)
         return Machine(

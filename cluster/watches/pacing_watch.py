@@ -25,7 +25,6 @@ from typing import Final
 from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
 from cluster.common.wording import counted
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import Mechanism
 from cluster.record.rules import SafetyRule as Rule
 from cluster.scenario import Scenario
@@ -34,7 +33,7 @@ from cluster.watches.durable_journal import votes_in
 from cluster.watches.handled import Read, broadcast_of
 from cluster.watches.watch import Watch
 from consensus.interface import TimerKind
-from consensus.messages import FINALIZE, Vote, VoteKind
+from consensus.messages import FINALIZE, Vote, VoteKind, vote_of
 from consensus.types import GENESIS_VIEW, View
 from validator.node.events import Append, Certified, Effect, Event, SetTimer, Timeout, TimerName
 

@@ -26,13 +26,12 @@ from typing import Final
 
 from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.watches.durable_journal import votes_in
 from cluster.watches.watch import Watch
-from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, Proposal, Vote, VoteKind
+from consensus.messages import FINALIZE, NOTARIZE, NULLIFY, Proposal, Vote, VoteKind, vote_of
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.safety.rule_log import Look
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
@@ -39,6 +38,7 @@ from consensus.messages import (
     Vote,
     VoteKind,
     encode,
+    vote_of,
 )
 from consensus.types import ValidatorIndex, View
 from validator.chain.messages import BlockRequest, Reading

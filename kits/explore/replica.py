@@ -14,7 +14,6 @@ from blake3 import blake3
 
 from cluster.audit.safety.certificates import is_certified
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
-from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from consensus.interface import (
     BlockProposed,
@@ -33,7 +32,7 @@ from consensus.interface import (
     Verify,
 )
 from consensus.journal import decode_record
-from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind
+from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind, vote_of
 from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 from kits.explore.scope import CONFIG, GENESIS, NAMESPACE, Facts, Scope
 

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from validator.primitives.params import Parameters
-from validator.primitives.types import Address
+from validator.primitives.types import Address, ValidatorError
 from validator.primitives.user_file import SUFFIX
+
+
+class GenesisError(ValidatorError):
+    """The genesis cannot be built; one line with the reason."""
 
 
 class Policy(StrEnum):

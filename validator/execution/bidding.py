@@ -33,6 +33,7 @@ from validator.chain.records import (
 )
 from validator.execution.handler_context import ReadOnlyContext
 from validator.execution.timer_calls import LanePrices, SchedulingTerms
+from validator.primitives import costs
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.meter import Meter
@@ -44,7 +45,6 @@ from validator.scheduler.parties import NOTHING_KEPT, is_changed
 from validator.scheduler.rows import OPEN_MAX, WORD_BITS, timer_id_of_row
 from validator.state.working_set import World
 
-MIN_QUERY_CYCLES: Final = 100
 UNPAID_QUERY_CYCLES: Final = 100
 """Cycles of the block's budget that are used up by a query for which the actor cannot pay."""
 
@@ -216,7 +216,7 @@ class BiddingRound:
             self._note(candidate, agent, "unpaid", 0, None)
             return
         answer = self._ask(timer, agent)
-        used = max(MIN_QUERY_CYCLES, answer.cycles)
+        used = max(costs.MIN_QUERY_CYCLES, answer.cycles)
         self.world.debit(actor, used * self.prices.basefee_cycle)
         self.spent += used
         self._remember(actor, memory)
@@ -235,7 +235,7 @@ class BiddingRound:
         own = record.agent if agent == OWN else None
         if own is not None and own.code != PYTHON_AGENT:
             assert own.code == "builtin:fixed", f"no actor can have an agent with code {own.code!r}"
-            return Answer(MIN_QUERY_CYCLES, Bid(own.max_fee_per_cycle, own.max_priority_fee_per_cycle))
+            return Answer(costs.MIN_QUERY_CYCLES, Bid(own.max_fee_per_cycle, own.max_priority_fee_per_cycle))
         meter = Meter(self.terms.parameters.gba_max_cycles, 0)
         context = self.context_for(timer.actor, contract, meter)
         try:

@@ -55,7 +55,7 @@ def open_validator(
     """Open a validator's data folder and recover its content; an empty folder starts from the genesis.
 
     Raises :class:`~validator.storage.disk.DiskError`, :class:`~validator.node.executor.executor.RecoveryError` or
-    :class:`~validator.transition.genesis_block.GenesisError`, each one line.
+    :class:`~validator.chain.genesis.GenesisError`, each one line.
     """
     executor = parts.executor(disk, genesis, parts.transition, parts.storage)
     header = executor.final_header

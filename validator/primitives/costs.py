@@ -29,6 +29,8 @@ NAME_BYTES_INCLUDED: Final = 32
 """Number of bytes of a handler's or an event's name that the price of a host call includes. Python actors pay one cycle
 for each further byte."""
 READ_CONTEXT_CYCLES: Final = 5
+MIN_QUERY_CYCLES: Final = 100
+"""The least that a query for a bid costs."""
 PENDING_CYCLES: Final = KV_GET_CYCLES
 """Cost of asking whether a timer is pending, which reads state like ``kv_get``."""
 SEND_CYCLES: Final = 80

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from validator.chain.block import BlockReceipts, Header, receipts_root
-from validator.chain.genesis import Genesis, GenesisAgent
+from validator.chain.genesis import Genesis, GenesisAgent, GenesisError
 from validator.chain.records import (
     GLOBALS,
     Account,
@@ -22,7 +22,6 @@ from validator.chain.records import (
     storage_key,
 )
 from validator.execution.governance import GOVERNED_NAMES, storage_name, storage_text
-from validator.policies.own import PolicyError, read_policy
 from validator.primitives.codec import encode, pack_uint, tagged_hash
 from validator.primitives.params import DEFAULTS
 from validator.primitives.types import (
@@ -30,7 +29,6 @@ from validator.primitives.types import (
     SYSTEM_PARAMETERS_ADDRESS,
     ZERO_HASH,
     Hash,
-    ValidatorError,
     is_reserved,
 )
 from validator.pvm.deployment import deployment, refusal
@@ -49,10 +47,6 @@ LATER_PARAMETERS: Final = {
 }
 """Parameters that the genesis block covers only if they differ from these defaults, so that the genesis blocks of older
 chains stay what they were."""
-
-
-class GenesisError(ValidatorError):
-    """The genesis cannot be built; one line with the reason."""
 
 
 def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
@@ -173,6 +167,8 @@ def _check_policy(genesis: Genesis) -> None:
     given = genesis.policy_file
     if given is None:
         return
+    from validator.policies.own import PolicyError, read_policy  # loads the timer phases, which few need here
+
     try:
         policy, policy_file = read_policy(given.name, given.source)
     except PolicyError as error:

@@ -23,14 +23,13 @@ from validator.chain.block import (
     QueryReceipt,
     TransactionReceipt,
 )
-from validator.execution.bidding import MIN_QUERY_CYCLES
+from validator.chain.genesis import GenesisError
 from validator.primitives import costs
 from validator.primitives.codec import encode
 from validator.primitives.limits import MAX_ERROR_TEXT
 from validator.primitives.params import Parameters
 from validator.primitives.types import ADDRESS_BYTES, HASH_BYTES, MAX_NAME_BYTES
 from validator.storage.frames import MAX_PAYLOAD_BYTES
-from validator.transition.genesis_block import GenesisError
 
 _ADDRESS: Final = bytes(ADDRESS_BYTES)
 _HASH: Final = bytes(HASH_BYTES)
@@ -93,7 +92,7 @@ def most_receipt_bytes(parameters: Parameters) -> int:
         + transactions * TRANSACTION_BYTES
         + fires * FIRE_BYTES
         + p.timer_gc_cycles // p.gc_cycles_per_removal * DESTROYED_BYTES
-        + p.gba_budget_cycles // MIN_QUERY_CYCLES * QUERY_BYTES
+        + p.gba_budget_cycles // costs.MIN_QUERY_CYCLES * QUERY_BYTES
         + deferred * DEFERRED_BYTES
         + (transactions + fires + deferred) * LIST_HEADS_BYTES
         + HEADS_BYTES

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import uvloop
@@ -37,7 +37,6 @@ from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
 from cluster.faults.kind import plans_of
 from cluster.faults.link_faults import LinkCounts
-from cluster.live.host.external import ExternalWatch
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
@@ -65,6 +64,9 @@ from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
 from validator.primitives.user_file import UserFileError
+
+if TYPE_CHECKING:
+    from cluster.live.host.external import ExternalWatch
 
 log = logging.getLogger(__name__)
 
@@ -372,6 +374,8 @@ class ValidatorHost:
     async def _start_validator(self, index: int, name: str) -> _Running:
         external = self._scenario.validators.external.get(index)
         if external is not None:
+            from cluster.live.host.external import ExternalWatch  # a client of HTTP, which few hosts need
+
             watch = ExternalWatch(external.url, index, chain_id(self._scenario, self._seed))
             watch.start()
             log.info("%s: external, peers at %s, HTTP at %s", name, external.address, external.url)

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.observations import CertificateTap, Observations
@@ -33,13 +34,11 @@ from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
 from cluster.live.threads.executor_thread import Done, ExecutorThread
 from cluster.live.threads.journal import JournalWriter
-from cluster.misbehaviour.byzantine.base import vote_of
-from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.run import HAND_OVER, MESSAGE, SYNC
 from cluster.record.status import Counted, Tally
 from cluster.scenario.node_setup import FULL_SPEED, Pace
 from consensus.keys import Signer, ValidatorSet
-from consensus.messages import AnyCertificate
+from consensus.messages import AnyCertificate, vote_of
 from validator.chain.genesis import Genesis
 from validator.chain.messages import is_of_consensus
 from validator.node.assembly import PRODUCTION, Parts, Validator, open_validator
@@ -77,6 +76,9 @@ from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, h
 from validator.node.node import NodeConfig
 from validator.node.shared_work import SharedReader
 from validator.storage.disk import Disk
+
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ or if a peer got a vote that contradicts the validator's vote in a valid certifi
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_content, forget_old, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_content, forget_old
 from consensus.certificates import verify_certificate
-from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote
+from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote, vote_of
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.events import Send
 

@@ -235,14 +235,6 @@ def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
     return send_peer_message(recipient, ConsensusMessage(encode_unchecked(message)))
 
 
-def vote_of(message: object) -> Vote | None:
-    """The vote that a message is, or that it carries; ``None`` for messages of other kinds."""
-    if type(message) is Vote:
-        return message
-    carried = getattr(message, "vote", None)
-    return carried if type(carried) is Vote else None
-
-
 def with_vote(message: Message, vote: Vote) -> Message:
     """A copy of a message with its vote replaced; ``vote`` itself if the message is a vote."""
     return vote if isinstance(message, Vote) else cast(Message, msgspec.structs.replace(cast(Any, message), vote=vote))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import BehaviourContext, forget_first, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, forget_first
 from consensus.certificates import verify_certificate
-from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote
+from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote, vote_of
 from consensus.types import Digest, Signature, ValidatorIndex, View
 
 Subject = tuple[VoteKind, View, Digest]

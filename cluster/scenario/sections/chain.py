@@ -26,9 +26,8 @@ from cluster.common.suggestions import meant_or_known
 from cluster.scenario.sections.base import NAME_PATTERN, Name, Section
 from loadgen.workloads.actor_program import ActorProgram, is_program_path
 from loadgen.workloads.own import executes
-from validator.chain.genesis import GenesisActor, GenesisAgent, Policy, PolicyFile
+from validator.chain.genesis import GenesisActor, GenesisAgent, GenesisError, Policy, PolicyFile
 from validator.chain.transactions import address_of
-from validator.policies.own import phase_of_file, read_policy
 from validator.primitives.params import PARAMETER_NAMES, ParameterError, Parameters, UnknownParameter, parse_value
 from validator.primitives.types import (
     ADDRESS_BYTES,
@@ -42,7 +41,6 @@ from validator.primitives.types import (
 )
 from validator.primitives.user_file import MAX_BYTES
 from validator.pvm.deployment import refusal
-from validator.transition.genesis_block import GenesisError
 
 SEED_PREFIX: Final = "seed:"
 """Prefix of a key derived from the run's seed."""
@@ -156,12 +154,16 @@ class OwnPolicy(Section):
     def _is_a_policy(self, info: ValidationInfo) -> OwnPolicy:
         _, policy_file = self.read()
         if executes(info):
+            from validator.policies.own import phase_of_file
+
             phase_of_file(policy_file)
         return self
 
     def read(self) -> tuple[Policy, PolicyFile]:
         """The policy, with the shipped policy from which it is derived; its text is not executed. Raises
         :class:`~validator.policies.own.PolicyError`."""
+        from validator.policies.own import read_policy  # loads the timer phases
+
         return read_policy(self.name, self.source)
 
 
@@ -245,7 +247,7 @@ class ChainSection(Section):
         return Parameters.from_names(self.params, self.preset)
 
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
-        """The accounts' balances. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        """The accounts' balances. Raises :class:`~validator.chain.genesis.GenesisError`."""
         faucet = {} if self.faucet is None else {FAUCET_OWNER: self.faucet.balance}
         given: dict[Address, str] = {}
         accounts = {}
@@ -266,7 +268,7 @@ class ChainSection(Section):
         }
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
-        """The actors, keyed by address. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        """The actors, keyed by address. Raises :class:`~validator.chain.genesis.GenesisError`."""
         given: dict[Address, str] = {}
         actors = {}
         for name, address in self.actor_addresses().items():

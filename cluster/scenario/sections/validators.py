@@ -6,21 +6,35 @@ import re
 import shlex
 from collections import Counter
 from ipaddress import AddressValueError, IPv6Address
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cluster.common.suggestions import instead, unknown
 from cluster.common.wording import counted
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.planted import planted
 from cluster.scenario.sections.base import KEYWORDS, ClockSpeed, Duration, Height, Name, Section
 from consensus.keys import is_public_key
 from consensus.types import fault_bound
 
+if TYPE_CHECKING:
+    from cluster.misbehaviour.byzantine.base import Behaviour
+
 
 def _known_mutant(name: str) -> str:
     return planted(name).name
+
+
+def behaviour_named(name: str) -> type[Behaviour]:
+    """The byzantine behaviour of that name. Raises :class:`ValueError`, with the known names, if there is none.
+
+    The code of behaviours is loaded here, by the first scenario that names one.
+    """
+    from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+
+    if name not in BEHAVIOURS:
+        raise ValueError(unknown("behaviour", name, sorted(BEHAVIOURS)))
+    return BEHAVIOURS[name]
 
 
 MutantName = Annotated[str, AfterValidator(_known_mutant)]
@@ -125,7 +139,7 @@ class NodeSection(Section):
     external: ExternalSection | None = None
     """A node of another party takes its place (``docs/peer-protocol.md``)."""
     byzantine: list[str] = []
-    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name or a list."""
+    """Its byzantine behaviours, by their names (``docs/byzantine.md``); one name or a list."""
     joins_at_height: Height | None = None
     """It is absent until this height is final; then it starts without state and joins by a snapshot."""
     region: Name | None = None
@@ -146,8 +160,7 @@ class NodeSection(Section):
     @classmethod
     def _behaviours_are_known(cls, names: list[str]) -> list[str]:
         for name in names:
-            if name not in BEHAVIOURS:
-                raise ValueError(unknown("behaviour", name, sorted(BEHAVIOURS)))
+            behaviour_named(name)
         if len(set(names)) < len(names):
             raise ValueError("a behaviour is named twice")
         return names
@@ -170,6 +183,11 @@ class NodeSection(Section):
     def is_faulty(self) -> bool:
         """Whether the validator is a mutant or byzantine."""
         return self.mutant is not None or bool(self.byzantine)
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether a second instance of the validator has its key."""
+        return "twins" in self.byzantine
 
 
 class EpochSection(Section):

@@ -44,9 +44,9 @@ from cluster.tools.console.terminal import Progress
 from cluster.tools.run.ending import ending_of
 from cluster.tools.run.reasons import note_reasons
 from cluster.tools.run.verdict_output import print_kept, print_traces, print_verdict
+from validator.chain.genesis import GenesisError
 from validator.policies.own import PolicyError
 from validator.primitives.types import ValidatorError
-from validator.transition.genesis_block import GenesisError
 
 STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"

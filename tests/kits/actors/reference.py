@@ -21,8 +21,8 @@ from pathlib import Path
 
 from cluster.tools.cli.main import main
 from kits.actors.stub import stub_text
-from validator.execution.bidding import MIN_QUERY_CYCLES
 from validator.primitives import costs, limits
+from validator.primitives.costs import MIN_QUERY_CYCLES
 from validator.primitives.params import DEFAULTS
 from validator.pvm.compiler import weights
 from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, Signature

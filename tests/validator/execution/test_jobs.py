@@ -16,6 +16,7 @@ from tests.validator.executors import Author, wire
 from tests.validator.job_chain import RUNNERS, JobChain, appointment, job_genesis, request_call, submission
 from tests.validator.transition.test_policies import send
 from validator.chain.block import BlockReceipts, CallbackReceipt, Effects, Event, receipts_root
+from validator.chain.genesis import GenesisError
 from validator.chain.records import ActorJobs, Job, JobCounters, actor_jobs_key, job_key, job_payload_key
 from validator.chain.transactions import Call
 from validator.execution import jobs
@@ -30,7 +31,7 @@ from validator.primitives.meter import Meter
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address, address_text
 from validator.state import View
 from validator.state.working_set import World
-from validator.transition.genesis_block import GenesisError, genesis_batch
+from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import DeferredLane, Transition
 
 SECOND, THIRD = RUNNERS[1:]

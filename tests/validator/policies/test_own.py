@@ -10,14 +10,14 @@ import pytest
 
 from tests.validator.chains import ACTOR, OTHER, Chain, fired, schedule
 from tests.validator.policies.own_policies import DEADLINES, chain_of, derived, example, genesis_of
-from validator.chain.genesis import Policy, PolicyFile, Replaces
+from validator.chain.genesis import GenesisError, Policy, PolicyFile, Replaces
 from validator.execution.timer_phase import Candidate, TimerPhase
 from validator.policies.cip1 import Cip1Phase
 from validator.policies.own import PolicyError, phase_of, phase_of_file, read_policy
 from validator.policies.registry import PHASES, phases_with
 from validator.primitives.params import TieBreak
 from validator.storage.disk import DiskError
-from validator.transition.genesis_block import GenesisError, genesis_batch, genesis_header
+from validator.transition.genesis_block import genesis_batch, genesis_header
 
 FULL = {"LANE_TIMER_CYCLES": 8_000, "TIE_BREAK": "aged"}
 

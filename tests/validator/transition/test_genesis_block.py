@@ -9,12 +9,12 @@ import pytest
 
 from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, RICH, Chain, make_genesis
 from validator.chain.block import header_hash
-from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, Policy
+from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, GenesisEpoch, GenesisError, Policy
 from validator.chain.records import GLOBALS, Account, Actor, BiddingAgent, Globals, decode_record
 from validator.primitives.codec import pack_uint
 from validator.primitives.params import GOVERNED, Parameters
 from validator.primitives.types import SYSTEM_PARAMETERS_ADDRESS, Address
-from validator.transition.genesis_block import GenesisError, genesis_batch, genesis_header
+from validator.transition.genesis_block import genesis_batch, genesis_header
 
 
 def test_the_state_of_height_zero() -> None:

@@ -12,7 +12,7 @@ from cluster.disks.memory import MemoryDisk
 from tests.validator.chains import ACTOR, ALICE, BOB, OTHER, RICH, Chain, make_genesis
 from tests.validator.executors import Author
 from validator.chain.block import MAX_BLOCK_BYTES
-from validator.chain.genesis import Genesis, GenesisActor
+from validator.chain.genesis import Genesis, GenesisActor, GenesisError
 from validator.chain.transactions import Call
 from validator.execution.mailbox import MIN_MESSAGE_CYCLES
 from validator.node.executor.executor import Executor
@@ -24,7 +24,6 @@ from validator.pvm.runtime.values import encode_value
 from validator.storage.archive import ArchivedBlock, BlockArchive
 from validator.storage.frames import MAX_PAYLOAD_BYTES
 from validator.transition import receipt_bound
-from validator.transition.genesis_block import GenesisError
 from validator.transition.receipt_bound import (
     DEFERRED_BYTES,
     DESTROYED_BYTES,

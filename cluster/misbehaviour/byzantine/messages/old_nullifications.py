@@ -15,7 +15,6 @@ from cluster.misbehaviour.byzantine.base import (
     Heard,
     forget_old,
     send_consensus,
-    vote_of,
 )
 from consensus.messages import (
     AnyCertificate,
@@ -26,6 +25,7 @@ from consensus.messages import (
     Timeout,
     TimeoutCertificate,
     VoteKind,
+    vote_of,
 )
 from consensus.types import GENESIS_VIEW, View
 from validator.node.events import Certified, Effect, Send

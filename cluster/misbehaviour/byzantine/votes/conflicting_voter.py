@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus, vote_of
-from consensus.messages import Message, Vote, VoteKind
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus
+from consensus.messages import Message, Vote, VoteKind, vote_of
 from validator.node.events import Effect, Send
 
 TWO_FACED_KINDS = (VoteKind.NOTARIZE, VoteKind.FINALIZE)

@@ -13,9 +13,8 @@ from cluster.misbehaviour.byzantine.base import (
     Heard,
     forget_old,
     send_consensus,
-    vote_of,
 )
-from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind
+from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind, vote_of
 from validator.node.events import Effect, Send
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, send_consensus, vote_of, with_vote
-from consensus.messages import MAX_VIEW, Certificate, Message, Vote, VoteKind
+from cluster.misbehaviour.byzantine.base import Behaviour, send_consensus, with_vote
+from consensus.messages import MAX_VIEW, Certificate, Message, Vote, VoteKind, vote_of
 from consensus.types import ValidatorIndex, View
 from validator.node.events import Effect, Send
 

@@ -11,8 +11,8 @@ one key would fight over every stream, so there are no live twins.
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Score, consensus_content, forget_old, vote_of
-from consensus.messages import Vote, conflict
+from cluster.misbehaviour.byzantine.base import Behaviour, Score, consensus_content, forget_old
+from consensus.messages import Vote, conflict, vote_of
 
 
 class Twins(Behaviour):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Behaviour, vote_of
-from consensus.messages import Message, Proposal
+from cluster.misbehaviour.byzantine.base import Behaviour
+from consensus.messages import Message, Proposal, vote_of
 from validator.node.events import Effect, Send
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Behaviour, send_consensus, vote_of, with_vote
-from consensus.messages import Message
+from cluster.misbehaviour.byzantine.base import Behaviour, send_consensus, with_vote
+from consensus.messages import Message, vote_of
 from validator.node.events import Effect, Send
 
 EPOCH_SUFFIX = b"/epoch-1"

@@ -28,9 +28,8 @@ from cluster.scenario.files import scenario_hash
 from cluster.tools.cli.main import main
 from cluster.tools.run import scenario_run
 from tests.hangs import HANGS_AFTER_S
-from validator.chain.genesis import Genesis
+from validator.chain.genesis import Genesis, GenesisError
 from validator.storage.disk import DiskError
-from validator.transition.genesis_block import GenesisError
 
 ROOT = Path(__file__).resolve().parents[4]
 SCENARIO: dict[str, Any] = {
