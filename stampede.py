@@ -25,7 +25,8 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.audit.reexecution.again import execute_again
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, HarnessError

@@ -22,7 +22,8 @@ from statistics import fmean, median
 from reporting import Lane, Metric, Size, run_benchmark
 from runs import simulated
 
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.planted import Planted, planted_bugs
 from cluster.scenario import Scenario

@@ -7,7 +7,8 @@ from typing import Any
 
 from reporting import Size, Unavailable, folder
 
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario

@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from enum import IntEnum, auto
 from functools import cache, cached_property
 from importlib import import_module
+from math import isfinite
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from cluster.audit.books import Books, Finding
-from cluster.checks.metrics.actor_classes import ActorUse, class_of_actors, use_by_actor
+from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, class_of_actors, use_by_actor, use_by_class
 from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
-from cluster.checks.metrics.metrics import run_metrics
+from cluster.checks.metrics.metrics import Participation, participation, run_metrics
 from cluster.checks.metrics.recovery import active_committees_during
-from cluster.checks.verdict import Check, Evaluation, Result
+from cluster.checks.verdict import Check, Evaluation, Result, Verdict
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.lag import explains_delay
@@ -46,15 +47,18 @@ class Subject(IntEnum):
     COVERAGE = auto()
 
 
-class Judging:
-    """What checks read of a run: its books, and figures that are computed once, when they are first needed."""
+class Judged:
+    """A run with all findings, each computed once, when it is first needed: for checks, result, report and sweeps."""
+
+    verdict: Verdict
+    """Known once all checks have judged (:func:`cluster.checks.run.judge_run`)."""
 
     def __init__(self, books: Books) -> None:
         self.books = books
-        self.more_metrics: dict[str, float] = {}
-        """What checks have measured."""
+        self.measured: dict[str, float] = {}
+        """The metrics of checks, by name."""
         self.evaluations: list[Evaluation] = []
-        """What the checks before have evaluated."""
+        """What the checks so far have evaluated."""
 
     @cached_property
     def actor_classes(self) -> Mapping[bytes, str]:
@@ -65,13 +69,27 @@ class Judging:
         return use_by_actor(self.books, self.actor_classes)
 
     @cached_property
+    def classes(self) -> list[ClassUse]:
+        return use_by_class(self.actors)
+
+    @cached_property
     def latencies(self) -> list[WorkloadLatency]:
         return load_latencies(self.books)
 
     @cached_property
+    def all_metrics(self) -> dict[str, float]:
+        """Metrics by name (:mod:`cluster.scenario.sections.metric_names`); some may be infinite."""
+        return run_metrics(self.books, self.actors, self.latencies) | self.measured
+
+    @cached_property
     def metrics(self) -> dict[str, float]:
-        """The run's metrics by name; some may be infinite."""
-        return run_metrics(self.books, self.actors, self.latencies) | self.more_metrics
+        """Metrics by name, without infinite ones."""
+        return {name: value for name, value in self.all_metrics.items() if isfinite(value)}
+
+    @cached_property
+    def participation(self) -> list[Participation]:
+        """The part of each validator in consensus."""
+        return participation(self.books)
 
 
 class CheckKind(BaseCheck):
@@ -81,7 +99,7 @@ class CheckKind(BaseCheck):
     RULES: ClassVar[tuple[str, ...]] = ()
     """What it evaluates, as the check ``coverage`` counts it."""
 
-    def __init__(self, run: Judging) -> None:
+    def __init__(self, run: Judged) -> None:
         self.run = run
         self.books = run.books
         self.record = run.books.record
@@ -115,7 +133,7 @@ class CheckKind(BaseCheck):
             raise ValueError(f"a check that ships is named {cls.name}; expected another name")
 
     def check(self) -> Check:
-        """Judge the run. What the check has evaluated is added to :attr:`Judging.evaluations`."""
+        """Judge the run. What the check has evaluated is added to :attr:`Judged.evaluations`."""
         with self._noting_error():
             why = self.idle()
             outcome, detail = (Outcome.PASS, why) if why else self.judge()
@@ -123,7 +141,7 @@ class CheckKind(BaseCheck):
             self.run.evaluations += self.evaluations(found)
         return Check(self.name, Outcome.INCONCLUSIVE, self._error) if self._error else found
 
-    def measured(self) -> dict[str, float]:
+    def measurements(self) -> dict[str, float]:
         """Its metrics, by name."""
         found: dict[str, float] = {}
         with self._noting_error():

@@ -53,7 +53,7 @@ class Verdict:
     """For each validator that diverged, the step in which its execution differs from the right one
     (:mod:`cluster.audit.reexecution.bisect`)."""
     warnings: tuple[str, ...] = ()
-    """What a reader of a pass has to know (:mod:`cluster.checks.metrics.warnings`)."""
+    """What a reader of a pass has to know (:mod:`cluster.checks.run`)."""
 
     @property
     def exit_code(self) -> ExitCode:

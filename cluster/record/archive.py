@@ -6,14 +6,11 @@ of another Python can read them (:mod:`cluster.audit.reexecution.follower`).
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from io import SEEK_END, BytesIO
 from itertools import chain
-from operator import eq
 from pathlib import Path
-from typing import BinaryIO, Final, overload
+from typing import BinaryIO, Final
 
 from blake3 import blake3
 
@@ -84,16 +81,6 @@ class Reexecuted:
     """The processor time of a full block of honest transactions and timers, in seconds; 0 if it was not measured."""
 
 
-def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
-    """Encode an archive of blocks.
-
-    It is a line that names the format, then for each block its length and ``[block, receipts, computed_root]``, then a
-    checksum of everything before. Lengths are four bytes big-endian.
-    """
-    body = b"".join([ARCHIVE_MAGIC, *map(encode_item, blocks)])
-    return body + tagged_hash(_ARCHIVE_TAG, body)
-
-
 def archive_hasher() -> blake3:
     """A hasher for the checksum."""
     return blake3(bytes((len(_ARCHIVE_TAG),)) + _ARCHIVE_TAG)
@@ -122,79 +109,18 @@ def items_of(file: BinaryIO) -> Iterator[tuple[bytes, BlockRecord]]:
 
 
 def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:
-    """Write an archive of blocks, one after the other, atomically. Raises :class:`OSError`."""
+    """Write an archive of blocks, one after the other, atomically. Raises :class:`OSError`.
+
+    It is a line that names the format, then for each block its length and ``[block, receipts, computed_root]``, then a
+    checksum of everything before. Lengths are four bytes big-endian. :class:`cluster.record.chain_store.FileBlocks`
+    reads it.
+    """
     hasher = archive_hasher()
     with writing_atomically(path) as file:
         for part in chain((ARCHIVE_MAGIC,), map(encode_item, blocks)):
             hasher.update(part)
             file.write(part)
         file.write(hasher.digest())
-
-
-def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> ArchivedBlocks:
-    """Read the blocks of an archive given as bytes. ``source`` names it in errors. Raises :class:`BadInput`."""
-    return ArchivedBlocks(BytesIO(data), source)
-
-
-def open_blocks(path: Path) -> ArchivedBlocks:
-    """The blocks of an archive in a file, which stays open. Raises :class:`BadInput` and :class:`OSError`."""
-    return ArchivedBlocks(path.open("rb"), str(path))
-
-
-class ArchivedBlocks(Sequence[BlockRecord]):
-    """The blocks of an archive, from height 1 on, each read on access: those of a long run take gigabytes."""
-
-    def __init__(self, file: BinaryIO, source: str) -> None:
-        """Raises :class:`BadInput` if the archive is malformed."""
-        self._file = file
-        size = file.seek(0, SEEK_END)
-        file.seek(0)
-        if file.read(len(ARCHIVE_MAGIC)) != ARCHIVE_MAGIC or size < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
-            raise BadInput(f"{source}: no archive of blocks")
-        if self._checksum(size - CHECKSUM_BYTES) != file.read():
-            raise BadInput(f"{source}: is damaged: its checksum does not hold")
-        self._ends = array("Q", [len(ARCHIVE_MAGIC)])
-        try:
-            while self._ends[-1] < size - CHECKSUM_BYTES:
-                file.seek(self._ends[-1])
-                length = int.from_bytes(file.read(LENGTH_BYTES), "big")
-                self._ends.append(self._ends[-1] + LENGTH_BYTES + length)
-                self._at(len(self) - 1)
-        except CodecError as error:
-            raise BadInput(f"{source}: the block at height {len(self)} cannot be read: {error}") from None
-
-    def _checksum(self, size: int) -> bytes:
-        """Compute the checksum of the file's first ``size`` bytes. It leaves the file's position behind them."""
-        hasher = archive_hasher()
-        self._file.seek(0)
-        while size:
-            part = self._file.read(min(size, READ_BYTES))
-            hasher.update(part)
-            size -= len(part)
-        return hasher.digest()
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, place: int) -> BlockRecord: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[BlockRecord]: ...
-
-    def __getitem__(self, place: int | slice) -> BlockRecord | list[BlockRecord]:
-        places = range(len(self))[place]
-        return self._at(places) if isinstance(places, int) else list(map(self._at, places))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _at(self, place: int) -> BlockRecord:
-        begin, end = self._ends[place : place + 2]
-        self._file.seek(begin)
-        return decode_item(self._file.read(end - begin))
 
 
 def encode_traces(executions: Sequence[DivergedExecution]) -> bytes:

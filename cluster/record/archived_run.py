@@ -15,8 +15,8 @@ from cluster.record.archive import (
     BlockRecord,
     DivergedExecution,
     decode_traces,
-    open_blocks,
 )
+from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import read_result
 from cluster.record.genesis_file import read_genesis
 from cluster.scenario.code.gate import code_of_genesis, pass_gate
@@ -40,7 +40,7 @@ def read_run(folder: Path) -> ArchivedRun:
         raise BadInput(f"{folder}: no such folder")
     result = read_result(folder)
     try:
-        blocks = open_blocks(folder / BLOCKS_FILE)
+        blocks = ServedBlocks.all_of(FileBlocks.archived(folder / BLOCKS_FILE))
         traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None

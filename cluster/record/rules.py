@@ -83,7 +83,7 @@ class Mechanism(StrEnum):
     """Mechanisms of the chain and of validators that a run may or may not exercise, such as epochs and limits.
 
     A run says nothing about a mechanism that it never reached. Those of the chain are shown by the specification
-    (:mod:`cluster.audit.mechanisms`), those of nodes in served data and the driver's observations
+    (:mod:`cluster.audit.ledger`), those of nodes in served data and the driver's observations
     (:mod:`cluster.checks.metrics.reached`). The names are stable: they are part of a sweep's summary.
     """
 

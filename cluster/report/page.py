@@ -11,30 +11,14 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cluster.checks.run import Judged
+from cluster.checks.kind import Judged
 from cluster.checks.verdict import Verdict
 from cluster.common.files import STYLE_FILE, THEME_FILE
 from cluster.common.outcome import SIGNS, Outcome
+from cluster.report import tables
 from cluster.report.charts import charts, resource_charts
 from cluster.report.fault_labels import MAX_LISTED, marked
 from cluster.report.svg import DASHES, MARK_DASHES, number
-from cluster.report.tables import (
-    CLASS_COLUMNS,
-    FAULT_KIND_COLUMNS,
-    PARTICIPATION_COLUMNS,
-    WORKLOAD_COLUMNS,
-    class_rows,
-    divergence_rows,
-    executor_rows,
-    facts,
-    failed_run_pages,
-    fault_kind_rows,
-    fault_rows,
-    participation_rows,
-    tiles,
-    validator_rows,
-    workload_rows,
-)
 from cluster.report.timeline import legend, timeline_data
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -77,29 +61,25 @@ def render_report(judged: Judged, command: str, date: datetime) -> str:
         counts=_counts(verdict),
         evaluations=verdict.evaluations,
         because=verdict.decisive,
-        tiles=tiles(judged.metrics),
+        tiles=tables.tiles(judged.metrics),
         charts=charts(books, marks, judged.actors, judged.classes, judged.latencies),
         resources=resource_charts(record, marks),
-        classes=class_rows(judged.classes),
-        class_columns=CLASS_COLUMNS,
-        failed_runs=failed_run_pages(books, judged.actor_classes),
+        classes=tables.class_table(judged.classes),
+        failed_runs=tables.failed_run_pages(books, judged.actor_classes),
         warnings=verdict.warnings,
-        workloads=workload_rows(judged.latencies),
-        workload_columns=WORKLOAD_COLUMNS,
+        workloads=tables.workload_table(judged.latencies),
         timeline=timeline_data(books, marks),
         legend=legend(record),
-        validators=validator_rows(books),
-        participation=participation_rows(judged.participation),
-        participation_columns=PARTICIPATION_COLUMNS,
-        divergences=divergence_rows(books),
-        faults=fault_rows(books),
-        fault_kinds=fault_kind_rows(record),
-        fault_kind_columns=FAULT_KIND_COLUMNS,
+        validators=tables.validator_rows(books),
+        participation=tables.participation_table(judged.participation),
+        divergences=tables.divergence_rows(books),
+        faults=tables.fault_rows(books),
+        fault_kinds=tables.fault_kind_table(record),
         max_listed=MAX_LISTED,
-        facts=facts(books, date),
+        facts=tables.facts(books, date),
         metrics=[(name, number(value), value) for name, value in judged.metrics.items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],
-        executors=executor_rows(record),
+        executors=tables.executor_rows(record),
         byzantine=[
             (validator.name, ", ".join(validator.byzantine)) for validator in record.validators if validator.byzantine
         ],

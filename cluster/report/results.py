@@ -29,10 +29,11 @@ from typing import Any
 
 from cluster.audit.books import Books
 from cluster.audit.served.chains import longest_chain
+from cluster.checks.kind import Judged
 from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.run import judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.checkout import NAMESPACE_VARIABLE
 from cluster.common.files import all_tried, write_atomically, writing_for_user

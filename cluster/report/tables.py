@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.audit.books import Books
 from cluster.audit.ledger import Ledger
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import OTHERS, SHARES, ClassUse
-from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
-from cluster.checks.metrics.participation import Participation
+from cluster.checks.metrics.load_latency import QUANTILES, WorkloadLatency, latency_text
+from cluster.checks.metrics.metrics import Participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
 from cluster.common.wording import printable
@@ -37,6 +37,13 @@ LONG_MS: Final = 10_000
 BYTES_PER_KIB: Final = 1_024
 FINDINGS_SHOWN: Final = 20
 """Maximum number of findings shown per divergence."""
+
+
+class Table(NamedTuple):
+    """A table whose first column is of names, the others of numbers."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
 
 
 def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
@@ -88,13 +95,9 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
     return rows
 
 
-PARTICIPATION_COLUMNS: Final = ("Views led", "Proposed, final", "Votes in certificates", "Height")
-"""The columns of the table of participation, after the validator's name."""
-
-
-def participation_rows(parts: Sequence[Participation]) -> list[tuple[str, ...]]:
+def participation_table(parts: Sequence[Participation]) -> Table:
     """A row per validator: its part in consensus."""
-    return [
+    rows = [
         (
             part.name,
             f"{part.led:,}",
@@ -104,6 +107,7 @@ def participation_rows(parts: Sequence[Participation]) -> list[tuple[str, ...]]:
         )
         for part in parts
     ]
+    return Table(("Name", "Views led", "Proposed, final", "Votes in certificates", "Height"), rows)
 
 
 def executor_rows(record: RunRecord) -> list[tuple[str, str]]:
@@ -178,14 +182,10 @@ def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-FAULT_KIND_COLUMNS: Final = ("Faults", "Never began", "Took effect", "Lasted p50", "Lasted p95", "Lasted longest")
-"""The columns of the table of kinds of faults, after the kind."""
-
-
-def fault_kind_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """A row per kind of fault, if a page does not list faults one by one; empty otherwise."""
+def fault_kind_table(record: RunRecord) -> Table | None:
+    """A row per kind of fault; ``None`` if a page lists faults one by one."""
     if len(record.faults) <= MAX_LISTED:
-        return []
+        return None
     kinds: dict[str, list[FaultRecord]] = {}
     for fault in record.faults:
         kinds.setdefault(fault.kind.replace("_", " "), []).append(fault)
@@ -199,7 +199,8 @@ def fault_kind_rows(record: RunRecord) -> list[tuple[str, ...]]:
         lengths = [f"{quantile(lasted, share) / 1_000:,.1f} s" if lasted else "–" for share in (0.5, 0.95, 1.0)]
         never, effective = sum(each.begun_ms is None for each in faults), sum(each.took_effect for each in faults)
         rows.append((kind, f"{len(faults):,}", f"{never:,}", f"{effective:,}", *lengths))
-    return rows
+    columns = ("Kind", "Faults", "Never began", "Took effect", "Lasted p50", "Lasted p95", "Lasted longest")
+    return Table(columns, rows)
 
 
 def fault_rows(books: Books) -> list[dict[str, str]]:
@@ -232,24 +233,11 @@ def _planned(fault: FaultRecord, backend: Backend) -> str:
     return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
 
 
-CLASS_COLUMNS: Final = (
-    "Actors",
-    "Due",
-    "Fires",
-    "% of fires",
-    "% of due",
-    "Weight",
-    "Late p50",
-    "Late p95",
-    "Late p99",
-)
-"""The columns of the table of actor classes, after the class's name."""
-
-
-def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
+def class_table(classes: Sequence[ClassUse]) -> Table:
     """A row per class of actors: due timers, fires and lateness."""
     total = sum(group.fires for group in classes) or 1
-    return [
+    late = [f"Late {name}" for _, name in SHARES]
+    rows = [
         (
             group.name,
             f"{len(group.actors):,}",
@@ -262,6 +250,7 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
         )
         for group in classes
     ]
+    return Table(("Class", "Actors", "Due", "Fires", "% of fires", "% of due", "Weight", *late), rows)
 
 
 def failed_run_pages(books: Books, classes: Mapping[bytes, str]) -> list[dict[str, Any]]:
@@ -281,22 +270,10 @@ def failed_run_pages(books: Books, classes: Mapping[bytes, str]) -> list[dict[st
     ]
 
 
-WORKLOAD_COLUMNS: Final = (
-    "Sent",
-    "Late",
-    "Turns skipped",
-    "Unsent",
-    "Rejected",
-    "Final",
-    "Never final",
-    *(f"{name} (ms)" for name in ("p50", "p95", "p99", "max")),
-)
-"""The columns of the table of workloads, after the workload's name."""
-
-
-def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]:
+def workload_table(latencies: Sequence[WorkloadLatency]) -> Table:
     """A row per workload: its transactions, and their latency from intended send to finality."""
-    return [
+    counted = ("Sent", "Late", "Turns skipped", "Unsent", "Rejected", "Final", "Never final")
+    rows = [
         (
             each.workload,
             *(f"{count:,}" for count in (each.sent, each.late, each.skipped, each.unsent, each.rejected, each.final)),
@@ -305,6 +282,7 @@ def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]
         )
         for each in latencies
     ]
+    return Table(("Workload", *counted, *(f"{name} (ms)" for _, name in QUANTILES)), rows)
 
 
 def _megabytes(size: int) -> str:

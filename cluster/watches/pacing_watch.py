@@ -30,8 +30,7 @@ from cluster.record.rules import SafetyRule as Rule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.watches.durable_journal import votes_in
-from cluster.watches.handled import Read, broadcast_of
-from cluster.watches.watch import Watch
+from cluster.watches.watch import Read, Watch, broadcast_of
 from consensus.interface import TimerKind
 from consensus.messages import FINALIZE, Vote, VoteKind, vote_of
 from consensus.types import GENESIS_VIEW, View

@@ -20,7 +20,7 @@ silence            a validator that found a final block that does not execute to
                    restart
 ledger             the books of timers and amounts (:mod:`cluster.audit.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
-bounded            engine and mempool keep no more than their bounds (:mod:`cluster.watches.memory_watch`)
+bounded            engine and mempool keep no more than their bounds (:mod:`cluster.watches.kept_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.watches.answer_watch`)
 patience           a view is not given up early (:mod:`cluster.watches.patience_watch`)
 restraint          nothing unneeded is sent (:mod:`cluster.watches.restraint_watch`)
@@ -33,7 +33,7 @@ mempool,           effects are those of the models of a node (:mod:`cluster.watc
 execution,
 catch_up
 figures            a validator's numbers for a final block are those of the books
-pruning            no needed block is gone (:mod:`cluster.watches.pruning_watch`)
+pruning            no needed block is gone (:mod:`cluster.watches.kept_watch`)
 =================  ===================================================================================================
 """
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.audit.specified.chain import spec_chain, spec_transaction
-from cluster.audit.specified.roots import StateRoots
+from cluster.audit.specified.chain import StateRoots, spec_chain, spec_transaction
 from kits.conform.t8n import callback_page, event_page, fire_page, message_page, run_page, timer_page
 from kits.conform.t8n_input import InputBlock
 from spec.block import BlockRun, NotAdmitted, begin, execute, finish

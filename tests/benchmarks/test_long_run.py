@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.quorums import ProgressDuringFaults
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.kinds.faults import ProgressDuringFaults
+from cluster.checks.run import judge_run
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.report import page

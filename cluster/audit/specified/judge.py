@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cluster.audit.specified.chain import spec_chain
+from cluster.audit.specified.chain import StateRoots, spec_chain
 from cluster.audit.specified.differences import AMOUNTS, Difference, of_receipts, shown
 from cluster.audit.specified.own_policy import NotAllowed, OwnPolicy, OwnPrices, own_policy
-from cluster.audit.specified.roots import StateRoots
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS, Violation
 from spec.block import BlockRun, NotAdmitted, genesis_hash, run_block
 from spec.encoding import (

@@ -13,9 +13,9 @@ from math import isinf
 from typing import Final
 
 from cluster.audit.figures import RunKind
-from cluster.checks.kind import CheckKind, Judging, Subject
+from cluster.checks.kind import CheckKind, Judged, Subject
+from cluster.checks.metrics.actor_classes import name_of
 from cluster.checks.metrics.metrics import samples
-from cluster.checks.metrics.warnings import name_of
 from cluster.checks.verdict import Result, of_parts
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -33,7 +33,7 @@ class Criteria(CheckKind):
     name = "criteria"
     SUBJECT = Subject.CRITERIA
 
-    def __init__(self, run: Judging) -> None:
+    def __init__(self, run: Judged) -> None:
         super().__init__(run)
         self.success = self.record.scenario.success
         self.broken = Outcome.INCONCLUSIVE if self.record.interrupted else Outcome.FAIL
@@ -47,7 +47,7 @@ class Criteria(CheckKind):
 
     def judge(self) -> Result:
         success, broken, policy = self.success, self.broken, self.record.genesis.policy_file
-        metrics = self.run.metrics if success.metrics or self.most_blocks is not None else {}
+        metrics = self.run.all_metrics if success.metrics or self.most_blocks is not None else {}
         taken = samples(self.books, self.run.actors) if success.samples else {}
         results = [_judge_metric(name, criterion, metrics, broken) for name, criterion in success.metrics.items()]
         results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]

@@ -8,9 +8,8 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.figures import RunKind
-from cluster.checks.kind import CheckKind, Judging, Subject, excuse_for, unless_too_slow
-from cluster.checks.metrics.metrics import longest_stall, stalls_beyond_limit
-from cluster.checks.metrics.participation import Participation, participation
+from cluster.checks.kind import CheckKind, Judged, Subject, excuse_for, unless_too_slow
+from cluster.checks.metrics.metrics import Participation, longest_stall, stalls_beyond_limit
 from cluster.checks.verdict import Result, examples, of_parts
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -96,7 +95,7 @@ class TakingPart(CheckKind):
     name = "participation"
     SUBJECT = Subject.VALIDATORS
 
-    def __init__(self, run: Judging) -> None:
+    def __init__(self, run: Judged) -> None:
         super().__init__(run)
         external = self.record.scenario.validators.external
         self.expected = sorted(index for index, section in external.items() if section.takes_part)
@@ -105,7 +104,7 @@ class TakingPart(CheckKind):
         return "" if self.expected else "no external validator must take part"
 
     def judge(self) -> Result:
-        found = participation(self.books)
+        found = self.run.participation
         return of_parts([_judge(found[index]) for index in self.expected if index < len(found)])
 
 

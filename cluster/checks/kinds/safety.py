@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from cluster.checks.kind import CheckKind, Judging, Subject, byzantine_count
+from cluster.checks.kind import CheckKind, Judged, Subject, byzantine_count
 from cluster.checks.verdict import Result, examples, of_parts
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -101,7 +101,7 @@ class Watched(CheckKind):
 
     SUBJECT = Subject.INSIDE
 
-    def __init__(self, run: Judging) -> None:
+    def __init__(self, run: Judged) -> None:
         super().__init__(run)
         seen = self.record.promises if self.name == "promises" else self.record.monitor
         self.counts, self.violations = ({}, []) if seen is None else (seen.counts, seen.violations)

@@ -16,6 +16,7 @@ from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from spec.policies.cip1 import ONE
 from validator.primitives.params import Parameters, WeightParty
+from validator.primitives.types import address_text
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
@@ -75,6 +76,11 @@ def class_of_actors(record: RunRecord) -> dict[bytes, str]:
     plan = scenario.load
     named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
     return named | dict(zip(plan.genesis_actors(record.seed), plan.titles, strict=True))
+
+
+def name_of(actor: bytes, classes: Mapping[bytes, str]) -> str:
+    """An actor's class, if it has one, and its address."""
+    return f"{classes.get(actor, 'actor')} {address_text(actor)}"
 
 
 def use_by_actor(books: Books, classes: Mapping[bytes, str] | None = None) -> list[ActorUse]:

@@ -11,16 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import truediv
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.audit.books import Books
 from cluster.audit.figures import RunKind, TimerState
+from cluster.audit.safety.certificates import members_of
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
 from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
+from cluster.scenario.genesis import validators_of
+from consensus.leader import ELECTIONS
+from consensus.types import View
 
 MAX_SERIES_HEIGHTS: Final = 20_000
 SERIES_EXTREMES: Final = ("_min", "_max")
@@ -251,3 +255,51 @@ def _between(first: Mapping[int, float], height: int) -> float | None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+MAX_VIEWS: Final = 200_000
+"""The most views whose leaders are counted, up to the newest final one."""
+
+
+class Participation(NamedTuple):
+    """One validator's part in consensus."""
+
+    name: str
+    led: int
+    """Views that it led, up to that of the newest final block."""
+    proposed: int
+    """Final blocks that it proposed."""
+    votes: int
+    """Certificates with its vote."""
+    certificates: int
+    """Certificates that it could have signed, since it was a member of the committee."""
+    height: int
+    """Its final height."""
+
+
+def participation(books: Books) -> list[Participation]:
+    """The part of each validator in consensus, in the order of their indices."""
+    record = books.record
+    validators = validators_of(record.genesis, record.scheme)
+    election = ELECTIONS[record.scenario.consensus.leader_election](validators, record.genesis.chain_id.encode())
+    views = books.views
+    newest = max(views.values(), default=0)
+    counted_views = range(max(1, newest - MAX_VIEWS + 1), newest + 1)
+    led: Counter[int] = Counter(election.leader(View(view)) for view in counted_views)
+    proposed = Counter(books.ledger.blocks.proposer)
+    votes: Counter[int] = Counter()
+    certificates: Counter[int] = Counter()
+    for height, signers in ({} if record.monitor is None else record.monitor.voters).items():
+        votes.update(signers)
+        certificates.update(members_of(validators, views.get(height, newest)))
+    return [
+        Participation(
+            each.name,
+            led[each.index],
+            proposed[each.index],
+            votes[each.index],
+            certificates[each.index],
+            books.chains[each.name].tip,
+        )
+        for each in record.validators
+    ]

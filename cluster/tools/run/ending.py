@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cluster.checks.run import Judged
+from cluster.checks.kind import Judged
 from cluster.common.checkout import version
 from cluster.common.outcome import Outcome
 from cluster.report.junit import run_xml

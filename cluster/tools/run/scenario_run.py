@@ -19,7 +19,8 @@ from rich.console import Console
 from cluster.audit.books import keep_books
 from cluster.audit.figures import Failure
 from cluster.audit.reexecution.again import execute_again
-from cluster.checks.run import Judge, Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import Judge, judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
@@ -329,7 +330,7 @@ def finish(
         try:
             finish_run(record, folder, scenario_path, judged, is_again=is_again)
         except BadInput as error:
-            judged = replace(judged, verdict=_unwritten(judged.verdict, str(error)))
+            judged.verdict = _unwritten(judged.verdict, str(error))
             with suppress(BadInput):
                 finish_run(record, folder, scenario_path, judged, is_again=is_again)
             return judged

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from cluster.checks.kind import Judged
 from cluster.checks.metrics.reached import mechanisms_reached
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.run import judge_run
 from cluster.common.errors import crash_reason
 from cluster.common.outcome import Outcome
 from cluster.record.rules import Mechanism

@@ -19,8 +19,7 @@ from typing import Final
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.simulation.machine import Machine
-from cluster.watches.handled import Read
-from cluster.watches.watch import Watch
+from cluster.watches.watch import Read, Watch
 from consensus.messages import FINALIZE, AnyCertificate
 from validator.chain.block import decode_block, header_hash
 from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse

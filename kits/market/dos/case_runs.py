@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.audit.reexecution.again import execute_again
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.checks.kind import Judging
+from cluster.checks.kind import Judged
 from cluster.checks.kinds.criteria import Criteria
 from cluster.checks.metrics.actor_classes import use_by_actor
 from cluster.checks.metrics.metrics import samples
@@ -35,7 +35,7 @@ def record_with(**success: Any) -> RunRecord:
 
 
 def check(record: RunRecord) -> Check:
-    return Criteria(Judging(keep_books(record))).check()
+    return Criteria(Judged(keep_books(record))).check()
 
 
 def later(record: RunRecord, height: int, by_ms: float) -> RunRecord:

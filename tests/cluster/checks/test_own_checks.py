@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.checks.kind import shipped
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged, shipped
+from cluster.checks.run import judge_run
 from cluster.checks.verdict import Check, Evaluation
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome

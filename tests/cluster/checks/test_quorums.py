@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.quorums import faults_at_once
+from cluster.checks.kinds.faults import faults_at_once
 from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalizations
 from cluster.record.run import FaultRecord, RunRecord

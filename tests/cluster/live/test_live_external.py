@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.kind import Judged
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.record.run import RunRecord, RunRequest

@@ -13,7 +13,8 @@ from cluster.common.outcome import Outcome
 from cluster.live.audit import live_audit
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.driver import run_live
-from cluster.record.archive import BLOCKS_FILE, open_blocks
+from cluster.record.archive import BLOCKS_FILE
+from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.report.tables import disks
@@ -48,7 +49,7 @@ def test_archives_are_pruned_and_the_run_has_every_block(tmp_path: Path) -> None
     assert [found.first_height for found in record.validators] == [1] * 2
     verdict = finish_run(record, tmp_path)
     assert [(check.name, check.detail) for check in verdict.checks if check.verdict is not Outcome.PASS] == []
-    blocks = open_blocks(tmp_path / BLOCKS_FILE)
+    blocks = ServedBlocks.all_of(FileBlocks.archived(tmp_path / BLOCKS_FILE))
     assert len(blocks) == max(found.tip for found in record.validators)
     assert all(blocks), "from height 1 on"
     found = disks(keep_books(record))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.audit.books import keep_books
 from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
-from cluster.record.archive import BlockRecord, decode_blocks
+from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, FileBlocks, MemoryBlocks, ServedBlocks, as_stored, joined
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
@@ -156,12 +156,16 @@ def test_checks_find_the_same_in_lists_and_in_a_store(
     assert check_run(kept, books).checks == check_run(record, others).checks
 
 
+def archived(path: Path) -> list[BlockRecord]:
+    return list(ServedBlocks.all_of(FileBlocks.archived(path)))
+
+
 def test_a_store_in_the_runs_folder_becomes_its_archive(tmp_path: Path) -> None:
     store = FileBlocks(tmp_path / "blocks.part")
     record = stored(make_record(), store)
     finish_run(record, tmp_path)
     assert not (tmp_path / "blocks.part").exists()
-    assert decode_blocks((tmp_path / "blocks.bin").read_bytes()) == list(make_record().validators[0].blocks)
+    assert archived(tmp_path / "blocks.bin") == list(make_record().validators[0].blocks)
     assert record.validators[0].blocks == make_record().validators[0].blocks, "it can still be read"
 
 
@@ -171,7 +175,7 @@ def test_a_store_of_another_chain_than_the_runs_goes(tmp_path: Path) -> None:
     kept = stored(record, FileBlocks(tmp_path / "blocks.part"))
     finish_run(kept, tmp_path)
     assert not (tmp_path / "blocks.part").exists()
-    assert decode_blocks((tmp_path / "blocks.bin").read_bytes()) == list(record.validators[1].blocks)
+    assert archived(tmp_path / "blocks.bin") == list(record.validators[1].blocks)
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0", b"\0\0\0\x40half a block", b"\0\0\0\x04none"])
@@ -190,7 +194,7 @@ def test_a_store_goes_on_where_a_process_ended(tmp_path: Path, torn: bytes) -> N
     for block in blocks[3:]:
         again.append(block)
     again.publish(tmp_path / "blocks.bin")
-    assert list(decode_blocks((tmp_path / "blocks.bin").read_bytes())) == blocks
+    assert archived(tmp_path / "blocks.bin") == blocks
 
 
 def test_a_store_goes_on_where_a_process_ended_after_it_was_published(tmp_path: Path) -> None:
@@ -203,7 +207,7 @@ def test_a_store_goes_on_where_a_process_ended_after_it_was_published(tmp_path: 
     assert not archive.exists() and [again.at(height) for height in (1, 2)] == blocks[:2] and len(again) == 2
     again.append(blocks[2])
     again.publish(archive)
-    assert not path.exists() and list(decode_blocks(archive.read_bytes())) == blocks
+    assert not path.exists() and archived(archive) == blocks
 
 
 def test_a_store_that_has_lost_blocks_takes_back_what_is_known_of_validators(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cluster.report.charts import (
 )
 from cluster.report.fault_labels import marked
 from cluster.report.svg import Chart, RowChart
-from cluster.report.tables import WORKLOAD_COLUMNS, workload_rows
+from cluster.report.tables import workload_table
 from loadgen.workloads.measures import LoadTimeline
 from tests.cluster.records import make_record, make_scenario, with_kill
 
@@ -142,9 +142,9 @@ def test_the_latency_of_the_load_is_drawn_and_listed_by_workload() -> None:
     ], "what never became final has no place on the axis"
     assert panel.chart.value_names == ["p50", "p95", "p99", "max"]
     assert panel.rows[0] == ("heartbeat", "200", "never", "never", "never")
-    rows = workload_rows(latencies)
+    columns, rows = workload_table(latencies)
     assert rows[1] == ("transfer", "5", "2", "3", "7", "1", "3", "0", "200", "4,000", "4,000", "4,000")
     assert rows[2] == ("flood", "1", "0", "0", "0", "1", "0", "0", "–", "–", "–", "–")
     assert rows[3][-4:] == ("never", "never", "never", "never")
-    assert {len(row) for row in rows} == {1 + len(WORKLOAD_COLUMNS)}
+    assert {len(row) for row in rows} == {len(columns)}
     assert load_latency_chart([]).chart.is_empty

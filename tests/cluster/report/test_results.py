@@ -20,8 +20,9 @@ from cluster.common.checkout import NAMESPACE_VARIABLE, checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
-from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
+from cluster.record.archive import ARCHIVE_MAGIC, write_blocks
 from cluster.record.archived_run import read_run
+from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.folder import new_run_folder, point_latest
 from cluster.record.run import Resources, RunRecord
@@ -244,29 +245,29 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
 # --- the archive ------------------------------------------------------------------------------------------------------
 
 
-def test_an_archive_reads_back_and_every_damage_is_found() -> None:
-    blocks = make_chain(3).blocks
-    data = encode_blocks(blocks)
-    assert decode_blocks(data) == blocks
-    assert decode_blocks(encode_blocks([])) == []
-    for damaged in (b"", data[:10], data[:-1], data + b"\0", b"X" + data[1:], data[:200] + b"\xff" + data[201:]):
-        with pytest.raises(BadInput, match=r"^blocks\.bin: "):
-            decode_blocks(damaged)
+def test_an_archive_reads_back_and_every_damage_is_found(tmp_path: Path) -> None:
+    path, no_item = tmp_path / "blocks.bin", ARCHIVE_MAGIC + (3).to_bytes(4, "big") + b"abc"
+    for blocks in ([], make_chain(3).blocks):
+        write_blocks(path, blocks)
+        assert ServedBlocks.all_of(FileBlocks.archived(path)) == blocks
+    data = path.read_bytes()
+    for damaged in (
+        *(b"", data[:10], data[:-1], data + b"\0", b"X" + data[1:], data[:200] + b"\xff" + data[201:]),
+        no_item + tagged_hash(b"blocks archive", no_item),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(BadInput, match=r"/blocks\.bin: is no archive of blocks, or a damaged one$"):
+            FileBlocks.archived(path)
 
 
-def test_the_archive_is_what_the_page_says() -> None:
+def test_the_archive_is_what_the_page_says(tmp_path: Path) -> None:
     """``docs/protocol.md``, by MessagePack and hashes alone."""
     body = b"stampede/blocks/v1\n"
     for record in make_chain(3).blocks:
         item = msgpack.packb([record.block, record.receipts, record.computed_root], use_bin_type=True)
         body += len(item).to_bytes(4, "big") + item
-    assert encode_blocks(make_chain(3).blocks) == body + blake3(b"\x0eblocks archive" + body).digest()
-
-
-def test_an_archive_whose_items_are_no_blocks_is_refused() -> None:
-    body = ARCHIVE_MAGIC + (3).to_bytes(4, "big") + b"abc"
-    with pytest.raises(BadInput, match="the block at height 1 cannot be read"):
-        decode_blocks(body + tagged_hash(b"blocks archive", body))
+    write_blocks(tmp_path / "blocks.bin", make_chain(3).blocks)
+    assert (tmp_path / "blocks.bin").read_bytes() == body + blake3(b"\x0eblocks archive" + body).digest()
 
 
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from cluster.scenario.model import LimitsSection
 from cluster.simulation.observer import connect
-from cluster.watches.handled import Choice
-from cluster.watches.watch import Watch
+from cluster.watches.watch import Choice, Watch
 from tests.validator.network import Network
 from validator.chain.messages import read_message
 

@@ -9,8 +9,7 @@ import pytest
 
 from cluster.record.run import MonitorRecord
 from cluster.scenario import Scenario
-from cluster.watches.handled import Broadcast, Choice, broadcast_of, kinds_of, subject_of
-from cluster.watches.watch import Watch
+from cluster.watches.watch import Broadcast, Choice, Watch, broadcast_of, kinds_of, subject_of
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.interface import TimerKind
 from consensus.keys import KeyedHashScheme

@@ -9,8 +9,8 @@ import pytest
 from cluster.misbehaviour.planted import RunCounter, planted
 from cluster.scenario import Scenario
 from cluster.scenario.model import LimitsSection
-from cluster.watches import memory_watch
-from cluster.watches.memory_watch import bounds, excesses, pool_bounds
+from cluster.watches import kept_watch
+from cluster.watches.kept_watch import bounds, excesses, pool_bounds
 from cluster.watches.watched_simulation import simulate
 from consensus.voting import Sizes
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench
@@ -79,7 +79,7 @@ def test_a_mempool_that_keeps_more_is_told_of(monkeypatch: pytest.MonkeyPatch, n
     load = {"users": [{"workload": "transfer", "count": 4, "interval_ms": 100}]}
     scenario = Scenario.model_validate({"name": "kept", "load": load, "stop": {"height": 8}})
     assert not any("keeps too much" in each for each in violations_of(scenario))
-    monkeypatch.setattr(memory_watch, "pool_bounds", lambda limits: pool_bounds(limits)._replace(**{name: 0}))
+    monkeypatch.setattr(kept_watch, "pool_bounds", lambda limits: pool_bounds(limits)._replace(**{name: 0}))
     assert any("keeps too much in view" in each and f"{name} " in each for each in violations_of(scenario))
 
 

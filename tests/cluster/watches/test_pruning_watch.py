@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cluster.record.rules import SafetyRule
-from cluster.watches.pruning_watch import PruningWatch
+from cluster.watches.kept_watch import PruningWatch
 from tests.cluster.watches.seen import make_machine
 
 KEPT = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.audit.mechanisms import SHOWN_BY
+from cluster.audit.ledger import SHOWN_BY
 from cluster.common.errors import BadInput
 from kits.conform.families.table import TABLE
 from kits.conform.rules import OF_THE_TREE, RULES

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS
-from cluster.checks.kind import Judging
+from cluster.checks.kind import Judged
 from cluster.checks.kinds.agreement import StateRoots
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
@@ -59,7 +59,7 @@ def test_a_leaf_that_all_validators_write_wrong_is_found(name: str, seed: int) -
     first = deviations(run)[0]
     assert (first.check, first.difference.field) == ("state_roots", "header.state_root")
     assert len({block.computed_root for each in run.validators for block in each.blocks[first.height - 1 :][:1]}) == 1
-    check = StateRoots(Judging(keep_books(run))).check()
+    check = StateRoots(Judged(keep_books(run))).check()
     assert check.verdict is Outcome.FAIL
     assert f"all validators at height {first.height}: header.state_root is 0x" in check.detail
 

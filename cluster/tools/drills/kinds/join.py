@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.quorums import HEIGHTS_UNTIL_IT_VOTES
+from cluster.checks.kinds.faults import HEIGHTS_UNTIL_IT_VOTES
 from cluster.common.outcome import Outcome
 from cluster.record.run import JoinRecord, ValidatorRecord
 from cluster.scenario import Scenario

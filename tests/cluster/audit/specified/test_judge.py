@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from cluster.audit.books import keep_books
-from cluster.audit.specified import judge, roots
+from cluster.audit.specified import chain, judge
 from cluster.audit.specified.chain import spec_chain
 from cluster.audit.specified.judge import Deviation, SpecifiedChain
 from cluster.checks.run import check_run
@@ -121,7 +121,7 @@ def test_a_wrong_root_is_found_and_the_chain_goes_on(height: int) -> None:
     assert chain.deviation is None and chain.world.height == height
 
 
-@pytest.mark.parametrize(("module", "name", "limit"), [(judge, "ROOTS_COMPARED", 8), (roots, "MOST_LEAVES", 10)])
+@pytest.mark.parametrize(("module", "name", "limit"), [(judge, "ROOTS_COMPARED", 8), (chain, "MOST_LEAVES", 10)])
 def test_roots_are_compared_up_to_a_height_and_a_size(
     module: ModuleType, name: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.checks.kind import Judging
+from cluster.checks.kind import Judged
 from cluster.checks.kinds.progress import TakingPart
-from cluster.checks.metrics.participation import participation
+from cluster.checks.metrics.metrics import participation
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
@@ -47,7 +47,7 @@ def mute() -> RunRecord:
 
 
 def check_participation(books: Books) -> Check:
-    return TakingPart(Judging(books)).check()
+    return TakingPart(Judged(books)).check()
 
 
 def test_each_validators_part_follows_from_blocks_and_certificates(healthy: RunRecord) -> None:

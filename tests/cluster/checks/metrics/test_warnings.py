@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cluster.checks.kind import Judging
+from cluster.checks.kind import Judged
 from cluster.checks.kinds.criteria import Criteria
-from cluster.checks.run import Judged, judge_run
+from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.scenario.model import Scenario
 from cluster.scenario.sections.success import SuccessSection
@@ -68,7 +68,7 @@ def test_a_scenario_bounds_the_fires_that_fail(failing: Judged, allowed: int | s
     record = failing.books.record
     success = record.scenario.success.model_copy(update={"max_failed_fires": allowed})
     scenario = record.scenario.model_copy(update={"success": success})
-    found = Criteria(Judging(replace(failing.books, record=replace(record, scenario=scenario)))).check()
+    found = Criteria(Judged(replace(failing.books, record=replace(record, scenario=scenario)))).check()
     assert found.verdict is outcome
     assert f"at most {allowed} allowed" in found.detail
     if outcome is Outcome.FAIL:

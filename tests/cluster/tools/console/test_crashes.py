@@ -13,7 +13,7 @@ import yaml
 
 from cluster.checks.kinds.agreement import Chain
 from cluster.common.errors import BadInput, Crash, ExitCode, crash_reason
-from cluster.record.archive import open_blocks
+from cluster.record.chain_store import FileBlocks
 from cluster.report import results
 from cluster.simulation import recorder
 from cluster.simulation.course import Course
@@ -69,7 +69,7 @@ def test_a_crash_of_the_driver_keeps_and_judges_what_it_collected(
     result = run(capsys, "--json", "mine.json")
     assert (result["verdict"], result["seed"]) == ("inconclusive", 1)
     assert detail_of(result, "no_problems").startswith("interrupted; the driver crashed: KeyError: 'planted' (test_cra")
-    assert len(list(open_blocks(Path("out/blocks.bin")))) >= CRASHES_AT - 1
+    assert len(FileBlocks.archived(Path("out/blocks.bin"))) >= CRASHES_AT - 1
     assert {"scenario.yaml", "genesis.json", "report.html", "junit.xml"} <= {
         path.name for path in Path("out").iterdir()
     }
@@ -85,7 +85,7 @@ def test_a_crash_before_the_first_block_leaves_a_result(
     result = run(capsys)
     assert result["verdict"] == "inconclusive"
     assert detail_of(result, "no_problems").startswith("the harness crashed: KeyError: 'planted'")
-    assert list(open_blocks(Path("out/blocks.bin"))) == []
+    assert len(FileBlocks.archived(Path("out/blocks.bin"))) == 0
 
 
 @pytest.mark.parametrize("is_crashed_before", [False, True])
@@ -101,7 +101,7 @@ def test_a_crash_of_a_check_leaves_the_blocks_unjudged(
     assert {"scenario.yaml", "genesis.json", "blocks.bin"} <= {path.name for path in Path("out").iterdir()}
     told = Path("out/traceback.txt").read_text(encoding="utf-8")
     assert ("What was known could not be written:" in told) == is_crashed_before
-    assert len(list(open_blocks(Path("out/blocks.bin")))) >= (0 if is_crashed_before else 12)
+    assert len(FileBlocks.archived(Path("out/blocks.bin"))) >= (0 if is_crashed_before else 12)
     assert not Path("out/report.html").exists()
 
 

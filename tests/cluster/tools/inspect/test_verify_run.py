@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from cluster.audit.reexecution.bisect import OTHERS_ARE_WRONG
 from cluster.common.errors import BadInput, ExitCode
-from cluster.record.archive import BlockRecord, encode_blocks
+from cluster.record.archive import BlockRecord, write_blocks
 from cluster.record.archived_run import read_run
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario
@@ -62,7 +62,7 @@ def edit_result(run: Path, **changes: Any) -> None:
 
 
 def keep_blocks(run: Path, blocks: list[BlockRecord]) -> None:
-    (run / "blocks.bin").write_bytes(encode_blocks(blocks))
+    write_blocks(run / "blocks.bin", blocks)
 
 
 def altered(record: BlockRecord, **header: Any) -> BlockRecord:

@@ -3,8 +3,7 @@
 import json
 from dataclasses import replace
 
-from cluster.audit.specified.chain import spec_chain
-from cluster.audit.specified.roots import StateRoots
+from cluster.audit.specified.chain import StateRoots, spec_chain
 from kits.conform.case import Page
 from kits.conform.difference import first_difference
 from kits.conform.t8n import ShownChain, outcome_of

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import pytest
 
-from cluster.audit.specified import roots
+from cluster.audit.specified import chain
 from cluster.audit.specified.chain import spec_chain
 from cluster.misbehaviour.planted import Planted
 from kits.conform.case import Page
@@ -103,7 +103,7 @@ def test_a_state_that_was_large_has_no_root(monkeypatch: pytest.MonkeyPatch) -> 
     genesis, inputs = read(*crowded_case(3))
     world = spec_chain(genesis)
     execute_page(world, inputs[0].proposer, inputs[0].transactions)
-    monkeypatch.setattr(roots, "MOST_LEAVES", len(leaves(world)))
+    monkeypatch.setattr(chain, "MOST_LEAVES", len(leaves(world)))
     answer = answer_of(genesis, inputs)
     has_root = ["state_root" in block for block in answer["blocks"]]
     assert has_root[0] and has_root == sorted(has_root, reverse=True)

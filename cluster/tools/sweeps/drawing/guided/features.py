@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
-from cluster.checks.kind import shipped
+from cluster.checks.kind import Judged, shipped
 from cluster.checks.metrics.reached import mechanisms_reached
-from cluster.checks.run import Judged
 from cluster.common.outcome import Outcome
 from cluster.record.rules import Mechanism
 from cluster.record.run import FaultRecord, RunRecord
