@@ -162,11 +162,11 @@ class CheckKind(BaseCheck):
 
     def evaluations(self, found: Check) -> list[Evaluation]:
         """How often each rule was evaluated. If the check failed, it may have ended before it came to some of them."""
-        needed, has_failed = self.needed(), found.verdict is Outcome.FAIL
+        needed, looks_at_all = self.needed(), found.applies and found.verdict is not Outcome.FAIL
         return [
             Evaluation(rule, self.times.get(rule, 0), needed.get(rule, 1))
             for rule in self.rules
-            if rule in self.times or not has_failed
+            if rule in self.times or looks_at_all
         ]
 
     # --- of the served chains -----------------------------------------------------------------------------------------

@@ -35,6 +35,11 @@ def first_few(names: Sequence[str], most: int) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def cut(text: str, most: int) -> str:
+    """A text, or its first ``most`` characters if it has more, which ``…`` then follows."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def listed(word: str, numbers: Sequence[int]) -> str:
     """A word, in the singular or plural, with its numbers: ``height 15``, ``heights 15, 16``."""
     return f"{plural(len(numbers), word)} {', '.join(f'{number:,}' for number in numbers)}"

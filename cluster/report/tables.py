@@ -14,7 +14,7 @@ from cluster.checks.metrics.load_latency import QUANTILES, WorkloadLatency, late
 from cluster.checks.metrics.metrics import Participation
 from cluster.common.checkout import version
 from cluster.common.quantiles import quantile
-from cluster.common.wording import printable
+from cluster.common.wording import cut, printable
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
@@ -117,8 +117,7 @@ def executor_rows(record: RunRecord) -> list[tuple[str, str]]:
 
 def _shown_command(command: str | None) -> str:
     """A command without control characters, cut to :data:`MAX_COMMAND_SHOWN`; empty if there is none."""
-    text = printable(command or "")
-    return text if len(text) <= MAX_COMMAND_SHOWN else f"{text[:MAX_COMMAND_SHOWN]}…"
+    return cut(printable(command or ""), MAX_COMMAND_SHOWN)
 
 
 CERTIFICATE_BYTES_OF_EACH: Final = 64
@@ -328,7 +327,7 @@ def _difference(page: Page | None) -> dict[str, Any] | None:
         {
             "what": what,
             "field": field["name"],
-            **{name: _shortened(field.get(name, "")) for name in ("before", "theirs", "right")},
+            **{name: cut(field.get(name, ""), DIFFERENCE_TEXT) for name in ("before", "theirs", "right")},
         }
         for what, field in fields[:DIFFERENCE_ROWS]
     ]
@@ -344,10 +343,6 @@ def _difference(page: Page | None) -> dict[str, Any] | None:
         "left_out": len(fields) - len(rows),
         "note": page["note"],
     }
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= DIFFERENCE_TEXT else f"{text[:DIFFERENCE_TEXT]}…"
 
 
 def _burned(ledger: Ledger) -> str:

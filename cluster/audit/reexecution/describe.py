@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from cluster.audit.specified.differences import differences
+from cluster.common.wording import cut
 from spec.encoding import (
     CallbackReceipt,
     DestroyedReceipt,
@@ -337,4 +338,4 @@ def _by_how_much(mine: str, other: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…"
+    return cut(text, SHOWN_TEXT)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.strict_yaml import parse
-from cluster.common.wording import printable
+from cluster.common.wording import cut, printable
 from cluster.scenario import load_scenario
 
 SHOWN: Final = 5
@@ -89,6 +89,4 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _shortened(value: str | None) -> str:
-    if value is None:
-        return NOTHING
-    return value if len(value) <= VALUE_CHARACTERS else f"{value[:VALUE_CHARACTERS]}…"
+    return NOTHING if value is None else cut(value, VALUE_CHARACTERS)

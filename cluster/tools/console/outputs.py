@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 
 from cluster.common.files import all_tried, write_for_user, write_json_for_user, writing_for_user
 from cluster.common.outcome import SIGNS, Outcome
-from cluster.common.wording import counted
+from cluster.common.wording import counted, cut
 from cluster.tools.console.command import FILE, Command, flag, option
 from cluster.tools.console.options import parse_collector
 
@@ -148,7 +148,7 @@ def annotations_of(ending: Ending) -> Iterator[str]:
         shown = parts if len(parts) <= MAX_ANNOTATIONS else parts[: MAX_ANNOTATIONS - 1]
         for part in shown:
             again = part.again or ending.again
-            text = "\n".join(filter(None, (_shortened(part.detail), f"again: {again}" if again else "")))
+            text = "\n".join(filter(None, (cut(part.detail, MAX_DETAIL), f"again: {again}" if again else "")))
             yield from annotation(level, f"{ending.title}: {ending.kind} {part.name}", text)
         if left := len(parts) - len(shown):
             yield from annotation(level, ending.title, f"{counted(left, f'more {ending.kind}')}")
@@ -201,17 +201,13 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(_plain(_shortened(cell)) for cell in cells)} |"
+    return f"| {' | '.join(_plain(cut(cell, MAX_DETAIL)) for cell in cells)} |"
 
 
 def _plain(text: str) -> str:
     """A text that Markdown shows as it is, in one line."""
     marked = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", marked)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_DETAIL else f"{text[:MAX_DETAIL]}…"
 
 
 def _write_summary(path: Path, text: str) -> None:

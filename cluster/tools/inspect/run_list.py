@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cluster.common.checkout import DIRTY
 from cluster.common.outcome import SIGNS
+from cluster.common.wording import cut
 from cluster.report.run_index import Entry
 from cluster.tools.console.output import plain_table
 from cluster.tools.console.terminal import STYLES
@@ -29,7 +30,7 @@ def print_runs(console: Console, entries: Sequence[Entry]) -> None:
         known = entry.outcome
         state = Text(entry.state, "dim") if known is None else Text(f"{SIGNS[known]} {known.value}", STYLES[known])
         duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
-        reason = entry.note if len(entry.note) <= REASON_CHARACTERS else f"{entry.note[:REASON_CHARACTERS]}…"
+        reason = cut(entry.note, REASON_CHARACTERS)
         commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if DIRTY in entry.commit else "")
         row = (state, Text(entry.name), Text(entry.scenario), entry.backend, entry.seed, duration, commit, Text(reason))
         table.add_row(*row[: len(headings)])

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
-from cluster.common.wording import quoted
+from cluster.common.wording import cut, quoted
 from cluster.report.page import render_page
 from kits.conform.case import Page, Reference
 from kits.conform.difference import STEPS, arranged, is_same
@@ -140,4 +140,4 @@ def _text(page: Page, name: str) -> str:
         return "–"
     value = page[name]
     text = json.dumps(value, indent=1 if isinstance(value, list | dict) and value else None, ensure_ascii=False)
-    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}…"
+    return cut(text, MAX_VALUE_CHARACTERS)

@@ -22,9 +22,8 @@ from cluster.report.results import result_of
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.success import SuccessSection
 from loadgen.workloads.measures import Sends, send_key
+from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS
 from tests.cluster.records import INTERVAL_MS, USER, WRITTEN, make_record, make_scenario, with_kill
-
-FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 
 
 def record_with(**success: Any) -> RunRecord:

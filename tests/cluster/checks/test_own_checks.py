@@ -81,6 +81,12 @@ def test_too_few_evaluations_are_told_by_coverage(folder: Path) -> None:
     assert found.check("coverage").detail == "too seldom evaluated: even: blocks 0 times of 10"
 
 
+def test_one_with_nothing_to_judge_passes_and_evaluates_nothing(folder: Path) -> None:
+    verdict = judged(folder, f"{EVEN}\n    def idle(self):\n        return 'all are odd'\n").verdict
+    assert verdict.check("even") == Check("even", Outcome.PASS, "all are odd", applies=False)
+    assert verdict.outcome is Outcome.PASS and not [each for each in verdict.evaluations if "even" in each.rule]
+
+
 @pytest.mark.parametrize("method", ["judge", "idle", "measure"])
 def test_an_error_in_it_leaves_the_run_judged(folder: Path, method: str) -> None:
     source = f"{EVEN}\n    def {method}(self):\n        return {{}}['nothing']\n"

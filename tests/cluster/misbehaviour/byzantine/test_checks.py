@@ -14,7 +14,6 @@ from cluster.audit.reexecution.evidence import proofs
 from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
-from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.record.status import Tally
@@ -25,6 +24,8 @@ from consensus.keys import KeyedHashScheme
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes
 from consensus.types import Digest, Signature, ValidatorIndex, View
+from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS
+from tests.cluster.checks.cases import run_check as found
 from tests.cluster.misbehaviour.byzantine.runs import run, run_with, scenario
 from tests.cluster.records import make_chain, make_record, make_scenario
 from validator.chain.block import Block, header_hash
@@ -32,7 +33,6 @@ from validator.node.events import EvidenceFound
 from validator.node.evidence import INVALID_BLOCK, InvalidBlock, base_digest, decode_misconduct
 from validator.primitives.codec import decode, encode
 
-FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 SIGNERS = [KeyedHashScheme().signer(bytes([index]) * 32) for index in range(4)]
 NAME = "conflicting-voter"
 
@@ -73,10 +73,6 @@ def evidence_of(record: RunRecord, culprit: int, view: int = 7) -> Evidence:
 
 def show(record: RunRecord, finder: int, data: bytes) -> None:
     status_of(record, finder).setdefault("evidence", []).append({"kind": "ConflictingNotarize", "data": data.hex()})
-
-
-def found(record: RunRecord, name: str) -> Check:
-    return check_run(record).check(name)
 
 
 # --- byzantine --------------------------------------------------------------------------------------------------------
