@@ -21,7 +21,7 @@ class Due(Enum):
 
 class SafetyRule(StrEnum):
     """Rules of the simulator's safety monitor (:mod:`cluster.watches.safety_monitor`); live runs evaluate
-    some of them (:mod:`cluster.live.audit.safety_watch`)."""
+    some of them (:mod:`cluster.watches.live.safety_watch`)."""
 
     due: Due
     is_watched_live: bool

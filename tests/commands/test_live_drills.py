@@ -17,7 +17,6 @@ from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import run_live
 from cluster.live.processes import processes
 from cluster.record.archive import decode_traces
 from cluster.record.finalizations import Finalizations
@@ -40,6 +39,7 @@ from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.peer_process import peer_alongside
 from cluster.tools.drills.registry import DRILLS
+from cluster.watches.live.testnet import run_live
 from kits.market.siege import Siege
 from tests.cluster.tools.drills.planted import (
     ALL_OF_FOUR,

@@ -116,7 +116,7 @@ class Watched(CheckKind):
 class Safety(Watched):
     """Certificates, votes, final blocks and proofs are right: at every moment of a simulated run
     (:mod:`cluster.watches.safety_monitor`), as far as hosts report them during a live run
-    (:mod:`cluster.live.audit.safety_watch`), and in what validators serve at the end of any run
+    (:mod:`cluster.watches.live.safety_watch`), and in what validators serve at the end of any run
     (:mod:`cluster.audit.served.proofs`).
     """
 

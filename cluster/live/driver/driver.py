@@ -9,16 +9,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from cluster.common.errors import BadInput, HarnessError, TestnetError
+from cluster.common.errors import HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.faults.kind import plans_of, problem_of
 from cluster.live.driver.clients import Clients
 from cluster.live.driver.ending import FREEZE_TIMEOUT_S, check_twice, freeze_and_collect, note_interruption
 from cluster.live.driver.host_events import HostEvents
@@ -32,82 +29,14 @@ from cluster.live.driver.testnet import LOOK_EVERY_S
 from cluster.live.handover.handover import COLLECTED, ENDING
 from cluster.live.handover.left import LeftRun
 from cluster.live.processes.history import Phase
-from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest, note_crash
+from cluster.record.run import RunObserver, note_crash
 from cluster.run.events import Absent, Left, StopRequested, Time, Up
 from validator.primitives.user_file import UserFileError
 
 SAMPLE_EVERY_MS: Final = 500.0
 
 
-@contextmanager
-def live_testnet(
-    request: RunRequest,
-    observer: RunObserver = UNOBSERVED,
-    interrupts: Interrupts | None = None,
-    run_until_stopped: threading.Event | None = None,
-    served: Served = ON_THE_LOOPBACK,
-) -> Iterator[RunRecord]:
-    """Run a scenario on the live testnet, with its data, logs and endpoints in the request's folder; yields its record.
-
-    Inside the block the validators are at rest and still serve their pages. Afterwards nothing that was started runs,
-    however the block ended. Ctrl-C, SIGTERM or SIGHUP ends the run early; the record notes it and holds what is known.
-
-    With ``run_until_stopped`` the run has no stop height. The event, the first signal or a request to the testnet's
-    endpoint stops it: the load ends, the validators drain, and the height reached becomes the scenario's stop height.
-    ``interrupts`` are the caller's, if it guards its own work on the record with them. ``served`` is the address of the
-    testnet's endpoint. :func:`attached_testnet` takes over a testnet that outlived its driver.
-
-    Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` if the testnet
-    cannot be started, :class:`OSError` if the folder cannot be written.
-    """
-    scenario = request.scenario
-    if problem := scenario.live_problem or problem_of(scenario, "live"):
-        raise BadInput(f"{scenario.name}: {problem}")
-    with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = LiveRun(request, observer.on_notice, active, served, run_until_stopped is not None)
-        run.means.prepare(plans_of(scenario))
-        observer.on_begin(run.record)
-        try:
-            _Driver(run, observer, active, run_until_stopped).perform()
-            yield run.record
-        finally:
-            run.close()
-
-
-@contextmanager
-def attached_testnet(
-    left: LeftRun, folder: Path, interrupts: Interrupts, observer: RunObserver = UNOBSERVED
-) -> Iterator[RunRecord]:
-    """Take over the testnet of a driver that died, from its checkpoint (``left``), and run it to its planned end.
-
-    Yields the record, as :func:`live_testnet` does. If the testnet is gone, the record has what is known, and counts as
-    interrupted. Raises :class:`BadInput` if the testnet cannot be reached and is not known to be gone: then the testnet
-    goes on, and the takeover can be tried again. Raises :class:`OSError` if the folder cannot be written.
-    """
-    lease_s = None if left.ray is None else left.ray.lease_s
-    request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s)
-    run = LiveRun(request, observer.on_notice, interrupts, Served(*left.served), left.is_open)
-    observer.on_begin(run.record)
-    try:
-        _Driver(run, observer, interrupts).take_over(left)
-        yield run.record
-    finally:
-        run.close()
-
-
-def run_live(
-    request: RunRequest,
-    observer: RunObserver = UNOBSERVED,
-    interrupts: Interrupts | None = None,
-    served: Served = ON_THE_LOOPBACK,
-) -> RunRecord:
-    """Run a scenario on the live testnet to its end, then clean up (:func:`live_testnet`). Returns the record."""
-    with live_testnet(request, observer, interrupts, served=served) as record:
-        return record
-
-
-class _Driver:
+class Driver:
     """Drives one live run: starts its testnet or takes it over, watches it to its end, and collects its record."""
 
     def __init__(
@@ -241,7 +170,7 @@ class _Driver:
         run.stage.go_on()
         run.feed.go_on(due)
         hosts.hear_from_all(run.watch.height, FREEZE_TIMEOUT_S, self._interrupts.checkpoint)
-        run.audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
+        run.audit.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         run.see(Absent(left.clock.at_ms, run.clock.now_ms(), left.chain.height))
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, run.stage)

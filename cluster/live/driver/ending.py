@@ -7,7 +7,6 @@ from typing import Final
 
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.live.audit.collect import collect
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_run import LiveRun
 from cluster.live.processes.history import Phase
@@ -39,14 +38,12 @@ def freeze_and_collect(run: LiveRun, hosts: Hosts, checkpoint: Callable[[], None
     restless = [host for host, _ in failed]
     urls = hosts.urls([host for host in hosts.all if host not in restless])
     run.notice(f"height {watch.height}: asking {len(urls)} validators for their blocks and accounts")
-    collect(record, urls, checkpoint, audit)
-    assert audit.reexecution is not None
-    audit.reexecution.finish(checkpoint)
+    audit.collect(urls, checkpoint)
 
 
 def _note_totals(run: LiveRun, hosts: Hosts) -> None:
     """Record the run's metrics that only the driver knows."""
-    totals, reexecution, metrics = hosts.totals(), run.audit.reexecution, run.record.metrics
+    totals, metrics = hosts.totals(), run.record.metrics
     metrics["messages_sent"] = totals.messages
     metrics["messages_dropped"] = totals.lost
     metrics["bytes_sent"] = totals.size
@@ -55,8 +52,7 @@ def _note_totals(run: LiveRun, hosts: Hosts) -> None:
     first_ms = run.record.finalizations.first_ms
     if first_ms is not None:
         metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND
-    assert reexecution is not None
-    metrics["judge_core_seconds"] = reexecution.judge_core_seconds
+    metrics["judge_core_seconds"] = run.audit.judge_core_seconds
 
 
 def note_interruption(record: RunRecord, notice: Callable[[str], None]) -> None:

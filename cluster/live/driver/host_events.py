@@ -45,7 +45,7 @@ class HostEvents:
             for step in steps_of(view, run.clock.began_epoch_ms):
                 self._on_step(step)
         run.watch.take_view(run.clock.now_ms(), view)
-        run.audit.safety.take(view.index, view.observations)
+        run.audit.take(view.index, view.observations)
         if run.loop.faults.is_listening:
             votes = (
                 Voted(view.index, seen.view, seen.kind) for seen in view.observations if isinstance(seen, VoteSent)

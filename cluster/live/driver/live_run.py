@@ -10,8 +10,7 @@ from typing import Final
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.events import Tell
-from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.reexecution_process import ReexecutionProcess
+from cluster.live.driver.audit import Audit, MakeAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.live_stage import LiveStage
@@ -56,7 +55,7 @@ class LiveRun:
 
     files: RunFiles
     watch: ChainWatch
-    audit: LiveAudit
+    audit: Audit
 
     def __init__(
         self,
@@ -64,6 +63,7 @@ class LiveRun:
         notice: Callable[[str], None],
         interrupts: Interrupts,
         served: Served,
+        make_audit: MakeAudit,
         is_open: bool = False,
     ) -> None:
         scenario, seed = request.scenario, request.seed
@@ -80,7 +80,7 @@ class LiveRun:
         self.stage: LiveStage | None = None
         """Performs the run's faults, once the testnet is up."""
         self.means = means_class()(request.scenario, self.notice, self.testnet.note_leftovers)
-        self._began_open = is_open
+        self._make_audit, self._began_open = make_audit, is_open
         self._at_end = ExitStack()
 
     def begin(self) -> None:
@@ -98,12 +98,11 @@ class LiveRun:
     def _open(self, files: RunFiles, left: LeftRun | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Watch the run with these files, and what another driver has left."""
         self.files, self.record.store = files, files.store
-        reexecution = ReexecutionProcess(self.record, self.folder)
         self.watch = ChainWatch(self.record, self.clock.began_epoch_ms, files.sightings, left)
-        self.audit = LiveAudit(self.record, self.clock.now_ms, reexecution, files.told)
+        self.audit = self._make_audit(self.record, self.folder, self.clock.now_ms, files.told)
         if left is not None:
             self.audit.take_over(left.audit, rows)
-        for close in (self._discard_empty, files.close, reexecution.close, self.audit.close):
+        for close in (self._discard_empty, files.close, self.audit.end, self.audit.close):
             self._at_end.callback(close)
 
     def _discard_empty(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.live.audit.live_audit import LiveAudit
+from cluster.live.driver.audit import Audit
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
 from cluster.live.processes.history import Phase
@@ -42,11 +42,11 @@ def joins_of(hosts: Hosts, loop: RunLoop, now_ms: float) -> Iterator[Seen]:
                 yield JoinEnded(now_ms, index, state.snapshot_height, state.snapshot_chunks)
 
 
-def violations_of(hosts: Hosts, audit: LiveAudit, scenario: Scenario) -> Iterable[Violation]:
+def violations_of(hosts: Hosts, audit: Audit, scenario: Scenario) -> Iterable[Violation]:
     """The violations that are new, by what the hosts and the audit say."""
     running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
     answered_s = min((host.answered_s for host in running), default=0.0)
-    audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
+    audit.note_hosts({(host.number, host.pid) for host in running}, answered_s)
     states = [item for host in running for item in host.reports.states.items()]
     is_byzantine = [bool(scenario.validators.node(index).byzantine) for index in range(scenario.validators.count)]
     diverged = {index for index, state in states if state.diverged and not is_byzantine[index]}

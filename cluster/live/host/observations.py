@@ -254,7 +254,7 @@ class CertificateTap:
 
     Among 64 validators the same statement of a view is in dozens of certificates. The host checks the signatures of
     each; most are cached from its validators' own checks. It reports the first certificate of each statement, and each
-    that does not look good. The driver judges (:mod:`cluster.live.audit.safety_watch`).
+    that does not look good. The driver judges (:mod:`cluster.watches.live.safety_watch`).
     """
 
     def __init__(self) -> None:

@@ -105,8 +105,8 @@ def _record_left(left: LeftRun, folder: Path) -> RunRecord:
 
     Unless only the verdict was missing, the run counts as interrupted. Raises :class:`OSError`.
     """
-    from cluster.live.audit.live_audit import LiveAudit
     from cluster.live.handover.handover import COLLECTED, restore
+    from cluster.watches.live.live_audit import LiveAudit
 
     scenario, seed = left.scenario, left.record.seed
     genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))

@@ -17,11 +17,11 @@ from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.limits import MAX_SEED
 from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import live_testnet
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.measurements.profile import ProfileSection
 from cluster.tools.run.scenario_run import finish
+from cluster.watches.live.testnet import live_testnet
 from cluster.watches.watched_simulation import simulate
 from kits.measure.calibrate.fit import fit
 from kits.measure.calibrate.gaps import ScenarioGaps, gaps_of

@@ -10,10 +10,10 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import live_testnet
 from cluster.record.folder import ENDPOINTS_FILE
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
+from cluster.watches.live.testnet import live_testnet
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -8,10 +8,10 @@ import pytest
 
 from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import run_live
 from cluster.live.processes import processes
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
+from cluster.watches.live.testnet import run_live
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

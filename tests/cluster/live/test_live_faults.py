@@ -22,12 +22,12 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver import ray_session
-from cluster.live.driver.driver import run_live
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import FaultRecord, RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import SHIPPED
+from cluster.watches.live.testnet import run_live
 from tests.cluster.faults.examples import others_than
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -10,15 +10,15 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit import live_audit
-from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.driver.driver import run_live
 from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.report.tables import disks
 from cluster.scenario import Scenario
+from cluster.watches.live import live_audit
+from cluster.watches.live.live_audit import LiveAudit
+from cluster.watches.live.testnet import run_live
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -9,11 +9,11 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit import reexecution_process
-from cluster.live.driver.driver import live_testnet
 from cluster.live.processes import processes
 from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
+from cluster.watches.live import reexecution_process
+from cluster.watches.live.testnet import live_testnet
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

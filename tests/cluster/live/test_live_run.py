@@ -36,13 +36,13 @@ from cluster.checks.run import check_run
 from cluster.common import errors
 from cluster.common.outcome import Outcome
 from cluster.live.driver import load_process, ray_session
-from cluster.live.driver.driver import run_live
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.load_process import LoadProcess
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario, load_scenario
+from cluster.watches.live.testnet import run_live
 from kits.tracing.tracer import Tracer
 from tests.hangs import HANGS_AFTER_S
 from tests.kits.tracing.collector import GotSpan, collecting
@@ -382,7 +382,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from cluster.live.driver import ray_session
-from cluster.live.driver.driver import run_live
+from cluster.watches.live.testnet import run_live
 from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import load_scenario
 
@@ -564,7 +564,7 @@ def crash(driver, hosts):
 if moment == "late":
     scenario_run.judge_run = interrupted_judge_run
 if moment == "crash":
-    driver._Driver._sample = crash
+    driver.Driver._sample = crash
 sys.exit(main())
 """
 
@@ -786,7 +786,7 @@ TWICE = """
 import sys
 from pathlib import Path
 from cluster.live.driver import ray_session
-from cluster.live.driver.driver import run_live
+from cluster.watches.live.testnet import run_live
 from cluster.record.run import RunRequest
 from cluster.scenario import load_scenario
 

@@ -9,9 +9,9 @@ import pytest
 from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, SERVED_RULES
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.driver.driver import run_live
 from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
+from cluster.watches.live.testnet import run_live
 from cluster.watches.safety_monitor import broken
 from kits.mutation.bugs.table import ALL, Detection
 from kits.mutation.detection_scenarios import scenario_of

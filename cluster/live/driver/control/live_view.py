@@ -52,7 +52,7 @@ class LiveView:
     stage: RunStage = "running"
     load: LoadStage = "none"
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """The audit's page (:attr:`cluster.live.audit.live_audit.LiveAudit.page`)."""
+    """The audit's page (:attr:`cluster.watches.live.live_audit.LiveAudit.page`)."""
     tiers: Mapping[str, int] | None = None
     """Pending timers by tier, by the books; ``None`` if they are not known yet."""
     notices: Sequence[str] = ()

@@ -24,10 +24,10 @@ from cluster.audit.served.proofs import (
 )
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit.collect import ServedOverHttp
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
 from cluster.simulation.recorder import _Pages
+from cluster.watches.live.collect import ServedOverHttp
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode

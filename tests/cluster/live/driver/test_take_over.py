@@ -26,7 +26,7 @@ from cluster.common.outcome import Outcome
 from cluster.faults.events import Failed, Voted
 from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.control.control_server import SetLoad
-from cluster.live.driver.driver import _Driver, attached_testnet
+from cluster.live.driver.driver import Driver
 from cluster.live.driver.host_events import HostEvents
 from cluster.live.driver.live_run import LiveRun, Notices
 from cluster.live.driver.load_process import plan_load
@@ -49,6 +49,7 @@ from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.run.events import NewHeight, Standing, StopRequested, Time, Up
 from cluster.scenario import Scenario
 from cluster.tools.run import attaching
+from cluster.watches.live.testnet import Audit, attached_testnet
 from consensus.messages import VoteKind
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario
@@ -68,15 +69,21 @@ CORE: list[tuple[str, list[str]]] = [
 FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-class FollowedRun(LiveRun):
+class AuditedRun(LiveRun):
+    """A run whose audit is known."""
+
+    audit: Audit
+
+
+class FollowedRun(AuditedRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
     def __init__(self, folder: Path, scenario: Scenario | None = None, stop_on_fail: bool = False) -> None:
         request = RunRequest(scenario or make_scenario(), 1, "0123456789ab", folder, stop_on_fail, lease_s=5.0)
-        super().__init__(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK)
+        super().__init__(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK, Audit)
         self.begin()
         self.interrupts = Interrupts()
-        self.driver = _Driver(self, UNOBSERVED, self.interrupts)
+        self.driver = Driver(self, UNOBSERVED, self.interrupts)
         kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder / "ray"))
         session: Any = SimpleNamespace(ray=None, kept=kept)
         self.testnet._session = session
@@ -96,11 +103,11 @@ class FollowedRun(LiveRun):
         self.audit.close()
 
 
-def taken_over(folder: Path) -> LiveRun:
+def taken_over(folder: Path) -> AuditedRun:
     """What another driver has of a run, before it asks anybody."""
     left = checkpoint.read(folder)
     request = RunRequest(left.scenario, left.record.seed, left.commit, folder, left.stop_on_fail, lease_s=5.0)
-    run = LiveRun(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK)
+    run = AuditedRun(request, lambda line: None, Interrupts(), ON_THE_LOOPBACK, Audit)
     session: Any = SimpleNamespace(ray=None, kept=None)
     run.restore(left, HostEvents(run, Interrupts(), None).supervise(session))
     return run

@@ -16,7 +16,6 @@ from blake3 import blake3
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.supervised_host import Host
@@ -31,6 +30,7 @@ from cluster.run.feed import Feed
 from cluster.run.journal import Journal, read_journal
 from cluster.run.loop import RunLoop
 from cluster.scenario import Scenario
+from cluster.watches.live.live_audit import LiveAudit
 from loadgen.workloads.measures import LoadTimeline, Sends
 from tests.cluster.records import make_genesis, make_record
 

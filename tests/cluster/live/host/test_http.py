@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 
-from cluster.live.audit.collect import _is_pending
 from cluster.live.host import http, pages
 from cluster.live.host.http import build_app
 from cluster.live.web import connections, event_stream
@@ -28,6 +27,7 @@ from cluster.live.web import server as web
 from cluster.live.web.connections import Connection
 from cluster.live.web.prometheus_text import render_metric
 from cluster.live.web.server import serve
+from cluster.watches.live.collect import _is_pending
 from loadgen.client import Gone, NotFound, Refused, ValidatorClient
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread

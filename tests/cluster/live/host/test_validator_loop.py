@@ -25,7 +25,6 @@ from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers,
 from cluster.disks.directory import DirectoryDisk
 from cluster.faults.kinds.leader_delay import LeaderDelayFault
 from cluster.faults.kinds.partition import PartitionFault
-from cluster.live.audit.collect import ServedOverHttp, collect
 from cluster.live.host import pages
 from cluster.live.host.host import ValidatorHost
 from cluster.live.host.http import build_app
@@ -49,6 +48,7 @@ from cluster.scenario.genesis import build_genesis, validator_set, validator_sig
 from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.topology.network import Network
+from cluster.watches.live.collect import ServedOverHttp, collect
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import VoteKind

@@ -16,9 +16,9 @@ from typing import Final
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries
 from cluster.audit.served.chains import longest_chain
 from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.live.audit.live_audit import LiveAudit, first_height_of, read_status
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
+from cluster.watches.live.live_audit import LiveAudit, first_height_of, read_status
 from loadgen.client import ClientError, FinalityProof, Gone, NotFound, Refused, ValidatorClient
 from validator.node.executor.queries import PENDING
 from validator.primitives.types import parse_address

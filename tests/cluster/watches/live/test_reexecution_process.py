@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.live.audit import reexecution_process as module
-from cluster.live.audit.reexecution_process import ReexecutionProcess
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
+from cluster.watches.live import reexecution_process as module
+from cluster.watches.live.reexecution_process import ReexecutionProcess
 from cluster.watches.watched_simulation import simulate
 from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import BlockReceipts

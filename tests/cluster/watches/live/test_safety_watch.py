@@ -15,9 +15,6 @@ from cluster.audit.safety.certified_chain import CertifiedChain, claim_of
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit import safety_watch as module
-from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left import LeftAudit
 from cluster.live.handover.rows import Told
 from cluster.live.host import observations
@@ -33,6 +30,9 @@ from cluster.live.host.observations import (
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import validator_signer
+from cluster.watches.live import safety_watch as module
+from cluster.watches.live.live_audit import LiveAudit
+from cluster.watches.live.safety_watch import SafetyWatch
 from consensus.keys import Ed25519Scheme
 from consensus.messages import Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -240,7 +240,7 @@ HOSTS = frozenset({(0, 1), (1, 2)})
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which the test sets."""
     found = [1_000.0]
-    monkeypatch.setattr("cluster.live.audit.safety_watch.time.monotonic", lambda: found[0])
+    monkeypatch.setattr("cluster.watches.live.safety_watch.time.monotonic", lambda: found[0])
     return found
 
 

@@ -26,8 +26,6 @@ from cluster.audit.ledger import Ledger
 from cluster.audit.served.chains import read_served
 from cluster.audit.served.proofs import with_answers
 from cluster.audit.violation import BOUNDS, CHAIN, CONSERVATION, STATE_ROOTS, TIMERS
-from cluster.live.audit.reexecution_process import ReexecutionProcess
-from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left import LeftAudit
 from cluster.live.handover.rows import Row, Told
 from cluster.record.archive import BlockRecord
@@ -35,6 +33,8 @@ from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.record.saved import again, save_validator
 from cluster.record.status import MAX_EVIDENCE
+from cluster.watches.live.reexecution_process import ReexecutionProcess
+from cluster.watches.live.safety_watch import SafetyWatch
 from loadgen.client import ClientError, Gone, ValidatorClient
 
 AGREEMENT: Final = "agreement"
@@ -200,9 +200,16 @@ class LiveAudit:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._rounds: Future[None] | None = None
 
+        self.take, self.note_hosts, self.doubt = self.safety.take, self.safety.heard.note_hosts, self.safety.heard.doubt
+
     @property
     def store(self) -> BlockStore:
         return self._record.store
+
+    @property
+    def judge_core_seconds(self) -> float:
+        """Processor time of the process that executes blocks again."""
+        return 0.0 if self.reexecution is None else self.reexecution.judge_core_seconds
 
     def state(self) -> LeftAudit:
         """The state that another driver's audit needs to go on."""
@@ -236,6 +243,11 @@ class LiveAudit:
         self._closing.set()
         self._pool.shutdown()
         self._end_rounds()
+
+    def end(self) -> None:
+        """End the process that executes blocks again, if there is one."""
+        if self.reexecution is not None:
+            self.reexecution.close()
 
     def _end_rounds(self) -> None:
         """Wait for the end of the audit's thread. Raises the error that ended it, if any; a later call does nothing."""

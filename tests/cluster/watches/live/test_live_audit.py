@@ -13,13 +13,13 @@ from cluster.audit.books import keep_books
 from cluster.audit.served.proofs import ProofAudit
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit import collect as collecting
-from cluster.live.audit import live_audit as module
-from cluster.live.audit.collect import collect
-from cluster.live.audit.live_audit import LEDGER_LAG, LiveAudit
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from cluster.record.run import RunRecord
+from cluster.watches.live import collect as collecting
+from cluster.watches.live import live_audit as module
+from cluster.watches.live.collect import collect
+from cluster.watches.live.live_audit import LEDGER_LAG, LiveAudit
 from loadgen.client import ClientError, Gone
 from tests.cluster.checks.cases import other_branch
 from tests.cluster.records import OUTSIDER_KEY, edit_receipts, make_chain, make_record, make_scenario

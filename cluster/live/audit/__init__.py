@@ -1,1 +1,0 @@
-"""Collects and audits what validators serve, during a live run and at its end."""
