@@ -30,7 +30,7 @@ BARE_OPENING = re.compile(r"(?:Of|By)\b")
 """An opening that completes the attribute's name instead of saying what it is."""
 
 KEPT = {
-    "loadgen/workloads/attacks/deferred/unanswered_jobs.py": "the docstring of a program that is part of chains",
+    "loadgen/workloads/attacks/deferred.py": "the docstring of a program that is part of chains",
 }
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loadgen.workloads.attacks.composed.options import Agent, ComposedOptions
-from loadgen.workloads.attacks.composed.program import BIDS
+from loadgen.workloads.attacks.composed import BIDS, Agent, ComposedOptions
 from loadgen.workloads.script import encode_script
 from tests.loadgen.attacks.test_attacks import PRICE, START, calls, play, schedules, scripts, user_of
 from validator.chain.transactions import SCRIPT_CODE, Call, Transfer

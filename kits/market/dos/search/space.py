@@ -21,8 +21,7 @@ from typing import Any, Final, get_args
 from pydantic.fields import FieldInfo
 
 from cluster.scenario import Scenario
-from loadgen.workloads.attacks.composed.composed import Composed
-from loadgen.workloads.attacks.composed.options import ComposedOptions
+from loadgen.workloads.attacks.composed import Composed, ComposedOptions
 
 Value = int | str
 Part = dict[str, Value]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_content, heard_in, send_consensus
-from cluster.misbehaviour.byzantine.leaders.equivocating_leader import EquivocatingLeader
-from cluster.misbehaviour.byzantine.messages.garbage import Garbage
+from cluster.misbehaviour.byzantine.leaders import EquivocatingLeader
+from cluster.misbehaviour.byzantine.messages import Garbage
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
-from cluster.misbehaviour.byzantine.votes.conflicting_voter import ConflictingVoter
+from cluster.misbehaviour.byzantine.votes import ConflictingVoter
 from cluster.scenario.genesis import validator_signer
 from cluster.watches.watched_simulation import WatchedSimulation
 from consensus.keys import KeyedHashScheme

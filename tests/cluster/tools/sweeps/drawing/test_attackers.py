@@ -14,7 +14,7 @@ from cluster.tools.sweeps.drawing.attackers import ATTACKED, ATTACKS, BUDGETS, D
 from cluster.tools.sweeps.drawing.extremes import storm
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from loadgen.workloads.attacks import registry
-from loadgen.workloads.attacks.composed.composed import Composed
+from loadgen.workloads.attacks.composed import Composed
 from loadgen.workloads.storm import Storm
 
 SEEDS = 200

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.scenario import Scenario
 from kits.market.dos.search.space import MAX_PARTS, OF_GROUPS, Attack, Gene, Space, option_genes
-from loadgen.workloads.attacks.composed.options import ComposedOptions
+from loadgen.workloads.attacks.composed import ComposedOptions
 
 BUDGET = 10**13
 BLOCKS = 60

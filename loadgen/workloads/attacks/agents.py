@@ -1,4 +1,4 @@
-"""Common parts of attacks by bidding agents: a Python actor that sets its timers' fees by its own bidding agent."""
+"""Attacks by the bidding agents of actors, and on the cycles that a block has for queries of such agents."""
 
 from __future__ import annotations
 
@@ -78,3 +78,59 @@ class Bidding(Workload[BiddingOptions]):
             "gas": FIRE_CYCLES + options.burn,
         }
         return [invoke(self.member, "plan", plan, SCHEDULE_CYCLES * (1 + size), TIMER_CELLS * (1 + size))]
+
+
+class FailingAgents(Bidding):
+    """An attack with timers whose bidding agent fails at once whenever it is queried."""
+
+    name: ClassVar[str] = "failing-agents"
+    goal: ClassVar[str] = "timers whose agents fail stop the timer phase, or are priced for free"
+    defence: ClassVar[str] = "a failed query costs its cycles and emits `GbaFallback`; the default agent bids instead"
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        return 'assert False, "no answer"'
+
+
+class GreedyAgents(Bidding):
+    """An attack with timers whose bidding agent burns cycles, and bids so little that it is queried in each block."""
+
+    name: ClassVar[str] = "greedy-agents"
+    goal: ClassVar[str] = "the queries of other actors find the budget of the block used up"
+    defence: ClassVar[str] = (
+        "`GBA_QUERIES_PER_ACTOR` and the order of queries share `GBA_BUDGET_CYCLES`; the others get older answers"
+    )
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        return 'self.burn(9_000)\nreturn {"max_fee_per_cycle": 0, "max_priority_fee_per_cycle": 0}'
+
+
+class LyingAgents(Bidding):
+    """An attack with timers whose bidding agent bids the highest valid price."""
+
+    name: ClassVar[str] = "lying-agents"
+    goal: ClassVar[str] = (
+        "timers that claim to pay more than all others come first in every block, and can pay for nothing"
+    )
+    defence: ClassVar[str] = (
+        "solvency is judged at a timer's turn; what cannot pay is destroyed on `TIMER_GC_CYCLES`, not on the lane"
+    )
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        return 'return {"max_fee_per_cycle": 2**96 - 1, "max_priority_fee_per_cycle": 2**96 - 1}'
+
+
+class SlowAgents(Bidding):
+    """An attack with timers whose bidding agent loops until the cycles of its query are used up."""
+
+    name: ClassVar[str] = "slow-agents"
+    goal: ClassVar[str] = "queries that never come to an end use up processor time before the first fire"
+    defence: ClassVar[str] = (
+        "`GBA_MAX_CYCLES` ends a query, which is paid for all the same; the default agent bids instead"
+    )
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        return "while True:\n    self.burn(100)"

@@ -1,7 +1,4 @@
-"""Basefee oscillation: the lane is filled in one half of each period and left to other users in the other half.
-
-Each timer expires at the height at which it becomes due, so that the full half does not reach into the empty one.
-"""
+"""Attacks on prices: the lane's basefee and tips."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from loadgen.workloads.attacks.base import SLACK_BLOCKS, largest_fire_gas, largest_work
+from loadgen.workloads.attacks.agents import Bidding, BiddingOptions
+from loadgen.workloads.attacks.base import SLACK_BLOCKS, Burst, BurstOptions, largest_fire_gas, largest_work
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from loadgen.workloads.script import Script, attempt, schedule_at
+from loadgen.workloads.script import Script, attempt, burn, schedule_at
 
 
 class BasefeeOscillationOptions(Options):
@@ -28,7 +26,10 @@ class BasefeeOscillationOptions(Options):
 
 
 class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
-    """An attack with timers that fill the lane in the first half of each period, and none in the second half."""
+    """An attack with timers that fill the lane in the first half of each period, and none in the second half.
+
+    Each timer expires at the height at which it becomes due, so that the full half does not reach into the empty one.
+    """
 
     name: ClassVar[str] = "basefee-oscillation"
     options_type: ClassVar[type[Options]] = BasefeeOscillationOptions
@@ -74,3 +75,57 @@ class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
             max_fee_per_cycle=self.member.lane_price(observation) * self.options.max_fee_percent // 100,
         )
         return [attempt(operation)] * size
+
+
+class TipOutbiddingOptions(BurstOptions):
+    """Options of :class:`TipOutbidding`."""
+
+    every_blocks: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Timers of all attackers become due at multiples of this height."""
+    tip_percent: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """Tip of a timer, in percent of the lane price that its user knows."""
+    burn: Annotated[int, Field(ge=0, le=200_000)] = 50_000
+    """Cycles of work per fire."""
+
+
+class TipOutbidding(Burst[TipOutbiddingOptions]):
+    """Keeps the lane full of timers that pay more than others."""
+
+    name: ClassVar[str] = "tip-outbidding"
+    options_type: ClassVar[type[Options]] = TipOutbiddingOptions
+    goal: ClassVar[str] = "honest timers wait as long as the attacker pays more for each cycle of the lane"
+    defence: ClassVar[str] = "the basefee of a full lane rises an eighth a block, and the tips go to proposers"
+
+    def payload(self) -> Script:
+        return [burn(self.options.burn)]
+
+
+class TipSnipingOptions(BiddingOptions):
+    """Options of :class:`TipSniping`."""
+
+    burn: Annotated[int, Field(ge=0, le=200_000)] = 50_000
+    """Cycles of work per fire."""
+    margin: Annotated[int, Field(ge=1, le=10**12)] = 1
+    """Amount above the median tip of the block before, in the smallest unit per cycle."""
+    headroom: Annotated[int, Field(ge=1, le=1_000)] = 4
+    """Fee limit before the tip, in lane prices."""
+
+
+class TipSniping(Bidding):
+    """An attack with timers whose bidding agent bids just above the median tip, and so outbids half of all others."""
+
+    name: ClassVar[str] = "tip-sniping"
+    options_type: ClassVar[type[Options]] = TipSnipingOptions
+    goal: ClassVar[str] = "the attacker's timers displace honest ones at the margin, for hardly more than these pay"
+    defence: ClassVar[str] = (
+        "the fairness weight doubles the score of who fires seldom; queries are paid in every block"
+    )
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        assert isinstance(options, TipSnipingOptions)
+        return (
+            f'tip = context["previous_block_p50_priority_tip_per_cycle"] + {options.margin}\n'
+            f'limit = context["basefee_lane_timer"] * {options.headroom} + tip\n'
+            'return {"max_fee_per_cycle": limit, "max_priority_fee_per_cycle": tip}'
+        )

@@ -1,1 +1,0 @@
-"""Behaviours of leaders: silent, forgetful, contradictory, with invalid blocks."""

@@ -1,1 +1,0 @@
-"""Behaviours that send wrong, stale or unproved messages to peers."""

@@ -1,1 +1,0 @@
-"""Behaviours that contradict, forge, replay or withhold votes and certificates."""

@@ -1,1 +1,0 @@
-"""The composed attack: all methods of the other attacks in one workload, by its options."""

@@ -1,1 +1,0 @@
-"""Attacks on deferred work: messages, mailboxes and jobs."""

@@ -1,1 +1,0 @@
-"""Attacks on prices: the lane's basefee and tips."""

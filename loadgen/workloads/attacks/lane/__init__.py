@@ -1,1 +1,0 @@
-"""Attacks on the timer lane: the distribution of its cycles and cells."""

@@ -1,1 +1,0 @@
-"""Attacks on the mempool and the user lane."""

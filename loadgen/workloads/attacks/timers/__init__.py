@@ -1,1 +1,0 @@
-"""Attacks on the calendar: creation, changes and ends of pending timers."""
