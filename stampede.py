@@ -33,7 +33,6 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.limits import is_seed
 from cluster.common.suggestions import instead
-from cluster.live.control_client import ControlClient
 from cluster.live.web.addresses import LOOPBACK, Served, listening_address
 from cluster.local_chain.chain import Chain
 from cluster.record.folder import ENDPOINTS_FILE, run_folder
@@ -44,6 +43,7 @@ from cluster.scenario import load_scenario as _load_scenario
 from cluster.scenario.code.gate import Gate, opened
 from cluster.scenario.files import execute_own_code
 from cluster.scenario.overrides import Change, SettingError, parse_setting
+from cluster.tools.run.control_client import ControlClient
 from cluster.tools.run.scenario_run import finish
 from cluster.watches.watched_simulation import simulate as _simulate
 

@@ -15,7 +15,6 @@ from cluster.common.files import read_json_object
 from cluster.common.strict_json import Wrong, integer, parse
 from cluster.live.driver.control.control_server import _payment
 from cluster.live.host.http import _parse_cursor, _parse_integer
-from cluster.live.nodes.seed_pods import _count_from
 from cluster.live.web.addresses import PORTS_VARIABLE, ports_from
 from cluster.record.genesis_file import from_json
 from cluster.scenario import scenario_from
@@ -28,6 +27,7 @@ from cluster.tools.rerun.step import _number
 from cluster.tools.run.commands import parse_fault
 from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.drawing.genotype import Genotype
+from cluster.tools.sweeps.nodes.seed_pods import _count_from
 from kits.conform.t8n_input import read_genesis
 from kits.market.dos.search.commands import parse_budget
 from validator.primitives.params import ParameterError, parse_value

@@ -2,7 +2,7 @@
 
 ====================================  ================================================================================
 ``Send``                              to the peers' streams (:mod:`cluster.live.network.transport`)
-``SetTimer``, ``CancelTimer``         a timer of the loop (:mod:`cluster.live.host.timers`)
+``SetTimer``, ``CancelTimer``         a timer of the loop (:class:`Timers`)
 ``Run``                               the executor's thread (:mod:`cluster.live.threads.executor_thread`); the
                                       result comes back as ``Completed``
 ``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.threads.journal`); back as ``Synced``
@@ -25,10 +25,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.observations import CertificateTap, Observations
 from cluster.live.host.pages import Pages
-from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
@@ -61,6 +61,7 @@ from validator.node.events import (
     Submit,
     Synced,
     Timeout,
+    TimerName,
 )
 from validator.node.executor.jobs import (
     BlocksRead,
@@ -142,6 +143,54 @@ class LoopState:
     """Processor time of the validator itself (pure code of node and executor), since its start."""
     why_not_ready: str = ""
     """Why an external validator is not ready, in one line; empty for all others."""
+
+
+class Timers:
+    """Timers by name; a timer that is set again restarts. ``on_timeout`` is called on the loop."""
+
+    def __init__(self, usual_speed: float, on_timeout: Callable[[TimerName], None]) -> None:
+        self.skewed = 0
+        """Number of timers that were set while a fault skewed the clock."""
+        self._usual_speed = self._speed = usual_speed
+        self._on_timeout = on_timeout
+        self._running: dict[TimerName, asyncio.TimerHandle] = {}
+        self._is_closed = False
+
+    def set(self, timer: TimerName, delay_ms: int) -> None:
+        """Start a timer. Ignored once closed."""
+        self.cancel(timer)
+        if not self._is_closed:
+            self.skewed += self._speed != self._usual_speed
+            self._start(timer, delay_ms / MILLISECONDS_PER_SECOND / self._speed)
+
+    def cancel(self, timer: TimerName) -> None:
+        running = self._running.pop(timer, None)
+        if running is not None:
+            running.cancel()
+
+    def set_speed(self, factor: float) -> None:
+        """Run the clock ``factor`` times as fast as usual; running timers continue at the new speed."""
+        before, self._speed = self._speed, self._usual_speed * factor
+        if self._speed == before:
+            return
+        now = asyncio.get_running_loop().time()
+        for timer, running in list(self._running.items()):
+            running.cancel()
+            self._start(timer, max(0.0, running.when() - now) * before / self._speed)
+
+    def close(self) -> None:
+        """Cancel every timer, and ignore new ones."""
+        self._is_closed = True
+        for running in self._running.values():
+            running.cancel()
+        self._running.clear()
+
+    def _start(self, timer: TimerName, delay_s: float) -> None:
+        self._running[timer] = asyncio.get_running_loop().call_later(delay_s, self._fire, timer)
+
+    def _fire(self, timer: TimerName) -> None:
+        del self._running[timer]
+        self._on_timeout(timer)
 
 
 class ValidatorLoop:

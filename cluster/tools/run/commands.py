@@ -142,7 +142,7 @@ class Inject(RunFolder):
     )
 
     def run(self) -> int:
-        from cluster.live.control_client import ControlClient
+        from cluster.tools.run.control_client import ControlClient
 
         fault = ControlClient.of_run(self.folder).add_fault(parse_fault(self.fault))
         when = f"height {fault['at_height']:,}" if "at_height" in fault else f"{fault['at_ms']:,} ms after the start"
@@ -157,7 +157,7 @@ class Stop(RunFolder):
     RUNS_CODE = False
 
     def run(self) -> int:
-        from cluster.live.control_client import ControlClient
+        from cluster.tools.run.control_client import ControlClient
 
         ControlClient.of_run(self.folder).stop()
         print("stop requested")

@@ -21,10 +21,10 @@ from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 from cluster.common.errors import Crash
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
-from cluster.live.nodes.seed_pods import SeedPods
 from cluster.record.folder import seed_folder
 from cluster.tools.sweeps.nodes.folders import Arriving
 from cluster.tools.sweeps.nodes.seed_nodes import SeedNode, SeedNodes
+from cluster.tools.sweeps.nodes.seed_pods import SeedPods
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch
 
 POLL_S: Final = 0.2

@@ -29,7 +29,6 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
 from cluster.live.web.addresses import Served
-from cluster.live.web.dashboard.seeds_server import SeedsServer
 from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE, TRACEBACK_FILE, seed_folder
 from cluster.record.rules import Mechanism
 from cluster.report.junit import Case, Suite, junit_xml
@@ -45,6 +44,7 @@ from cluster.tools.sweeps.drawing.guided.guide import CORPUS_FOLDER, Guide, line
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, SeedTally, broken_off, crashed, judge
+from cluster.tools.sweeps.seeds_server import SeedsServer
 from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, GuidedTask, simulated_seed, takes_shortcuts
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 

@@ -20,11 +20,11 @@ from cluster.common.checkout import INSTANCE_VARIABLE
 from cluster.common.errors import BadInput
 from cluster.live.nodes.placement import hosts_to_place
 from cluster.live.nodes.ray_nodes import LOAD, REGION_LABELS, RESOURCE_PREFIX, SEEDS, VALIDATORS, host_resource
-from cluster.live.nodes.seed_pods import SEED_PODS_VARIABLE
 from cluster.live.web.addresses import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE, PORTS_VARIABLE
 from cluster.scenario import Scenario
 from cluster.scenario.code.gate import option_for
 from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
+from cluster.tools.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE
 from kits.kubernetes.names import (
     DRIVER,
     HOST_LABEL,

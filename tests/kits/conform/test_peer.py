@@ -14,7 +14,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.scenario.files import scenario_text
 from cluster.tools.cli.main import main
 from kits.conform.peer import read_secret
-from tests.cluster.live.host.test_peer import SECRET, scenario_with
+from tests.cluster.outsider import SECRET, scenario_with
 from tests.hangs import HANGS_AFTER_S
 from tests.ports import free_ports
 

@@ -1,10 +1,9 @@
 """The nodes on which the seeds of a sweep run, and how many at a time on each.
 
 A local Ray has one node. In a joined cluster the nodes that are marked for seeds take part, or all if none is marked.
-A node takes part once a survey (:mod:`cluster.live.nodes.code_survey`) shows that it has the same Python, packages and
-code. If some nodes lack the code, the driver joins the cluster again with the code as its runtime environment. A node
-then has one worker until its first seed has ended, so that it compiles the code once. Nodes may join and be lost at any
-time.
+A node takes part once a survey (:mod:`.code_survey`) shows that it has the same Python, packages and code. If some
+nodes lack the code, the driver joins the cluster again with the code as its runtime environment. A node then has one
+worker until its first seed has ended, so that it compiles the code once. Nodes may join and be lost at any time.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
 from cluster.live.driver.ray_session import RaySession, one_line
-from cluster.live.nodes.code_survey import compare, surveyor, write_archive
 from cluster.live.nodes.ray_nodes import SEEDS, RayNode, with_role
+from cluster.tools.sweeps.nodes.code_survey import compare, surveyor, write_archive
 
 LOOK_EVERY_S: Final = 1.0
 POLL_S: Final = 0.2

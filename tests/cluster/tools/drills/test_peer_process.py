@@ -13,7 +13,7 @@ from cluster.common.errors import HarnessError
 from cluster.live.processes import processes
 from cluster.tools.drills import peer_process
 from cluster.tools.drills.peer_process import peer_alongside, running
-from tests.cluster.live.host.test_peer import SECRET, scenario_with
+from tests.cluster.outsider import SECRET, scenario_with
 from tests.ports import free_ports
 
 STUBBORN = (

@@ -21,10 +21,10 @@ from cluster.common.checkout import ROOT
 from cluster.common.errors import ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
-from cluster.live.nodes.code_survey import FOLDERS
 from cluster.record.folder import SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE
 from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import WORK_FILE
+from cluster.tools.sweeps.nodes.code_survey import FOLDERS
 from tests.cluster.ray_cluster import RayCluster, ray_cluster
 from tests.cluster.tools.sweeps.numbers_to_run import DEADLY, GREEDY, run
 from tests.hangs import HANGS_AFTER_S

@@ -12,12 +12,12 @@ import urllib3
 from starlette.exceptions import HTTPException
 
 from cluster.common.errors import BadInput
-from cluster.live.control_client import ControlClient
 from cluster.live.driver.control.control_server import ControlServer, Overview
 from cluster.live.driver.control.faucet import Faucet
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FaucetSection
 from cluster.tools.cli.main import main
+from cluster.tools.run.control_client import ControlClient
 from cluster.tools.run.scenario_run import LiveOptions, PlannedRun
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from tests.hangs import HANGS_AFTER_S

@@ -9,9 +9,9 @@ import pytest
 
 from cluster.common.errors import BadInput, HarnessError
 from cluster.live.driver.ray_session import RaySession
-from cluster.live.nodes import seed_pods
 from cluster.live.nodes.ray_nodes import RayNode
-from cluster.live.nodes.seed_pods import SEED_PODS_VARIABLE, SeedPods
+from cluster.tools.sweeps.nodes import seed_pods
+from cluster.tools.sweeps.nodes.seed_pods import SEED_PODS_VARIABLE, SeedPods
 
 HEAD = RayNode("00", "10.0.0.1", {}, {"CPU": 2.0, "node:__internal_head__": 1.0})
 POD = RayNode("01", "10.0.0.2", {}, {"CPU": 1.0, "stampede_seeds": 1.0})

@@ -8,31 +8,24 @@ import socket
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cluster.common.errors import BadInput
-from cluster.live.host import peer
-from cluster.live.host.peer import PeerPlan, peers_of, read_endpoints, require_free, run_peer
 from cluster.live.network.transport import PeerAddress
 from cluster.record.genesis_file import to_json
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
+from kits.conform import peer
+from kits.conform.peer import PeerPlan, peers_of, read_endpoints, require_free, run_peer
 from loadgen.client import ClientError, ValidatorClient
+from tests.cluster.outsider import SECRET, scenario_with
 from tests.hangs import HANGS_AFTER_S
 from tests.ports import free_ports
 from validator.chain.genesis import Genesis
 
-SECRET = b"\x07" * 32
 SCHEME = Ed25519Scheme()
-
-
-def scenario_with(port: int, secret: bytes = SECRET) -> Scenario:
-    key = bytes(SCHEME.signer(secret).public_key).hex()
-    nodes: list[dict[str, Any]] = [{}, {}, {}, {"external": {"public_key": key, "address": f"127.0.0.1:{port}"}}]
-    return Scenario.model_validate({"name": "outsider", "validators": nodes})
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 import urllib3
 
 from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.live.web.dashboard import seeds_server
-from cluster.live.web.dashboard.seeds_server import SeedsServer
 from cluster.live.web.server import Page
+from cluster.tools.sweeps import seeds_server
+from cluster.tools.sweeps.seeds_server import SeedsServer
 from tests.hangs import HANGS_AFTER_S
 
 

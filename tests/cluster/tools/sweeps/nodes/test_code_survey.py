@@ -12,8 +12,8 @@ import pytest
 from ray import cloudpickle
 
 from cluster.common.checkout import ROOT
-from cluster.live.nodes import code_survey
-from cluster.live.nodes.code_survey import Survey, code_files, compare, surveyor, write_archive
+from cluster.tools.sweeps.nodes import code_survey
+from cluster.tools.sweeps.nodes.code_survey import Survey, code_files, compare, surveyor, write_archive
 
 HERE: Survey = ({"Python": "3.12.1", "numpy": "2.2.0", "numba": "0.61.0"}, "d1")
 
