@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all test-tools test-k8s docs fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
+.PHONY: help install install-dev run test test-core test-slow test-all test-tools test-k8s docs fuzz fuzz-simplex fuzz-hotstuff check ci soak soak-live soak-handover shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -50,6 +50,7 @@ help:
 	@echo "make test     install what is missing and run the tests that catch most for their time (some minutes)"
 	@echo "make test-tools  install the browser, the shells and the other programs that tests need (Debian's packages; root or sudo)"
 	@echo "make test-slow  run the other tests;  make test-all  runs both;  make check  runs lint, too"
+	@echo "make test-core  run the core's tests where no kit is installed"
 	@echo "make fuzz     run $(FUZZ_SEEDS) random scenarios for each protocol"
 	@echo "make ci       do what continuous integration does, in a fresh clone of the last commit"
 	@echo "make install  build the environment in $(VENV) alone; make install-dev adds what tests, lint and types need"
@@ -78,6 +79,10 @@ test-tools:
 
 test: install-dev
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'not slow and not soak'
+
+# The core's tests where no kit is installed.
+test-core: install-dev
+	$(BIN)/python -m tests.core_alone
 
 test-slow: install-dev
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'slow and not soak'

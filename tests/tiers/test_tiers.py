@@ -25,7 +25,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 DEFAULT = "not soak"
 OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "PYTEST_OPTIONS")
 """What a ``make`` that runs these tests would tell another one."""
-TARGETS = ("test-tools", "install-dev", "lint", "fuzz", "test", "test-slow")
+TARGETS = ("test-tools", "install-dev", "lint", "fuzz", "test", "test-slow", "test-core")
 
 
 def chosen_by(target: str) -> str:
@@ -80,11 +80,11 @@ def ci_of(folder: Path, failing: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failing", ["", "test-tools", "lint", "fuzz", "test", "test-slow"])
+@pytest.mark.parametrize("failing", ["", "test-tools", "lint", "fuzz", "test", "test-slow", "test-core"])
 def test_continuous_integration_runs_all_targets_and_fails_if_one_does(tmp_path: Path, failing: str) -> None:
     code, output = ci_of(tmp_path, failing)
     assert all(f"ran {target}\n" in output for target in TARGETS)
-    assert len(re.findall(r"--turn=[0-9a-f]{40}", output)) == len(("fuzz", "test", "test-slow"))
+    assert len(re.findall(r"--turn=[0-9a-f]{40}", output)) == len(("fuzz", "test", "test-slow", "test-core"))
     assert code == (1 if failing else 0)
     assert (f"make {failing}: failed, and not by tests" in output) == bool(failing)
 

@@ -77,6 +77,7 @@ def test_commands_that_cannot_be_added_are_named(tmp_path: Path, commands: str, 
     assert f"greeting: greeting, its stampede.commands greet, cannot be loaded: {problem}" in line
 
 
+@pytest.mark.kits
 def test_a_broken_drill_takes_no_other_away(tmp_path: Path) -> None:
     package(tmp_path, "greeting")
     entries = f"[{DRILLS}]\nreorg = greeting.nothing\n"
@@ -88,6 +89,7 @@ def test_a_broken_drill_takes_no_other_away(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("group", [COMMANDS, DEPLOYMENTS, DRILLS, TRACERS])
 def test_what_the_kits_add_can_be_loaded(group: str) -> None:
     found = plugins(group)
@@ -112,6 +114,7 @@ def test_another_missing_module_is_no_question_of_kits(module: str) -> None:
     assert what_to_install(module) is None
 
 
+@pytest.mark.kits
 def test_a_run_says_what_its_option_needs(tmp_path: Path) -> None:
     (tmp_path / "opentelemetry").mkdir()
     (tmp_path / "opentelemetry" / "__init__.py").write_text(

@@ -541,6 +541,7 @@ def test_a_network_that_stands_still_during_an_upgrade_fails() -> None:
     assert check(record).verdict is Outcome.PASS, "a host with more than f of them may hold everybody up"
 
 
+@pytest.mark.kits
 def test_an_upgrade_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown mutant 'none-such'"):
         make_scenario({"kind": "upgrade", "at_height": 5, "mutant": "none-such"})

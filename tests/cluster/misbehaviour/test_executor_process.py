@@ -38,6 +38,7 @@ def is_running(pid: int) -> bool:
     return True
 
 
+@pytest.mark.kits
 def test_the_reference_executor_answers_and_ends_with_the_validator() -> None:
     child = ExecutorProcess("stampede executor")
     assert stream.decode_answer(child.ask(OPEN)) == stream.Done()
@@ -129,6 +130,7 @@ def _environment_of_a_child(folder: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.kits
 def test_modules_of_the_working_directory_are_a_programs_own_and_not_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_the_field_selects_the_executor() -> None:
     assert arguments_of("stampede executor")[0] == sys.executable
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(
     ("node", "line"),
     [

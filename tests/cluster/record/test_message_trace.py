@@ -170,6 +170,7 @@ def test_no_window_lasts_longer_than_the_run() -> None:
     assert record.trace.windows[0].ended_ms == 700.0
 
 
+@pytest.mark.kits
 def test_in_a_crowd_the_broken_and_the_injured_are_watched() -> None:
     nodes: list[dict[str, Any]] = [{} for _ in range(40)]
     nodes[30] = {"mutant": "double-fire"}

@@ -507,6 +507,7 @@ WRONG = {
 }
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(("text", "expected"), WRONG.values(), ids=WRONG)
 def test_a_wrong_file_is_one_line_with_file_path_and_reason(tmp_path: Path, text: str, expected: str) -> None:
     assert problem_of(scenario_file(tmp_path, text)).startswith(expected)
@@ -807,6 +808,7 @@ def test_the_reference_names_every_region() -> None:
         assert places == MATRICES[name].places  # type: ignore[index]
 
 
+@pytest.mark.kits
 def test_examples_in_the_reference_are_right(tmp_path: Path) -> None:
     examples = re.findall(r"```yaml\n(.*?)```", REFERENCE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(examples) >= 6

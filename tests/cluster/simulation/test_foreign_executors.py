@@ -43,6 +43,7 @@ def run(executor: str | None, **changes: Any) -> RunRecord:
     )
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("protocol", ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)])
 def test_the_run_is_that_of_validators_with_their_own_transition(protocol: str) -> None:
     consensus = PLAN["consensus"] | {"protocol": protocol}
@@ -51,6 +52,7 @@ def test_the_run_is_that_of_validators_with_their_own_transition(protocol: str) 
     assert records[1].problems == [] and records[1].validators[1].tip >= 30
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("gives_steps", [True, False])
 def test_an_executor_with_a_bug_is_named_with_height_step_and_key(
     gives_steps: bool, monkeypatch: pytest.MonkeyPatch

@@ -129,6 +129,7 @@ def test_most_votes_are_counted_without_an_event(shortcuts: bool, monkeypatch: p
     assert (counted[True] > counted[False]) == shortcuts
 
 
+@pytest.mark.kits
 def test_a_validator_that_is_paused_down_broken_or_byzantine_counts_no_vote() -> None:
     nodes = [{}, {"byzantine": ["conflicting-voter"]}, {"mutant": "quorum-of-2f"}, {}, {}, {}, {}]
     plan = Scenario.model_validate(PLAN | {"faults": [], "validators": nodes})
@@ -150,6 +151,7 @@ def test_a_validator_that_is_paused_down_broken_or_byzantine_counts_no_vote() ->
     assert not machine.take_vote(3, vote)
 
 
+@pytest.mark.kits
 def test_broken_code_shares_nothing() -> None:
     simulation = WatchedSimulation(Scenario.model_validate(PLAN), SEED, "test", shortcuts=True)
     executions = simulation.executions

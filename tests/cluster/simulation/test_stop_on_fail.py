@@ -27,12 +27,14 @@ def test_a_right_run_goes_to_its_end() -> None:
     assert check_run(record).outcome is Outcome.PASS
 
 
+@pytest.mark.kits
 def test_who_blames_the_honest_ends_it() -> None:
     record = simulate(_drill([{"mutant": "blames-leaders"}] * 4), 1, stop_on_fail=True)
     assert record.interrupted
     assert "blames: validator-0 says invalid_block of validator-1" in record.problems[-1]
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("nodes", [[{}, {"mutant": "wrong-balance"}, {}, {}]])
 def test_who_diverges_ends_it(nodes: list[dict[str, str]]) -> None:
     notices: list[str] = []
@@ -45,6 +47,7 @@ def test_who_diverges_ends_it(nodes: list[dict[str, str]]) -> None:
     assert "by --stop-on-fail" in verdict.check("no_problems").detail
 
 
+@pytest.mark.kits
 def test_what_a_watch_finds_ends_it() -> None:
     """Everybody makes the same mistake: nobody diverges, and only the auditor sees it."""
     nodes = [{"mutant": "fires-early"}] * 4

@@ -68,6 +68,7 @@ def test_a_chain_of_a_users_policy_has_no_answer_without_receipts() -> None:
         spec_chain(own.genesis)
 
 
+@pytest.mark.kits
 def test_the_command_says_where_a_run_deviates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finish_run(record(), tmp_path / "run")
     capsys.readouterr()

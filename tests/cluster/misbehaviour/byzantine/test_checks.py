@@ -105,6 +105,7 @@ def test_expected_evidence_must_be_found() -> None:
     assert "blames byzantine ones alone: validator-3 (1)" in found(record, "evidence").detail
 
 
+@pytest.mark.kits
 def test_evidence_that_blames_an_honest_validator_fails() -> None:
     record = byzantine_record()
     show(record, 0, encode_evidence(evidence_of(record, 3)))

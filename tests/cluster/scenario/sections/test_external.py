@@ -124,6 +124,7 @@ def test_the_key_that_the_seed_gives_the_validator_itself_is_fine() -> None:
     assert Scenario.model_validate(fields(node={"external": {**EXTERNAL, "public_key": own}})).validators.external
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -194,6 +195,7 @@ def test_the_simulator_and_kubernetes_refuse_it() -> None:
     assert (ordinary.simulator_problem, ordinary.kubernetes_problem) == (None, None)
 
 
+@pytest.mark.kits
 def test_the_commands_refuse_it_with_one_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "outsider.yaml"
     section = f"public_key: {KEY}, address: 192.0.2.7:7000"

@@ -45,6 +45,7 @@ def offered(scripts: Path, shell: str, *words: str) -> set[str]:
     return set(ran(str(PROGRAMS[shell]), "-c", *given).split())
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("shell", [pytest.param(shell, marks=needs(PROGRAMS[shell])) for shell in ASKED])
 def test_commands_options_values_and_scenarios_are_offered(scripts: Path, shell: str) -> None:
     assert {"run", "sweep", "completion"} <= offered(scripts, shell, "")

@@ -148,6 +148,7 @@ def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == f"stampede {version('stampede')} ({checkout_commit()})\n"
 
 
+@pytest.mark.kits
 def test_the_help_lists_each_command_once_under_its_topic(capsys: pytest.CaptureFixture[str]) -> None:
     parser = command_line._parser()
     text = parser.format_help()

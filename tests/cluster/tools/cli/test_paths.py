@@ -123,6 +123,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "run"
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_takes_such_paths(
     folder: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -40,6 +40,7 @@ def test_modules_are_compiled_where_processes_write_no_bytecode(
     assert Path(cache_from_source(str(module))).is_file()
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("package", warm_up.PACKAGES)
 def test_they_are_those_of_the_project(package: str) -> None:
     assert (checkout.ROOT / package / "__init__.py").is_file()

@@ -88,6 +88,7 @@ def check(output: Output, path: Path) -> str:
     return ""
 
 
+@pytest.mark.kits
 def test_the_table_has_the_outputs_of_all_commands() -> None:
     assert undeclared(_parser()) == set()
     shown = {str(each) for each in OUTPUTS}
@@ -188,6 +189,7 @@ def test_a_file_may_be_in_the_folder_that_the_command_creates(tmp_path: Path, mo
         options.make(options).check_outputs()
 
 
+@pytest.mark.kits
 def test_the_folder_of_runs_is_created_for_a_file_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (stub,) = [each for each in FILES if str(each) == "actor stub --out"]
@@ -223,6 +225,7 @@ def is_writing(node: ast.AST) -> bool:
     return opens or name in ("write_text", "write_bytes")
 
 
+@pytest.mark.kits
 def test_commands_write_by_the_functions_that_follow_what_the_user_names() -> None:
     paths = [path for folder in ("cluster/tools", "kits") for path in (ROOT / folder).rglob("*.py")]
     sources = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in paths)

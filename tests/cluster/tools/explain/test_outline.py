@@ -16,6 +16,8 @@ from cluster.tools.explain.outline import block_ms, outline
 from cluster.watches.watched_simulation import simulate
 from tests.loadgen.own_workloads import PAYS, group
 
+pytestmark = pytest.mark.kits
+
 ROOT = Path(__file__).resolve().parents[4]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
 

@@ -106,6 +106,7 @@ def test_links_of_gateways_are_drawn_one_by_one() -> None:
     assert len(lines(given)) == len(given.network.links) == 6 + 3 + 1
 
 
+@pytest.mark.kits
 def test_who_has_something_particular_has_another_rim_and_says_what() -> None:
     given = scenario(nodes=[{"name": "slow-one", "job_ms": 9}, {"mutant": "double-fire"}])
     assert len(drawn(given).findall(f".//{SVG}circle[@class='node special']")) == 2

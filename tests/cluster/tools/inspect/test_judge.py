@@ -74,6 +74,7 @@ def run(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "run"))
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_judged_again_has_the_same_result(name: str, tmp_path: Path) -> None:
     perform, outcome = RUNS[name]

@@ -150,6 +150,7 @@ def test_a_target_that_cannot_be_is_said_before_the_search(
     assert said.endswith(f"cannot be written: {tmp_path / 'nowhere'}: No such file or directory\n")
 
 
+@pytest.mark.kits
 def test_a_result_that_passes_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

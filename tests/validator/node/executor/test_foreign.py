@@ -174,11 +174,13 @@ def _planted(bug: str) -> type[Transition]:
     return transition
 
 
+@pytest.mark.kits
 def test_a_planted_bug_diverges_with_the_steps_of_a_validator_that_has_it() -> None:
     final, own = diverged(InProcess(_planted("wrong-balance")))
     assert final.trace == own and len(own.steps) > 3 and own.first_writes == ()
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(
     ("lie", "remark"),
     [
