@@ -61,7 +61,7 @@ def test_bisect_executes_the_blocks_itself(tmp_path: Path, capsys: pytest.Captur
         r"two executions of block \d+ differ: receipts\.fires.*; the policy of hashed\.py ran there .*", second
     )
     fire = r"(the fire of timer|nothing more)"  # the hash seed of this process decides which of the two has fewer fires
-    assert re.match(rf"  step     another process: {fire} .*; the final block: {fire} ", third)
+    assert re.match(rf"  step     another process: {fire}.*; the final block: {fire}", third)
     assert main(["bisect", str(tmp_path / "run"), "--json", "--allow-code"]) == ExitCode.FAIL
     (page,) = json.loads(capsys.readouterr().out)
     assert (page["validator"], page["step"]["kind"]) == ("", "fire")
