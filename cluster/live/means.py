@@ -138,6 +138,9 @@ class Means:
     def go_on(self) -> None:
         """Schedule again what was to come, now that the :attr:`port` is there."""
 
+    def note(self) -> None:
+        """Note all leftovers: another process may be there that is to undo them."""
+
     def close(self) -> None:
         """Undo everything that faults have changed outside of the run. Never raises."""
 

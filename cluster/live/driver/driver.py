@@ -78,6 +78,7 @@ class Driver:
         except BaseException:
             testnet.leave()
             raise
+        self._run.means.note()
         testnet.replace_others()
         self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 

@@ -165,12 +165,14 @@ class KubernetesMeans(Means):
         self._links, self._seen, self._otherwise = found.links, found.seen, found.otherwise
         self.stress.take_over(found.stress)
         self._words, self._calls = found.words, found.calls
-        self.leftovers.say()
 
     def go_on(self) -> None:
         calls, self._calls = self._calls, []
         for at_ms, call in calls:
             self._at(at_ms, call)
+
+    def note(self) -> None:
+        self.leftovers.say()
 
     def close(self) -> None:
         self.leftovers.close()

@@ -182,6 +182,20 @@ def test_a_violation_that_was_told_ends_the_run_of_the_next_driver_too(tmp_path:
     other.audit.close()
 
 
+def test_the_next_watchdog_knows_what_faults_have_changed_before_the_other_one_goes() -> None:
+    done: list[str] = []
+    testnet = SimpleNamespace(
+        take_over=lambda left: done.append("watched"), replace_others=lambda: done.append("the others go")
+    )
+    driver: Any = object.__new__(Driver)
+    driver._run = SimpleNamespace(
+        testnet=testnet, restore=lambda left, hosts: None, means=SimpleNamespace(note=lambda: done.append("noted"))
+    )
+    driver._reach, driver._go = lambda left: (None, ""), lambda *_, **__: None
+    driver.take_over(None)
+    assert done == ["watched", "noted", "the others go"]
+
+
 def test_whatever_the_loop_was_told_is_in_the_next_checkpoint(tmp_path: Path) -> None:
     run = FollowedRun(tmp_path)
     for seen in (Failed(9.0, 1, "no space"), Voted(0, 9, VoteKind.NOTARIZE)):

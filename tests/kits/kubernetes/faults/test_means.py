@@ -390,7 +390,8 @@ def left_to_another(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     means._calls = [(7.5, Evict(2, Pod("p", "u", "n1"), 3))]
     left = means.state
     other.means.take_over(json.loads(json.dumps(left)))
-    assert other.told, "its watchdog knows what to take back"
+    other.means.note()
+    assert other.told[-1]["objects"] == {"a": "networkchaos"}, "its watchdog knows what to take back"
     return left, other.means.state
 
 
