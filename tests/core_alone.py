@@ -48,6 +48,11 @@ def install(place: Path, environment: Path) -> Path:
     return python
 
 
+def is_test(option: str) -> bool:
+    """Whether an option of pytest names tests."""
+    return Path(option.partition("::")[0]).exists()
+
+
 def main(options: list[str]) -> int:
     """Run the tests; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="stampede-core-") as folder:
@@ -56,7 +61,16 @@ def main(options: list[str]) -> int:
         python = install(place, Path(folder) / "environment")
         tests = [f"tests/{name}" for name in OF_THE_CORE]
         left_out = [f"--ignore-glob={place / each}" for each in LIVE]
-        command = [str(python), "-m", "pytest", "-m", CHOSEN, *left_out, *(options or tests)]
+        command = [
+            str(python),
+            "-m",
+            "pytest",
+            "-m",
+            CHOSEN,
+            *left_out,
+            *options,
+            *([] if any(map(is_test, options)) else tests),
+        ]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(command, cwd=place, env=environment, check=False).returncode
 

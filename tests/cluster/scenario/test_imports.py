@@ -34,6 +34,7 @@ def test_a_host_imports_what_it_runs() -> None:
     assert loaded_by("import cluster.live.host.host", HOSTS_NEED_NOT) == []
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(
     ("node", "loads"),
     [("byzantine='garbage'", "cluster.misbehaviour.byzantine"), ("mutant='wrong-balance'", "kits")],

@@ -61,6 +61,7 @@ def test_views_without_a_block_stay_within_the_bounds(bench_type: type[Bench]) -
     assert bench.engine.sizes.certificates == VIEWS - 2
 
 
+@pytest.mark.kits
 @pytest.mark.parametrize(
     ("name", "first"), [("keeps-certificates", "certificates 66 of 65"), ("keeps-rounds", "rounds 26 of 25")]
 )

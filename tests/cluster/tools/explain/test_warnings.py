@@ -45,6 +45,7 @@ def test_what_ships_has_no_warning(path: Path) -> None:
     assert not warned(load_scenario(path))
 
 
+@pytest.mark.kits
 def test_drills_have_no_warning() -> None:
     assert not any(warned(drill().scenario()) for drill in DRILLS.values())
 
