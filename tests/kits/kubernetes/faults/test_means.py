@@ -379,8 +379,8 @@ def test_what_is_about_to_be_made_is_told_before(cluster: FakeCluster) -> None:
 # --- from driver to driver --------------------------------------------------------------------------------------------
 
 
-def left_to_another(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state that a driver leaves, and that of the driver that takes it over."""
+def left_to_another(run: Run) -> tuple[dict[str, Any], Run]:
+    """The state that a driver leaves, and the driver that takes it over."""
     means, other = run.means, Run(None)
     means._count, means._links, means._seen = 3, {0: ["a", "b"]}, {1: Seen(True, "in force")}
     means._otherwise, means._words = {2: "no Chaos Mesh"}, {1: "pod deleted"}
@@ -391,13 +391,13 @@ def left_to_another(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     left = means.state
     other.means.take_over(json.loads(json.dumps(left)))
     other.means.note()
-    assert other.told[-1]["objects"] == {"a": "networkchaos"}, "its watchdog knows what to take back"
-    return left, other.means.state
+    return left, other
 
 
 def test_another_driver_knows_what_the_cluster_was_asked_for(cluster: FakeCluster) -> None:
-    left, found = left_to_another(Run(cluster))
-    assert left == found
+    left, other = left_to_another(Run(cluster))
+    assert other.means.state == left
+    assert other.told[-1]["objects"] == {"a": "networkchaos"}, "its watchdog knows what to take back"
 
 
 @pytest.mark.parametrize(
@@ -415,8 +415,8 @@ def test_a_part_that_forgets_something_is_found_out(
         setattr(self, attribute, forgotten)
 
     monkeypatch.setattr(part, "take_over", takes_over)
-    left, found = left_to_another(Run(cluster))
-    assert left != found
+    left, other = left_to_another(Run(cluster))
+    assert other.means.state != left
 
 
 def test_a_call_to_come_is_the_same_for_another_driver(cluster: FakeCluster) -> None:
