@@ -25,8 +25,8 @@ import yaml
 from cluster.common.checkout import NO_PROXY
 from cluster.common.errors import BadInput
 from kits.kubernetes.client.errors import ClusterError
-from kits.kubernetes.client.kinds import POD, REVIEW, Kind
 from kits.kubernetes.client.rights import Right
+from kits.kubernetes.kinds import POD, REVIEW, Kind
 from kits.kubernetes.library import ApiClient, ApiException, Configuration, config
 from loadgen.client import reason_of
 

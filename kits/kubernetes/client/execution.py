@@ -19,7 +19,7 @@ from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketExc
 
 from kits.kubernetes.client.cluster import Cluster, Target
 from kits.kubernetes.client.errors import ClusterError
-from kits.kubernetes.client.kinds import POD
+from kits.kubernetes.kinds import POD
 from kits.kubernetes.library import create_websocket, get_websocket_url
 
 STDOUT, STDERR, STATUS = 1, 2, 3

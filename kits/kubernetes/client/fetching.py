@@ -18,8 +18,8 @@ from cluster.record.folder import REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE,
 from kits.kubernetes.client.cluster import Cluster, Object
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.execution import Container
-from kits.kubernetes.client.kinds import POD
 from kits.kubernetes.client.progress import is_ready, notice, state_of
+from kits.kubernetes.kinds import POD
 from kits.kubernetes.names import RUNS_PATH
 
 REPORTS: Final = (REPORT_FILE, RESULT_FILE, SCORECARD_PAGE_FILE, SWEEP_SUMMARY_FILE)

@@ -22,9 +22,9 @@ from kits.kubernetes.client import objects
 from kits.kubernetes.client.cluster import Cluster, Object, Place, connect
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.fetching import container_of, fetch_folder, print_report
-from kits.kubernetes.client.kinds import CLAIM, CONFIG_MAP, CRON_JOB, POD, RAY_JOB
 from kits.kubernetes.client.progress import has_started, is_ready, newest, notice
 from kits.kubernetes.client.watching import log_lines, plain
+from kits.kubernetes.kinds import CLAIM, CONFIG_MAP, CRON_JOB, POD, RAY_JOB
 from kits.kubernetes.names import (
     COMPONENT_LABEL,
     DRIVER,

@@ -19,9 +19,9 @@ from kits.kubernetes.client import objects
 from kits.kubernetes.client.cluster import Cluster, Object
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.fetching import container_of, fetch_folder
-from kits.kubernetes.client.kinds import CLAIM, EVENT, POD, RAY_JOB
 from kits.kubernetes.client.progress import PodLines, has_started, is_ready, newest_of, pod_name
 from kits.kubernetes.client.watching import Line, LogEnd, Seen, State, Watches, last_lines, plain
+from kits.kubernetes.kinds import CLAIM, EVENT, POD, RAY_JOB
 from kits.kubernetes.names import DRIVER, RUNS_PATH, SUBMITTER
 
 SLICE_S: Final = 0.1

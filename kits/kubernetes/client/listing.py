@@ -17,9 +17,9 @@ from kits.kubernetes.client import objects
 from kits.kubernetes.client.cluster import Cluster, Object, Place, Query, connect
 from kits.kubernetes.client.fetching import container_of
 from kits.kubernetes.client.inspecting import cluster_of
-from kits.kubernetes.client.kinds import CLAIM, CRON_JOB, POD, RAY_JOB, Kind
 from kits.kubernetes.client.progress import has_started, newest_of, pod_name, state_of
 from kits.kubernetes.client.watching import last_lines, plain
+from kits.kubernetes.kinds import CLAIM, CRON_JOB, POD, RAY_JOB, Kind
 from kits.kubernetes.names import (
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,

@@ -12,7 +12,8 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.wording import counted, first_few
 from kits.kubernetes.client.cluster import Cluster, Object, Query
 from kits.kubernetes.client.errors import ClusterError
-from kits.kubernetes.client.kinds import (
+from kits.kubernetes.client.rights import missing_namespace, rights_of
+from kits.kubernetes.kinds import (
     CLAIM,
     CLUSTER_ROLE,
     DELETED,
@@ -24,7 +25,6 @@ from kits.kubernetes.client.kinds import (
     Kind,
     kind_of,
 )
-from kits.kubernetes.client.rights import missing_namespace, rights_of
 from kits.kubernetes.names import (
     CORDONED_BY,
     CREATED_BY,

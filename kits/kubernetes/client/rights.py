@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kits.kubernetes.client.kinds import (
+from kits.kubernetes.kinds import (
     CLAIM,
     CLUSTER_ROLE,
     CONFIG_MAP,

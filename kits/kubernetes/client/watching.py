@@ -23,7 +23,7 @@ from cluster.common.wording import printable
 from kits.kubernetes.client.cluster import Cluster, Object, Query, Target, lines_of
 from kits.kubernetes.client.errors import ClusterError
 from kits.kubernetes.client.execution import Container
-from kits.kubernetes.client.kinds import POD, Kind
+from kits.kubernetes.kinds import POD, Kind
 
 COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 """Escape sequence for colours. It is removed from logs: Ray colours its output even without a terminal."""

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkEffect, LinkFaultInForce
 from cluster.scenario.topology.network import Network
-from kits.kubernetes.client.kinds import CHAOS_MESH
+from kits.kubernetes.kinds import NETWORK_CHAOS, POD_CHAOS, STRESS_CHAOS, Kind
 from kits.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
 
-NETWORK: Final = "networkchaos"
-POD: Final = "podchaos"
-STRESS: Final = "stresschaos"
+NETWORK: Final = NETWORK_CHAOS.plural
+POD: Final = POD_CHAOS.plural
+STRESS: Final = STRESS_CHAOS.plural
 FULL_LOAD: Final = 100
 """Percent of a processor that each busy thread tries to use."""
 NETEM_FIELDS: Final = frozenset({"latency_ms", "jitter_ms", "loss", "duplication"})
@@ -106,7 +106,7 @@ def network_chaos(name: str, deployment: Deployment, effect: LinkEffect, found: 
         senders_of.setdefault(tuple(sorted(receivers)), []).append(sender)
     return [
         _object(
-            "NetworkChaos",
+            NETWORK_CHAOS,
             f"{name}-{number}",
             deployment,
             {
@@ -125,7 +125,7 @@ def network_chaos(name: str, deployment: Deployment, effect: LinkEffect, found: 
 def pod_chaos(name: str, deployment: Deployment, host: int) -> dict[str, Any]:
     """The PodChaos object that kills the pod of a host."""
     spec = {"action": "pod-kill", "mode": "all", "gracePeriod": GRACE_S, "selector": _selector(deployment, [host])}
-    return _object("PodChaos", name, deployment, spec)
+    return _object(POD_CHAOS, name, deployment, spec)
 
 
 def stress_chaos(name: str, deployment: Deployment, host: int, threads: int) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def stress_chaos(name: str, deployment: Deployment, host: int, threads: int) -> 
         "stressors": {"cpu": {"workers": threads, "load": FULL_LOAD}},
         "duration": _duration(None),
     }
-    return _object("StressChaos", name, deployment, spec)
+    return _object(STRESS_CHAOS, name, deployment, spec)
 
 
 def _effect(changes: Mapping[str, float]) -> dict[str, Any]:
@@ -175,10 +175,10 @@ def _selector(deployment: Deployment, hosts: Collection[int]) -> dict[str, Any]:
     }
 
 
-def _object(kind: str, name: str, deployment: Deployment, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _object(kind: Kind, name: str, deployment: Deployment, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "apiVersion": CHAOS_MESH,
-        "kind": kind,
+        "apiVersion": kind.api,
+        "kind": kind.name,
         "metadata": {
             "name": name,
             "namespace": deployment.namespace,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.common.checkout import INSTANCE_VARIABLE, NAMESPACE_VARIABLE
 from kits.kubernetes.client.errors import ClusterError
-from kits.kubernetes.client.kinds import CHAOS_MESH, NODE, POD, Kind
+from kits.kubernetes.kinds import CHAOS_MESH, NODE, OF_CHAOS_MESH, POD
 from kits.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL
 
 if TYPE_CHECKING:
@@ -67,16 +68,14 @@ class Pods:
         self.namespace = namespace
         self.instance = instance
         self._connect = connect
-        self._made: Cluster | None = None
 
     @classmethod
     def of_this_pod(cls) -> Pods:
         return cls(os.environ[NAMESPACE_VARIABLE], os.environ[INSTANCE_VARIABLE])
 
-    @property
+    @cached_property
     def _cluster(self) -> Cluster:
-        self._made = self._made or self._connect()
-        return self._made
+        return self._connect()
 
     def check(self) -> None:
         """Check that the API answers, and that this pod may use it."""
@@ -142,11 +141,11 @@ class Pods:
 
     def begin_chaos(self, plural: str, chaos: Mapping[str, Any]) -> None:
         """Create an object of Chaos Mesh, unless it exists; its kind in lower case is ``plural``."""
-        self._cluster.create(dict(chaos), _chaos(plural), self.namespace)
+        self._cluster.create(dict(chaos), OF_CHAOS_MESH[plural], self.namespace)
 
     def conditions_of(self, plural: str, name: str) -> dict[str, bool] | None:
         """The conditions of an object of Chaos Mesh, keyed by type; ``None`` if there is no such object."""
-        found = self._cluster.get(_chaos(plural), self.namespace, name)
+        found = self._cluster.get(OF_CHAOS_MESH[plural], self.namespace, name)
         if found is None:
             return None
         conditions = found.get("status", {}).get("conditions") or []
@@ -154,11 +153,7 @@ class Pods:
 
     def end_chaos(self, plural: str, name: str) -> None:
         """Delete an object of Chaos Mesh, if it exists: its effect ends."""
-        self._cluster.delete(_chaos(plural), self.namespace, name)
-
-
-def _chaos(plural: str) -> Kind:
-    return Kind(CHAOS_MESH, "", plural)
+        self._cluster.delete(OF_CHAOS_MESH[plural], self.namespace, name)
 
 
 def _ending(pod: Pod) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final, get_args
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kubernetes import Means
+from kits.kubernetes.kinds import NETWORK_CHAOS, OF_CHAOS_MESH
 from kits.kubernetes.names import driver_account
 from kits.kubernetes.render.deployment import Deployment
 from kits.kubernetes.render.metadata import Manifest, make
@@ -20,7 +21,6 @@ from kits.kubernetes.render.metadata import Manifest, make
 BY_NODE: Final = "node"
 BY_CHAOS_MESH: Final = "chaos-mesh"
 _ROLES: Final = "rbac.authorization.k8s.io"
-_CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
 
 
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
@@ -63,7 +63,7 @@ def _rules(ways: set[str]) -> Iterator[Manifest]:
     yield {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
     if BY_CHAOS_MESH in ways:
         verbs = ["get", "create", "delete"]
-        yield {"apiGroups": ["chaos-mesh.org"], "resources": list(_CHAOS_KINDS), "verbs": verbs}
+        yield {"apiGroups": [NETWORK_CHAOS.group], "resources": list(OF_CHAOS_MESH), "verbs": verbs}
 
 
 def _node_role(account: str, deployment: Deployment) -> Iterator[Manifest]:

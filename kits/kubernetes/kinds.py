@@ -44,15 +44,18 @@ _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _MONITORING: Final = "monitoring.coreos.com/v1"
 CHAOS_MESH: Final = "chaos-mesh.org/v1alpha1"
 
+NETWORK_CHAOS: Final = Kind(CHAOS_MESH, "NetworkChaos", "networkchaos", is_optional=True)
+POD_CHAOS: Final = Kind(CHAOS_MESH, "PodChaos", "podchaos", is_optional=True)
+STRESS_CHAOS: Final = Kind(CHAOS_MESH, "StressChaos", "stresschaos", is_optional=True)
+OF_CHAOS_MESH: Final = {kind.plural: kind for kind in (NETWORK_CHAOS, POD_CHAOS, STRESS_CHAOS)}
+"""The kinds of Chaos Mesh, by plural."""
 CRON_JOB: Final = Kind("batch/v1", "CronJob", "cronjobs", is_optional=True)
 CLUSTER_ROLE: Final = Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False, is_optional=True)
 
 DELETED: Final = (
     CRON_JOB,
     RAY_JOB,
-    Kind(CHAOS_MESH, "NetworkChaos", "networkchaos", is_optional=True),
-    Kind(CHAOS_MESH, "PodChaos", "podchaos", is_optional=True),
-    Kind(CHAOS_MESH, "StressChaos", "stresschaos", is_optional=True),
+    *OF_CHAOS_MESH.values(),
     Kind(_MONITORING, "PodMonitor", "podmonitors", is_optional=True),
     Kind(_MONITORING, "PrometheusRule", "prometheusrules", is_optional=True),
     Kind("apps/v1", "Deployment", "deployments", is_optional=True),
