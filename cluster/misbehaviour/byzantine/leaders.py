@@ -182,10 +182,8 @@ NO_TRANSACTION = b"no transaction"
 
 
 class InvalidBlock(Behaviour):
-    """A leader that proposes invalid blocks: the base class of the variants.
-
-    As leader, proposes blocks that no validator may accept, in correctly signed proposals.
-    """
+    """As leader, proposes blocks that no validator may accept, in correctly signed proposals: the base class of the
+    variants."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)

@@ -66,10 +66,7 @@ FIRST_CHUNK: Final = 0
 
 
 class FalseSnapshots(Behaviour):
-    """Chunks with one wrong bit; the manifest is the true one.
-
-    Behaviours that offer a joining validator false snapshots, which do not match the state root.
-    """
+    """Gives a joining validator chunks of snapshots with one wrong bit; the manifest is the true one."""
 
     name = "false-snapshots"
     description = "gives chunks of snapshots in which one bit is wrong"
@@ -85,7 +82,10 @@ class FalseSnapshots(Behaviour):
 
 
 class FalseManifest(Behaviour):
-    """Offers snapshots of a false state, made from the true snapshot's first chunk, which a separate job reads."""
+    """Offers a joining validator snapshots of a false state, which does not match the state root.
+
+    They are made from the true snapshot's first chunk, which a separate job reads.
+    """
 
     name = "false-manifest"
     description = "offers snapshots of another state than the block's, and gives their chunks"
@@ -394,9 +394,8 @@ VIEWS_AHEAD: Final = 1_000
 
 
 class Unproved(Behaviour):
-    """Replaces messages by ones with a forged finalization: the base class of the variants.
-
-    Sends blocks and views that no quorum finalized, with a finalization that no validator signed.
+    """Sends blocks and views that no quorum finalized, with a finalization that no validator signed: the base class of
+    the variants.
 
     Such a block is the true one of its height except for its view, on which execution does not depend: a validator that
     does not verify the signatures executes it without an error.

@@ -104,9 +104,8 @@ Signatures = list[tuple[ValidatorIndex, Signature]]
 
 
 class FalseCertificate(Behaviour):
-    """The base class of the variants: it decides when to send a false certificate, and builds it from signatures.
-
-    Behaviours that send certificates which are made of honest votes but have one flaw.
+    """The base class of behaviours that send a certificate which is made of honest votes but has one flaw. It decides
+    when, and builds the certificate from signatures.
 
     A certificate is sent once per view and kind, as soon as enough votes were received. So it is sent before an honest
     validator can have the true one: a liar need not execute the block, nor wait for its disk.
@@ -236,19 +235,8 @@ def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> dict[ValidatorI
 
 
 class TimeoutForger(EachView):
-    """A certificate in which only the liar's signature is valid and the others are random. It is a nullification with
-    Simplex, a timeout certificate with HotStuff.
-
-    Behaviours that send false certificates that a view was given up.
-
-
-
-
-
-    The last two need the timeouts of all but one of a quorum before an honest validator has a full quorum. So the liar,
-    as leader, sends its block to ``f`` of its peers only, and withholds its own timeout: the others give up when no
-    proposal comes, those ``f`` later.
-    """
+    """A false certificate that a view was given up, in which only the liar's signature is valid and the others are
+    random. It is a nullification with Simplex, a timeout certificate with HotStuff."""
 
     name = "timeout-forger"
     description = "forges certificates that views were given up"
@@ -268,7 +256,12 @@ class TimeoutForger(EachView):
 
 class FalseTimeouts(Behaviour):
     """The base class of behaviours that make false certificates of true timeouts. It makes peers time out, and decides
-    when to lie."""
+    when to lie.
+
+    It needs the timeouts of all but one of a quorum before an honest validator has a full quorum. So the liar, as
+    leader, sends its block to ``f`` of its peers only, and withholds its own timeout: the others give up when no
+    proposal comes, those ``f`` later.
+    """
 
     protocol = "hotstuff"
 
@@ -446,10 +439,8 @@ class NullifyAndFinalize(Behaviour):
 
 
 class KindReplayer(Behaviour):
-    """The votes that notarized a block, replayed as votes that finalize it.
-
-    Behaviours that send certificates whose signatures are valid, but were made for another purpose.
-    """
+    """The votes that notarized a block, replayed as votes that finalize it: valid signatures, but made for another
+    purpose."""
 
     name = "kind-replayer"
     description = "says the votes that notarized a block again, as votes that finalize it"
@@ -544,12 +535,11 @@ class SignatureForger(Behaviour):
 
 
 class Twins(Behaviour):
-    """Two instances of a validator run with the same key.
+    """A second instance of the validator runs with the same key, on a separate disk with separate state.
 
-    A second instance of the validator runs with the same key, on a separate disk with separate state. Messages to the
-    key reach both, and the messages of both come from the key; neither hears the other. Both are honest: only their
-    number is byzantine. The behaviour takes effect if they contradict each other, which the driver detects with
-    :class:`TwinWatch`. The driver, not the wrapper, starts the second one.
+    Messages to the key reach both, and the messages of both come from the key; neither hears the other. Both are
+    honest: only their number is byzantine. The behaviour takes effect if they contradict each other, which the driver
+    detects with :class:`TwinWatch`. The driver, not the wrapper, starts the second one.
 
     A live validator proves its key on each stream, and a newer stream of a key replaces the older one. Two processes
     with one key would fight over every stream, so there are no live twins.

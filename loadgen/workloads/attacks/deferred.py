@@ -108,10 +108,7 @@ class MessageFanOutOptions(Options):
 
 
 class MessageFanOut(Programmed[MessageFanOutOptions]):
-    """An attack that sends messages in each turn, each of which sends two more, as long as its cycles suffice.
-
-    Message fan-out: every message sends two more, as long as its cycles suffice.
-    """
+    """An attack that sends messages in each turn, each of which sends two more, as long as its cycles suffice."""
 
     name: ClassVar[str] = "message-fan-out"
     options_type: ClassVar[type[Options]] = MessageFanOutOptions
