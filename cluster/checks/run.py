@@ -23,6 +23,12 @@ from cluster.common.outcome import Outcome, worst
 from cluster.common.wording import counted
 from cluster.record.run import RunRecord
 
+MAX_NAMED: Final = 3
+"""The most classes of actors with a warning each. Further ones are only counted."""
+LONG_WAIT_BLOCKS: Final = 16
+"""The wait of a due timer from which on there is a warning. A scenario sets a bound with the metric
+``lateness_max_blocks``."""
+
 Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
 """A function that adds a drill's expectations: it takes the checks of every run, and returns all of the verdict."""
 
@@ -54,13 +60,6 @@ def _with_seen(record: RunRecord, check: Check) -> Check:
 def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:
     """Perform every check of a run, and return its verdict (:func:`judge_run`)."""
     return judge_run(record, books, judge).verdict
-
-
-MAX_NAMED: Final = 3
-"""The most classes of actors with a warning each. Further ones are only counted."""
-LONG_WAIT_BLOCKS: Final = 16
-"""The wait of a due timer from which on there is a warning. A scenario sets a bound with the metric
-``lateness_max_blocks``."""
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class FaultEngine:
     @property
     def in_force(self) -> tuple[Mapping[int, LinkEffect], Mapping[int, Impairment]]:
         """What is to be in force by now: effects on links, by the faults' keys, and impairments, by validator."""
-        return dict(sorted(self._stage.links.items())), self._stage.impairments
+        return self._stage.links, self._stage.impairments
 
     def renewed(self, order: SetLinks | Impair) -> SetLinks | Impair:
         """The order with what is to be in force by now."""

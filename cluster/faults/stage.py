@@ -18,7 +18,7 @@ class Stage:
         """Milliseconds since the run began."""
         self.height = 0
         """The highest final height."""
-        self.links: dict[int, LinkEffect] = {}
+        self._links: dict[int, LinkEffect] = {}
         """The effects on links that are in force, by the faults' keys."""
         self._impairments: dict[int, tuple[list[int], Impairment]] = {}
         """The impairments in force, each with its validators, by the faults' keys."""
@@ -45,9 +45,9 @@ class Stage:
 
     def set_links(self, key: int, effect: LinkEffect | None, then: FaultCall) -> None:
         """Put the effect of a fault on links in force in place of an earlier one; ``None`` ends it."""
-        self.links.pop(key, None)
+        self._links.pop(key, None)
         if effect is not None:
-            self.links[key] = effect
+            self._links[key] = effect
         self.order(self.renewed(SetLinks({}, then)))
 
     def impair(self, key: int, indices: list[int], impairment: Impairment | None, then: FaultCall) -> None:
@@ -56,6 +56,11 @@ class Stage:
         if impairment is not None:
             self._impairments[key] = indices, impairment
         self.order(self.renewed(Impair(dict.fromkeys(indices, Impairment()), then)))
+
+    @property
+    def links(self) -> dict[int, LinkEffect]:
+        """The effects on links that are in force, by the faults' keys, in their order."""
+        return dict(sorted(self._links.items()))
 
     @property
     def impairments(self) -> dict[int, Impairment]:
@@ -69,6 +74,6 @@ class Stage:
     def renewed(self, order: SetLinks | Impair) -> SetLinks | Impair:
         """The order with what is to be in force by now."""
         if isinstance(order, SetLinks):
-            return order._replace(faults=dict(sorted(self.links.items())))
+            return order._replace(faults=self.links)
         in_force = self.impairments
         return order._replace(impairments={each: in_force.get(each, Impairment()) for each in order.impairments})
