@@ -20,6 +20,7 @@ from cluster.scenario.code.gate import Gate, code_of, opened
 from cluster.scenario.sections import success
 from cluster.tools.explain.outline import outline
 from cluster.watches.watched_simulation import simulate
+from tests.packages import install
 from validator.primitives.user_file import nothing_runs
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
@@ -132,13 +133,9 @@ def test_reading_and_explaining_execute_nothing_and_the_gate_sees_it(folder: Pat
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package that registers the check ``even``, and under another name, too."""
-    info = tmp_path / "theirs" / "their_checks-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-checks\nVersion: 1.0\n", encoding="utf-8")
-    entries = f"[{CHECKS}]\neven = their_checks:Even\nodd = their_checks:Even\n"
-    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
-    (info.parent / "their_checks.py").write_text(f'{EVEN}\n    name = "even"\n', encoding="utf-8")
-    monkeypatch.syspath_prepend(info.parent)
+    points = f"[{CHECKS}]\neven = their_checks:Even\nodd = their_checks:Even\n"
+    install(tmp_path / "theirs", "their_checks", points, f'{EVEN}\n    name = "even"\n')
+    monkeypatch.syspath_prepend(tmp_path / "theirs")
     success.check_of.cache_clear()
     yield
     success.check_of.cache_clear()

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.common.plugins import COMMANDS, DEPLOYMENTS, DRILLS, TRACERS, load, load_named, plugins, what_to_install
+from tests.packages import install
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 COMMAND: Final = """
@@ -32,11 +33,7 @@ COMMANDS = {"greet": Greet}
 
 def package(folder: Path, module: str) -> None:
     """An installed package with one command."""
-    info = folder / "greeting-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(f"[{COMMANDS}]\ngreet = {module}\n", encoding="utf-8")
-    (folder / "greeting.py").write_text(COMMAND, encoding="utf-8")
+    install(folder, "greeting", f"[{COMMANDS}]\ngreet = {module}\n", COMMAND)
 
 
 def stampede(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:

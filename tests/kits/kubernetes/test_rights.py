@@ -13,10 +13,10 @@ import yaml
 from cluster.tools.cli.main import main
 from kits.kubernetes.client.cluster import connect
 from kits.kubernetes.client.errors import ClusterError
-from kits.kubernetes.client.kinds import DELETED
 from kits.kubernetes.client.objects import check_rights
 from kits.kubernetes.client.rights import BESIDES, rights_of
 from kits.kubernetes.commands import TOOLS
+from kits.kubernetes.kinds import DELETED
 from kits.kubernetes.rendering import rendered
 from tests.kits.kubernetes import test_client as client
 from tests.kits.kubernetes.api_server import ApiServer
