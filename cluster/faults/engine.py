@@ -88,13 +88,16 @@ class FaultEngine:
         self.records = [planned.record for planned in self._planned]
         """The records of the scenario's faults, in order, then of the unplanned ones."""
         self._waiting = list(self._planned)
+        self._to_begin: dict[int, float] = {}
+        """When faults begin that were told to begin at a time, keyed by their places."""
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
         """Faults that wait for votes, each with the validators that have sent such votes, keyed by view."""
 
     @property
     def are_over(self) -> bool:
-        """Whether the run need not wait for any fault that has begun. Faults that have not begun do not count."""
-        return not any(course.is_awaited for course in self._begun)
+        """Whether the run need not wait for any fault that has begun, or should have by now."""
+        is_late = any(at_ms <= self._stage.now_ms for at_ms in self._to_begin.values())
+        return not is_late and not any(course.is_awaited for course in self._begun)
 
     @property
     def is_listening(self) -> bool:
@@ -297,13 +300,17 @@ class FaultEngine:
     def _schedule_at_its_time(self, planned: _Planned) -> None:
         if planned.plan.at_ms is not None:
             self._waiting.remove(planned)
-            at_ms = (self._began_ms or 0.0) + planned.plan.at_ms
-            self._stage.order(Wake(at_ms, f"fault {planned.number}", Begin(planned.place)))
+            self._begin_at((self._began_ms or 0.0) + planned.plan.at_ms, planned)
 
     def _begin_soon(self, planned: _Planned) -> None:
-        self._stage.later(0, f"fault {planned.number}", Begin(planned.place))
+        self._begin_at(self._stage.now_ms, planned)
+
+    def _begin_at(self, at_ms: float, planned: _Planned) -> None:
+        self._to_begin[planned.place] = at_ms
+        self._stage.order(Wake(at_ms, f"fault {planned.number}", Begin(planned.place)))
 
     def _begin(self, planned: _Planned) -> None:
+        self._to_begin.pop(planned.place, None)
         if planned.is_withdrawn:
             return
         key = len(self._begun)

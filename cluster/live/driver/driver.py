@@ -175,6 +175,7 @@ class Driver:
         hosts.hear_from_all(run.watch.height, FREEZE_TIMEOUT_S, self._interrupts.checkpoint)
         run.audit.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         run.see(Absent(left.clock.at_ms, run.clock.now_ms(), left.chain.height))
+        run.feed.look()  # faults that should have begun meanwhile are awaited
         testnet.write_endpoints()
         return None if left.phase == ENDING else (hosts, run.stage)
 

@@ -277,9 +277,11 @@ class Hosts:
         self._note_deaths()
 
     def hear_from_all(self, height: int, timeout_s: float, checkpoint: Callable[[], None]) -> None:
-        """Query the hosts that another driver left until each has answered or is gone, or takes too long."""
+        """Query the hosts that another driver left until each has answered, is gone or stopped, or takes too long."""
         deadline = time.monotonic() + timeout_s
-        while any(host.is_silent and host.is_running for host in self.all) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and any(
+            host.is_silent and host.is_running and not host.is_paused for host in self.all
+        ):
             self.look(height)
             checkpoint()
 

@@ -122,7 +122,7 @@ class LiveRun:
 
     def keep(self, hosts: Hosts) -> None:
         """Persist what a look found."""
-        self.files.look((hosts.actors_so_far, self.testnet.load_stage), self.write_checkpoint)
+        self.files.look((hosts.actors_so_far, self.testnet.load_stage, self.means.state), self.write_checkpoint)
 
     def _left(self, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
         """The state that another driver needs to go on. It shares the run's collections: do not change it."""

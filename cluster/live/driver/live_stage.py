@@ -401,6 +401,7 @@ class LiveStage:
         self.means.go_on()
         for host in self._hosts.all:
             host.is_held_down = any(map(self._faults.targets.is_held_down, host.validators))
+        self._pauses.keep(self.agenda.now_ms)  # a stopped process gives no answer, so none is awaited
         self._inject()
 
 

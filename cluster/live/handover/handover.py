@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -129,7 +129,7 @@ class RunFiles:
         """Size of the last checkpoint that was written, in bytes."""
         self._due_s = 0.0
         """Time at which the next checkpoint is due (monotonic)."""
-        self._mark: Hashable = None
+        self._mark: object = None
 
     @classmethod
     def new(cls, folder: Path, notice: Callable[[str], None], is_attachable: bool) -> RunFiles:
@@ -154,7 +154,7 @@ class RunFiles:
         loop.record.faults = loop.faults.records
         return cls(folder, notice, store, journal, (sightings, told), left.phase), rows
 
-    def look(self, mark: Hashable, write: Callable[[], None]) -> None:
+    def look(self, mark: object, write: Callable[[], None]) -> None:
         """Persist what was seen; ``write`` a checkpoint if one is due, or if ``mark`` or the journal has changed."""
         self.keep()
         if (mark, self.journal.mark) != self._mark or time.monotonic() >= self._due_s:

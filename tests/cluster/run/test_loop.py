@@ -17,6 +17,7 @@ from cluster.faults.events import (
     Confirm,
     Count,
     Counted,
+    Crash,
     Due,
     Failed,
     FaultSeen,
@@ -174,6 +175,19 @@ def test_a_run_waits_for_a_fault_that_has_begun() -> None:
         Tell(f"height {GOAL}: pause of validator-1 is over: it stood still"),
         EndRun(),
     ]
+
+
+@pytest.mark.parametrize("begins", [{"at_height": 7}, {"at_ms": 5}])
+def test_a_run_waits_for_a_fault_that_should_have_begun(begins: dict[str, int]) -> None:
+    """As after a time without a driver, in which the chain came past the fault and the last height."""
+    later = {"kind": "pause", "target": "validator-2", "at_ms": 9_000, "for_ms": 90}
+    loop = make_loop(faults=[{"kind": "kill", "target": "validator-1", "down_ms": 0, **begins}, later])
+    found = orders_of(loop, Up(0.0), NewHeight(GOAL), NETWORK._replace(at_ms=9.0))
+    wake = next(order for order in found if isinstance(order, Wake) and order.call == Begin(0))
+    assert wake.at_ms <= 9.0
+    assert orders_of(loop, standings(GOAL, GOAL)) == [], "its call waits for the driver's next look"
+    began = orders_of(loop, Due(9.0, wake.call))
+    assert any(isinstance(order, Crash) for order in began)
 
 
 def test_a_run_that_nobody_takes_part_in_waits_for_no_fault() -> None:

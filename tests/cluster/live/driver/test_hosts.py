@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -419,6 +420,16 @@ def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) ->
     assert watched.actor.calls == ["inject"]
     assert watched.actor.arguments[-1] == (Injection(3),)
     assert not host.is_paused
+
+
+def test_a_host_that_stands_still_is_not_awaited_by_another_driver(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.host.answered_s = -math.inf
+    looks = iter([watched.hosts.pause])
+    monkeypatch.setattr(watched.hosts, "look", lambda height: next(looks)(watched.host))
+    watched.hosts.hear_from_all(3, HANGS_AFTER_S, lambda: None)
+    assert watched.host.is_silent and watched.host.is_paused and not list(looks), "it was asked until it stood still"
 
 
 def test_a_process_that_is_gone_is_not_held(watched: Watched) -> None:

@@ -205,6 +205,16 @@ def test_whatever_the_loop_was_told_is_in_the_next_checkpoint(tmp_path: Path) ->
     run.is_killed()
 
 
+def test_what_means_did_is_in_the_next_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, did = FollowedRun(tmp_path), list[str]()
+    monkeypatch.setattr(type(run.means), "state", property(lambda self: {"did": [*did]}))
+    for what in ("cordoned", "evicted"):
+        did.append(what)
+        run.keep(run.hosts)
+        assert checkpoint.read(tmp_path).stage.means == {"did": did}
+    run.is_killed()
+
+
 def test_what_only_the_watchdog_knows_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, file = checkpoint.write, tmp_path / CHECKPOINT_FILE
     with monkeypatch.context() as full:

@@ -237,3 +237,13 @@ def test_hosts_take_the_faults_of_another_driver_for_the_newest() -> None:
     sent = run.hosts.injections[-1]
     assert sent.number > before.number + UNKNOWN_ORDERS
     assert (sent.links, sent.impairments) == (before.links, before.impairments) and sent.links
+
+
+def test_what_is_to_be_paused_stands_still_before_anybody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is awaited of a host that is known to stand still."""
+    run, found = Run(goes_on=False), list[int]()
+    while not any(each.is_paused for each in run.faults.engine.in_force[1].values()):
+        run.step(int(run.now_ms // 100) + 1)
+    monkeypatch.setattr(run.hosts, "pause", lambda host: found.append(host.number))
+    run.with_faults(run.faults).stage.go_on()
+    assert found == [index for index, each in run.faults.engine.in_force[1].items() if each.is_paused]
