@@ -6,9 +6,9 @@ run's seed determine the genesis accounts and actors and the :class:`LoadUser` o
 """
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from loadgen.workloads.own import OwnWorkload, WorkloadError
+from loadgen.workloads.own import OwnWorkload
 from loadgen.workloads.plan import FUNDING, LoadPlan, Population, UserGroup
-from loadgen.workloads.registry import WORKLOADS
+from loadgen.workloads.registry import WORKLOADS, WorkloadError
 from loadgen.workloads.user import LoadUser
 
 __all__ = [

@@ -24,12 +24,12 @@ from blake3 import blake3
 from pydantic import Field, ValidationError, ValidationInfo
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from loadgen.workloads.registry import WORKLOADS
+from loadgen.workloads.registry import WORKLOADS, WorkloadError
 from validator.chain.transactions import U64_LIMIT, Action
 from validator.primitives import user_file
 from validator.primitives.codec import encode
 from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
-from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, UserFileError, place_of
+from validator.primitives.user_file import MAX_BYTES, NAME_PATTERN, SUFFIX, place_of
 from validator.primitives.written_class import NotWritten, WrittenClass, classes_of
 
 MODULE_PREFIX: Final = "stampede_workload_"
@@ -39,17 +39,13 @@ FACTS: Final = ("is_runner", "is_deployer", "is_attack", "actor_percent")
 KEPT_KINDS: Final = 64
 EXECUTES: Final[Mapping[str, bool]] = {"executes": True}
 """The context of pydantic's validation in which a plan's own code is executed, to check all of it."""
-SHIPPED: Final = frozenset({*WORKLOADS.values(), *(base for kind in WORKLOADS.values() for base in kind.__mro__)})
+SHIPPED: Final = frozenset(base for kind in WORKLOADS.shipped.values() for base in kind.__mro__)
 """The workload classes that ship, and what they are derived from."""
 
 
 def executes(info: ValidationInfo) -> bool:
     """Whether a validation may execute a plan's own code."""
     return info.context == EXECUTES
-
-
-class WorkloadError(UserFileError):
-    """A custom workload is invalid, or has raised an exception."""
 
 
 class OwnWorkload(Options):
@@ -118,7 +114,7 @@ def _checked(kind: str, name: Any, values: Mapping[str, Any], file: str) -> Fact
             f"file {file}: {kind}.name: expected lower-case letters, digits, - and _, got {name!r:.200}"
         )
     if name in WORKLOADS:
-        raise WorkloadError(f"file {file}: a workload that ships is named {name}; expected another name")
+        raise WorkloadError(f"file {file}: another workload is named {name}; expected another name")
     percent = values["actor_percent"]
     if not isinstance(percent, int) or not 0 <= percent <= 100:
         raise WorkloadError(f"file {file}: {kind}.actor_percent: expected 0 to 100, got {percent!r}")

@@ -22,7 +22,6 @@ from loadgen.workloads.locustfiles import OwnLocust
 from loadgen.workloads.own import (
     Facts,
     OwnWorkload,
-    WorkloadError,
     executes,
     facts_of,
     kind_of,
@@ -31,7 +30,7 @@ from loadgen.workloads.own import (
 )
 from loadgen.workloads.phases import Height, Phase, check_order, check_reached
 from loadgen.workloads.program import ProgramOptions
-from loadgen.workloads.registry import WORKLOADS
+from loadgen.workloads.registry import WORKLOADS, WorkloadError
 from loadgen.workloads.user import LoadUser
 from validator.chain.genesis import GenesisActor
 from validator.chain.transactions import SCRIPT_CODE, address_of
@@ -66,7 +65,7 @@ class UserGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     workload: str | OwnWorkload
-    """The workload of the users: the name of a shipped one, or the path of a custom Python file."""
+    """The workload of the users: the name of a shipped or installed one, or the path of a custom Python file."""
     count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
     """Number of users."""
     interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000

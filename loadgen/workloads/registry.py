@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from inspect import isclass
+from itertools import chain
 from typing import Any, Final
 
 from loadgen.workloads.attacks.registry import ATTACKS
@@ -16,6 +20,7 @@ from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
 from loadgen.workloads.transfer import Transfer
 from loadgen.workloads.watch import Watch
+from validator.primitives.user_file import UserFileError
 
 USUAL: Final[tuple[type[Workload[Any]], ...]] = (
     Heartbeat,
@@ -29,5 +34,51 @@ USUAL: Final[tuple[type[Workload[Any]], ...]] = (
     Watch,
 )
 
-WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
-"""Workloads by name. A new workload is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""
+GROUP: Final = "stampede.workloads"
+"""The group of entry points by which installed packages add workloads."""
+
+
+class WorkloadError(UserFileError):
+    """A workload that does not ship is invalid, or has raised an exception."""
+
+
+class _Workloads(Mapping[str, type[Workload[Any]]]):
+    """The workloads that ship, and those of installed packages, which are loaded when they are asked for."""
+
+    def __init__(self) -> None:
+        self.shipped: Final = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
+
+    @cached_property
+    def _installed(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=GROUP) if point.name not in self.shipped}
+
+    def __getitem__(self, name: str) -> type[Workload[Any]]:
+        """Raises :class:`KeyError` for an unknown name, and :class:`WorkloadError` for an invalid class."""
+        return self.shipped.get(name) or _loaded(self._installed[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shipped or name in self._installed
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.shipped, sorted(self._installed))
+
+    def __len__(self) -> int:
+        return len(self.shipped) + len(self._installed)
+
+
+def _loaded(point: EntryPoint) -> type[Workload[Any]]:
+    try:
+        found = point.load()
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise WorkloadError(f"workload {point.name}: {point.value} cannot be loaded: {reason}") from error
+    if not isclass(found) or not issubclass(found, Workload) or getattr(found, "name", None) != point.name:
+        raise WorkloadError(
+            f"workload {point.name}: {point.value}: expected a subclass of Workload whose name is {point.name!r},"
+            f" got {found!r:.200}"
+        )
+    return found
+
+
+WORKLOADS: Final = _Workloads()
+"""Workloads by name. A new one is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""

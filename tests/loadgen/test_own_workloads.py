@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ import pytest
 from pydantic import ValidationError
 
 from loadgen.runplan import Statistics
-from loadgen.workloads import LoadPlan, LoadUser, Observation, OwnWorkload, WorkloadError
+from loadgen.workloads import WORKLOADS, LoadPlan, LoadUser, Observation, OwnWorkload, WorkloadError
 from loadgen.workloads.actor_program import source_of
 from loadgen.workloads.own import EXECUTES, MODULE_PREFIX, execute
+from loadgen.workloads.registry import GROUP
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import BEGINNING, PAYS, acting, group
 from tests.loadgen.test_distribution import wait_for_everybody, worker_of
 from tests.loadgen.test_own_locust import block
 from tests.loadgen.test_run import USERS, LoadProcess, write_plan
+from tests.packages import install
 from validator.chain.transactions import Call, Transfer, parse
 
 SEED = 3
@@ -139,7 +142,7 @@ def test_a_plan_is_whole_in_json() -> None:
         ),
         (
             PAYS + "    name = 'heartbeat'\n",
-            "file own.py: a workload that ships is named heartbeat; expected another name",
+            "file own.py: another workload is named heartbeat; expected another name",
         ),
         (
             PAYS + "    name = 'My Own'\n",
@@ -189,7 +192,7 @@ def test_names_and_options_are_checked() -> None:
     assert problem(group(PULSE, "pulse", options={"payments": 9})) == "Input should be less than or equal to 8"
     assert problem(group(PAYS, options={"any": 1})) == "Extra inputs are not permitted"
     wrong = PULSE.replace("options_type = PulseOptions", "options_type = PulseOptions\n    name = 'heartbeat'")
-    assert "a workload that ships" in problem(group(wrong, "pulse"))
+    assert "another workload is named heartbeat" in problem(group(wrong, "pulse"))
     odd = PULSE.replace(" = 3", " = 3\n    def model_post_init(self, context):\n        {}['a']\n")
     assert problem(group(odd, "pulse")).startswith("file pulse.py, line ") and "KeyError" in problem(
         group(odd, "pulse")
@@ -292,3 +295,44 @@ def test_a_worker_from_elsewhere_has_the_text_from_its_master(tmp_path: Path) ->
             assert load.wait() == 0, load.output
     statistics = Statistics.model_validate_json((tmp_path / "stats.json").read_bytes())
     assert "own" in statistics.sends.workloads
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Installs a package with a workload ``stranger``, of a source, and ``flood``, which ships."""
+
+    def install_source(source: str) -> None:
+        points = f"[{GROUP}]\nstranger = strangers_loads:Own\nflood = strangers_loads:Own\n"
+        install(tmp_path / "site", "strangers_loads", points, source)
+
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(vars(WORKLOADS), "_installed", raising=False)
+    yield install_source
+    sys.modules.pop("strangers_loads", None)
+    vars(WORKLOADS).pop("_installed", None)
+
+
+def test_a_package_adds_a_workload_and_replaces_none_that_ships(installed: Callable[[str], None]) -> None:
+    installed(PAYS + "    name = 'stranger'\n")
+    assert "stranger" in WORKLOADS and "strangers_loads" not in sys.modules, "nothing is loaded for a name"
+    plan = LoadPlan.model_validate({"users": [{"workload": "stranger"}, {"workload": "flood"}]})
+    assert [group.kind.__module__ for group in plan.users] == ["strangers_loads", "loadgen.workloads.flood"]
+    assert plan.users[0].title == "stranger" and len(WORKLOADS) == len(list(WORKLOADS)) == len(WORKLOADS.shipped) + 1
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (PAYS, "workload stranger: strangers_loads:Own: expected a subclass of Workload whose name is 'stranger', got"),
+        ("Own = 1", "workload stranger: strangers_loads:Own: expected a subclass of Workload whose name is 'stranger'"),
+        ("1 / 0", "workload stranger: strangers_loads:Own cannot be loaded: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_package_whose_workload_cannot_be_used_is_told_in_one_line(
+    installed: Callable[[str], None], source: str, problem: str
+) -> None:
+    installed(source)
+    with pytest.raises(ValidationError) as caught:
+        LoadPlan.model_validate({"users": [{"workload": "stranger"}]})
+    (error,) = caught.value.errors()
+    assert problem in error["msg"] and "\n" not in error["msg"] and error["loc"] == ("users", 0, "workload")
