@@ -16,6 +16,9 @@
     under the first word of ``k8s run --command``: a function of (scenario, further words) that returns the arguments.
 ``stampede.means``
     ``kubernetes``: a subclass of :class:`cluster.live.means.Means`, which performs faults of live runs.
+``stampede.workloads``
+    a workload: a subclass of :class:`loadgen.workloads.base.Workload` whose ``name`` is the entry point's name. The
+    package :mod:`loadgen.workloads.registry` reads it.
 """
 
 from __future__ import annotations
