@@ -251,6 +251,17 @@ def takes_lock(file: int) -> bool:
     return False
 
 
+def is_claimed(folder: Path) -> bool:
+    """Whether a process has claimed a folder (:func:`claimed`)."""
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return not takes_lock(file)
+        finally:
+            os.close(file)
+    return False
+
+
 def is_at(file: int, path: Path) -> bool:
     """Whether a path still names an open file or folder."""
     with suppress(FileNotFoundError):

@@ -27,6 +27,15 @@ from cluster.scenario import Scenario
 # --- what was seen ----------------------------------------------------------------------------------------------------
 
 
+class Begun(NamedTuple):
+    """All that the loop of a live run is made of. Its journal begins with it."""
+
+    scenario: Scenario
+    seed: int
+    is_open: bool
+    stops_on_fail: bool
+
+
 class Up(NamedTuple):
     """The testnet is up: a run that lasts for a duration begins now."""
 
@@ -119,7 +128,8 @@ class Absent(NamedTuple):
 
 
 Seen = (
-    Up
+    Begun
+    | Up
     | Time
     | NewHeight
     | StopRequested

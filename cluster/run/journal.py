@@ -30,6 +30,7 @@ from cluster.faults.events import (
 from cluster.record.saved import decode, encode
 from cluster.run.events import (
     Absent,
+    Begun,
     ForkTaken,
     JoinBegun,
     JoinEnded,
@@ -67,6 +68,7 @@ KINDS: Final[tuple[type[Seen], ...]] = (
     Counted,
     BitFlipped,
     Observed,
+    Begun,
 )
 """What a loop is told. Numbers in journals are places in this list."""
 
@@ -121,13 +123,14 @@ def encoded(seen: Seen) -> bytes:
     return frame(encode((KINDS.index(type(seen)), seen)))
 
 
-def read_journal(content: bytes) -> tuple[list[Seen], int]:
-    """All that a journal has, and the length of its complete part in bytes. A frame that a crash has torn does not
-    count, nor does anything after it.
+def read_journal(content: bytes, begin: int = 0) -> tuple[list[Seen], int]:
+    """All that a journal has from the frame at an offset on, and the length of its complete part in bytes. A frame that
+    a crash has torn does not count, nor does anything after it.
 
     Raises :class:`DamagedJournal`, also for a frame that is damaged in another way.
     """
-    frames, whole = split(content)
+    frames, size = split(content[begin:])
+    whole = begin + size
     if whole < len(content) and not is_torn(content[whole:], whole):
         raise DamagedJournal(f"is damaged: the frame at offset {whole} is not what was written")
     try:

@@ -21,6 +21,7 @@ from cluster.run.events import (
     Absent,
     Answer,
     Answered,
+    Begun,
     End,
     ForkTaken,
     JoinBegun,
@@ -151,6 +152,8 @@ class RunLoop:
                 yield from self._note_absence(seen)
             case Up() | Time() | StopRequested() | Standings() | Left():
                 yield from self._look_for_the_end(seen)
+            case Begun():
+                pass  # it is made of that
             case _:
                 yield from self.faults.handle(seen)
 

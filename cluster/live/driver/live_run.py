@@ -25,7 +25,7 @@ from cluster.live.processes.history import Phase
 from cluster.live.web.addresses import Served
 from cluster.record.run import RunRecord, RunRequest, Timings
 from cluster.record.saved import BESIDES, save
-from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Violation
+from cluster.run.events import Begun, End, NewHeight, Order, Seen, StopLoad, TakeFork, Violation
 from cluster.run.feed import Feed, Told
 from cluster.run.loop import RunLoop
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -85,7 +85,10 @@ class LiveRun:
 
     def begin(self) -> None:
         """Begin the run's files. Raises :class:`OSError`."""
-        self._open(RunFiles.new(self.folder, self.notice, self.is_attachable))
+        files = RunFiles.new(self.folder, self.notice, self.is_attachable)
+        files.journal.note(Begun(self.loop.given, self.record.seed, self._began_open, self.loop.stops_on_fail), ())
+        files.keep()
+        self._open(files)
 
     def close(self) -> None:
         """End everything that was started, or taken over. Nothing interrupts this."""

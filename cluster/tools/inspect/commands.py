@@ -32,8 +32,16 @@ class Runs(Command):
     folder: Path | None = argument("DIR", "another folder of runs (default: runs)", Path, nargs=OPTIONAL)
     all: bool = flag(f"list all runs (default: the {SHOWN} newest)")
     json: Path | None = option("also write the index to FILE", writes=FILE)
+    follow: Path | None = option("print the events of this live run as they come, and list none", "RUN", Path)
 
     def run(self) -> int:
+        if self.follow is not None:
+            from cluster.tools.rerun.follow import follow
+            from cluster.tools.rerun.player import Filter
+
+            if self.folder is not None or self.all or self.json is not None:
+                raise BadInput("--follow: not with another folder, --all or --json")
+            return follow(self.follow, Filter())
         from cluster.common.files import all_tried, write_json_for_user, writing_for_user
         from cluster.record.folder import RUNS_FOLDER, tell_version
         from cluster.report.run_index import INDEX_FILE, read_index, write_index

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_HEIGHTS
 from cluster.tools.console.command import FILE, FOLDER, Topic, argument, flag, option
 from cluster.tools.console.options import ChangeOptions, CodeOptions, ForceOption, parse_seed, whole_number
@@ -71,12 +72,19 @@ class Replay(CodeOptions):
     kind: Sequence[str] = option("print events of these kinds only", "KIND,…", _kinds, repeats=True, action="extend")
     step: bool = flag("wait for a key after each event (simulated runs, on a terminal)")
     force: bool = flag("print events even if they differ from the record")
+    follow: bool = flag("print the events of a live run as they come, from its journal alone")
 
     def run(self) -> int:
+        from cluster.tools.rerun.follow import follow
         from cluster.tools.rerun.player import Filter
-        from cluster.tools.rerun.replay import replay
+        from cluster.tools.rerun.replay import check_times, replay
 
         shown = Filter(self.from_us, self.until_us, kinds=frozenset(self.kind))
+        check_times(shown)
+        if self.follow:
+            if self.step or self.force:
+                raise BadInput("--follow: not with --step or --force")
+            return follow(self.folder, shown, self.validator)
         return replay(self.folder, shown, self.validator, self.force, self.step and sys.stdin.isatty())
 
 

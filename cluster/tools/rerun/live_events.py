@@ -8,7 +8,8 @@ come to the faults, joins and absences of the record. What was seen of validator
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from heapq import merge
 from itertools import zip_longest
@@ -16,6 +17,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.events import Network, Seat, Tell
@@ -24,12 +26,13 @@ from cluster.record.folder import JOURNAL_FILE
 from cluster.record.message_trace import MessageKind
 from cluster.record.run import RunRecord, Sample, TracedMessage
 from cluster.record.saved import read_record
-from cluster.run.events import Absent, Left, NewHeight, Order, Seen, StopLoad, Up, Violation
+from cluster.run.events import Absent, Begun, Left, NewHeight, Order, Seen, StopLoad, Up, Violation
 from cluster.run.journal import DamagedJournal, read_journal
-from cluster.run.loop import ON_FAIL, RunLoop
+from cluster.run.loop import RunLoop
 from cluster.scenario.code.gate import code_of, pass_gate
 from cluster.tools.rerun.entries import KINDS, Entry, describe_final
 from validator.chain.block import Block, BlockReceipts, header_hash
+from validator.chain.genesis import Genesis
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.user_file import UserFileError
 
@@ -71,20 +74,15 @@ def read_live(folder: Path) -> LiveRun:
     """Read the folder of a finished live run. Raises :class:`BadInput`, with one line."""
     record, path = read_record(folder), folder / JOURNAL_FILE
     pass_gate([*code_of(record.given or record.scenario), *code_of(record.scenario)], str(folder))
-    try:
+    with reading(path):
         content = path.read_bytes()
         told, whole = read_journal(content)
-        decided, again = _decided(record, told)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-    except DamagedJournal as error:
-        raise BadInput(f"{path}: {error}; expected a journal as this code writes it") from None
-    except UserFileError:
-        raise
-    except (LookupError, RuntimeError, ValueError):  # the second is a search without a result in a generator
-        raise BadInput(f"{path}: tells of faults or validators that the run's scenario does not have") from None
+        begun = beginning(told)
+        pass_gate(code_of(begun.scenario), str(folder))
+        again = Decided(begun, record.genesis, record.finalizations.earliest())
+        decided = list(again.entries(told))
     torn = f"its last {len(content) - whole:,} bytes are torn" if whole < len(content) else ""
-    differing = " and ".join(name for name in FOLLOWS if getattr(again, name) != getattr(record, name))
+    differing = " and ".join(name for name in FOLLOWS if getattr(again.record, name) != getattr(record, name))
     differs = f"leads to other {differing} than the record has" if differing else ""
     problem = "; ".join(filter(None, (torn, differs)))
     return LiveRun(record, decided, f"{path}: {problem}" if problem else "", not differing)
@@ -93,32 +91,56 @@ def read_live(folder: Path) -> LiveRun:
 # --- what the loop decided ------------------------------------------------------------------------------------------
 
 
-def _decided(record: RunRecord, told: list[Seen]) -> tuple[list[Entry], RunRecord]:
-    """What another loop decides if it is told the same, and its record.
+class Decided:
+    """What another loop decides if it is told the same as the loop of a run, as entries in the order of time.
 
     What was told without a time has the time of what was told before it, or of the first finalization of a height.
     """
-    scenario = record.given or record.scenario
-    # a run that was stopped has another end by now: until then it went on as if it had none
-    is_open = record.stop_requested_at_height is not None and record.scenario.stop.duration_s is None
-    again = RunRecord(scenario, record.backend, record.seed, record.commit, record.genesis)
-    loop = RunLoop(again, is_open, stops_on_fail=any(ON_FAIL in problem for problem in record.problems))
-    names, first, seats = scenario.validators.names, record.finalizations.earliest(), tuple[Seat, ...]()
-    entries: list[Entry] = []
-    at_ms = 0.0
-    for seen in told:
-        at_ms = max(at_ms, _moment(seen, first) or 0.0)
-        at_us = _us(at_ms)
-        if isinstance(seen, Network):
-            changes = enumerate(zip_longest(seen.seats, seats, fillvalue=Seat((), ())))
-            entries += [
-                Entry(at_us, "machine", (index,), f"{names[index]} {what}")
-                for index, (now, before) in changes
-                for what in _changes(before, now)
-            ]
-            seats = seen.seats
-        entries += [Entry(at_us, kind, (), text) for kind, text in _lines(seen, loop.handle(seen), again)]
-    return entries, again
+
+    def __init__(self, begun: Begun, genesis: Genesis, first: Mapping[int, float] = {}) -> None:
+        """``first`` has the times of first finalizations, keyed by height, as far as they are known."""
+        scenario = begun.scenario
+        self.record = RunRecord(scenario, "live", begun.seed, checkout_commit(), genesis)
+        self._loop = RunLoop(self.record, begun.is_open, begun.stops_on_fail)
+        self._names, self._first = scenario.validators.names, first
+        self._seats: tuple[Seat, ...] = ()
+        self._at_ms = 0.0
+
+    def entries(self, told: Iterable[Seen]) -> Iterator[Entry]:
+        """The entries of what is told next."""
+        for seen in told:
+            self._at_ms = max(self._at_ms, _moment(seen, self._first) or 0.0)
+            at_us = _us(self._at_ms)
+            if isinstance(seen, Network):
+                both = zip_longest(seen.seats, self._seats, fillvalue=Seat((), ()))
+                for index, (now, before) in enumerate(both):
+                    for what in _changes(before, now):
+                        yield Entry(at_us, "machine", (index,), f"{self._names[index]} {what}")
+                self._seats = seen.seats
+            for kind, text in _lines(seen, self._loop.handle(seen), self.record):
+                yield Entry(at_us, kind, (), text)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Inside the block, what is wrong with the journal at ``path`` is one line of :class:`BadInput`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except DamagedJournal as error:
+        raise BadInput(f"{path}: {error}; expected a journal as this code writes it") from None
+    except UserFileError:
+        raise
+    except (LookupError, RuntimeError, ValueError):  # the second is a search without a result in a generator
+        raise BadInput(f"{path}: tells of faults or validators that the run's scenario does not have") from None
+
+
+def beginning(told: Sequence[Seen]) -> Begun:
+    """How the run of a journal began. Raises :class:`DamagedJournal` if it does not tell."""
+    if told and isinstance(told[0], Begun):
+        return told[0]
+    raise DamagedJournal("does not tell how its run began")
 
 
 def _moment(seen: Seen, first: Mapping[int, float]) -> float | None:

@@ -7,7 +7,7 @@ the recorded run. Entries are not stored: a replay needs no more memory than a r
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -57,13 +57,11 @@ def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bo
     Raises :class:`HarnessError` if the folder has no run, or, unless ``is_forced``, if a simulated run no longer
     repeats, or the record of a live one does not follow from its journal.
     """
-    if shown.until_us is not None and shown.until_us < shown.from_us:
-        raise BadInput("--until is before --from")
     if was_live(folder):
         return _replay_live(folder, shown, validators, is_forced, is_stepped)
     run = read_recorded(folder)
-    _check_kinds(shown, KINDS.keys(), f"{folder}: was a simulated run")
-    shown = replace(shown, validators=_indexes(run.scenario, validators))
+    check_kinds(shown, KINDS.keys(), f"{folder}: was a simulated run")
+    shown = replace(shown, validators=indexes(run.scenario, validators))
     with Interrupts() as interrupts:
         problem = check_repeats(run, interrupts.checkpoint)
         if problem is not None:
@@ -72,21 +70,21 @@ def replay(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bo
         if is_stepped:
             Stepper(player, shown, sys.stdout).run(sys.stdin)
         else:
-            _print(player.entries(shown), sys.stdout)
+            print_entries(player.entries(shown), sys.stdout)
     return ExitCode.PASS
 
 
 def _replay_live(folder: Path, shown: Filter, validators: Sequence[str], is_forced: bool, is_stepped: bool) -> ExitCode:
     if is_stepped:
         raise BadInput(f"{folder}: was a live run: --step is for simulated runs, which are run again")
-    _check_kinds(shown, LIVE_KINDS, f"{folder}: was a live run")
+    check_kinds(shown, LIVE_KINDS, f"{folder}: was a live run")
     run = read_live(folder)
-    shown = replace(shown, validators=_indexes(run.record.scenario, validators))
+    shown = replace(shown, validators=indexes(run.record.scenario, validators))
     if run.problem:
         _tell_problem(run.problem, is_forced or run.follows)
     until_us = shown.until_us
     entries = takewhile(lambda entry: until_us is None or entry.at_us <= until_us, run.entries())
-    _print(filter(shown.takes, entries), sys.stdout)
+    print_entries(filter(shown.takes, entries), sys.stdout)
     return ExitCode.PASS
 
 
@@ -96,12 +94,20 @@ def _tell_problem(line: str, goes_on: bool) -> None:
     print(f"stampede: {line}", file=sys.stderr)
 
 
-def _check_kinds(shown: Filter, known: Set[str], whose: str) -> None:
+def check_times(shown: Filter) -> None:
+    """Raise :class:`BadInput` if no time is selected."""
+    if shown.until_us is not None and shown.until_us < shown.from_us:
+        raise BadInput("--until is before --from")
+
+
+def check_kinds(shown: Filter, known: Set[str], whose: str) -> None:
+    """Raise :class:`BadInput` for a kind that ``whose`` events do not have."""
     if wrong := sorted(shown.kinds - known):
         raise BadInput(f"--kind: {whose}, which has no events of kind {wrong[0]}; it has {', '.join(sorted(known))}")
 
 
-def _indexes(scenario: Scenario, validators: Sequence[str]) -> frozenset[int]:
+def indexes(scenario: Scenario, validators: Sequence[str]) -> frozenset[int]:
+    """The indexes of validators by name. Raises :class:`BadInput`."""
     names = scenario.validators.names
     for name in validators:
         if name not in names:
@@ -109,13 +115,14 @@ def _indexes(scenario: Scenario, validators: Sequence[str]) -> frozenset[int]:
     return frozenset(names.index(name) for name in validators)
 
 
-def _print(entries: Iterator[Entry], output: TextIO) -> None:
-    """Write a line for each entry, until the reader of the output is gone."""
+def print_entries(entries: Iterable[Entry], output: TextIO) -> bool:
+    """Write a line for each entry, until the reader of the output is gone. Returns whether it is there."""
     for entry in entries:
         output.write(entry.line() + "\n")
         if getattr(output, "is_gone", False):
-            return
+            return False
     output.flush()
+    return True
 
 
 def parse_kinds(text: str) -> list[str]:

@@ -19,11 +19,11 @@ from cluster.record.message_trace import KINDS as MESSAGE_KINDS
 from cluster.record.run import RunRecord, Sample, TracedMessage, TraceRecord, TraceWindow, ViewEntered
 from cluster.record.saved import RECORD_FORMAT, sealed
 from cluster.report.results import finish_run
-from cluster.run.events import Absent, JoinBegun, Left, NewHeight, Seen, StopRequested, Up, Violation
+from cluster.run.events import Absent, Begun, JoinBegun, Left, NewHeight, Seen, StopRequested, Up, Violation
 from cluster.run.journal import Journal, encoded, read_journal
 from cluster.run.loop import RunLoop
 from cluster.tools.cli.main import main
-from cluster.tools.rerun.live_events import FOLLOWS, LIVE_KINDS, _decided, read_live
+from cluster.tools.rerun.live_events import FOLLOWS, LIVE_KINDS, Decided, read_live
 from tests.cluster.records import make_record, make_scenario
 from tests.cluster.run.test_journal import Kept
 from tests.cluster.run.test_loop import random_loop
@@ -59,6 +59,11 @@ TOLD: Sequence[Seen] = (
 )
 
 
+def begun(loop: RunLoop) -> Begun:
+    """The first frame of the journal of a loop."""
+    return Begun(loop.given, loop.record.seed, loop.is_open, loop.stops_on_fail)
+
+
 def make_run() -> tuple[RunRecord, bytes]:
     """A record of a live run, and the journal from which its faults, joins and absences follow."""
     late = {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 2}]}
@@ -66,7 +71,7 @@ def make_run() -> tuple[RunRecord, bytes]:
     record = replace(record, digest=None)
     journal, loop = bytearray(), RunLoop(record)
     note = Journal(journal.extend).note
-    for seen in TOLD:
+    for seen in (begun(loop), *TOLD):
         note(seen, loop.handle(seen))
     window = TraceWindow("the beginning", 0.0, 2_000.0)
     for place, kind in enumerate(MESSAGE_KINDS):
@@ -169,13 +174,13 @@ def test_what_a_loop_decided_follows_from_its_journal(seed: int) -> None:
         name = f"{seed}/{number}"
         loop = random_loop(Random(name))
         loop.record.backend = "live"
-        given = loop.record.scenario
+        start = begun(loop)
         world = Kept(Random(f"{name}/seen"), loop)
         world.go().settle()
-        record = replace(loop.record, given=given)
         told, _ = read_journal(bytes(world.content))
-        entries, again = _decided(record, told)
-        assert [getattr(again, name) for name in FOLLOWS] == [getattr(record, name) for name in FOLLOWS], name
+        decided = Decided(start, loop.record.genesis, loop.record.finalizations.earliest())
+        entries, again = list(decided.entries(told)), decided.record
+        assert [getattr(again, name) for name in FOLLOWS] == [getattr(loop.record, name) for name in FOLLOWS], name
         assert [entry.at_us for entry in entries] == sorted(entry.at_us for entry in entries)
 
 
@@ -195,7 +200,8 @@ def test_a_journal_of_another_run_is_refused(folder: Path, capsys: pytest.Captur
     path = folder / JOURNAL_FILE
     kept = bytearray()
     note = Journal(kept.extend).note
-    for seen in TOLD[:4]:
+    loop = RunLoop(make_run()[0])
+    for seen in (begun(loop), *TOLD[:4]):
         note(seen, [])
     path.write_bytes(kept)
     said = refusal(capsys, folder, code=ExitCode.FAIL)
@@ -212,8 +218,11 @@ def test_damaged_and_other_files_are_refused_in_one_line(folder: Path, capsys: p
     assert f"{path}: is damaged: the frame at offset 0 is not what was written; " in refusal(capsys, folder)
     path.write_bytes(frame(b"[99,[]]"))
     assert f"{path}: is damaged: kind 99 is none of" in refusal(capsys, folder)
+    start = begun(RunLoop(make_run()[0]))
+    path.write_bytes(encoded(Up(1.0)))
+    assert f"{path}: does not tell how its run began; expected" in refusal(capsys, folder)
     for call in (Begin(7), End(7), Restart(7, [1]), UpgradeNext(7)):
-        path.write_bytes(encoded(Up(1.0)) + encoded(Due(2.0, call)))
+        path.write_bytes(encoded(start) + encoded(Up(1.0)) + encoded(Due(2.0, call)))
         assert f"{path}: tells of faults or validators that the run's scenario does not have" in refusal(capsys, folder)
     path.unlink()
     assert f"{path}: cannot be read: No such file" in refusal(capsys, folder)

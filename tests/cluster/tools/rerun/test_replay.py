@@ -23,7 +23,7 @@ from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.entries import KINDS, Entry, describe
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
-from cluster.tools.rerun.replay import _print, check_repeats
+from cluster.tools.rerun.replay import check_repeats, print_entries
 from cluster.tools.rerun.step import Stepper
 from cluster.watches.watched_simulation import simulate
 from consensus import messages as consensus
@@ -132,7 +132,7 @@ def test_a_reader_that_has_seen_enough_ends_it(entries: list[Entry]) -> None:
     with open(writing, "w", buffering=1, encoding="utf-8") as output:
         lasting = LastingOutput(output)
         left = iter(entries)
-        _print(left, cast(TextIO, lasting))
+        print_entries(left, cast(TextIO, lasting))
         assert lasting.is_gone and next(left, None) is not None
 
 
