@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.left import LeftRun, SeenChain
@@ -41,23 +41,12 @@ NEWEST_BLOCKS: Final = 48
 """Number of newest blocks that the dashboard shows."""
 
 
-class SeenBlock(NamedTuple):
-    """A final block as the dashboard shows it, and when it was first seen, in milliseconds since the run began."""
-
-    at_ms: float
-    height: int
-    view: int
-    transactions: int
-    fires: int
-    lane_cycles: int
-
-
 class Newest:
     """The newest blocks and votes that this driver saw, for the dashboard."""
 
     def __init__(self) -> None:
-        self.blocks = deque[SeenBlock](maxlen=NEWEST_BLOCKS)
-        """The final blocks that were seen last, in the order in which they were seen."""
+        self.blocks = deque[tuple[float, BlockFinal]](maxlen=NEWEST_BLOCKS)
+        """The final blocks that were seen last, each with when, in milliseconds since the run began."""
         self.votes: dict[int, dict[VoteKind, int]] = {}
         """The newest view of each kind of vote, keyed by validator."""
 
@@ -211,9 +200,7 @@ class ChainWatch:
         self.chain.heights.add(block.height)
         if len(self.chain.heights) > 2 * HEIGHTS_REMEMBERED:
             self.chain.heights = {height for height in self.chain.heights if height > counted_to}
-        self.newest.blocks.append(
-            SeenBlock(at_ms, block.height, block.view, block.transactions, block.fires, block.lane_cycles)
-        )
+        self.newest.blocks.append((at_ms, block))
         self.chain.fires += block.fires
         self.chain.transactions += block.transactions
         if self.chain.newest is None or block.height > self.chain.newest.height:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.wording import counted, listed
@@ -51,16 +51,6 @@ COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0
 
 OnLost = Callable[[Sequence[Host], str, str], None]
-
-
-class Leased(Protocol):
-    """The parts of a host that :class:`Leases` needs."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def actor(self) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -100,11 +90,12 @@ class NodeWatch:
         self._scenario: Scenario
         self._bind = ""
         self._homeless: list[_Homeless] = []
-        self._lost: set[str] = set()
+        self.lost: set[str] = set()
         """Ids of the lost nodes that carried hosts."""
         self._next_orders_s: dict[str, float] = {}
         """The earliest time to repeat the order to end (monotonic), keyed by the id of a node that did not end."""
-        self._is_needed = False
+        self.are_watched = False
+        """Whether nodes are watched: there are several, so that the run goes on if one is lost."""
         self._looked = float("-inf")
         self._leases: Leases | None = None
 
@@ -118,15 +109,15 @@ class NodeWatch:
         wanted = hosts_to_place(scenario)
         nodes = self._nodes_for({host.number for host in wanted})
         self._begin(scenario, bind, start)
-        self._is_needed = len(nodes) > 1
+        self.are_watched = len(nodes) > 1
         for position, fault in enumerate(plans_of(scenario)):
-            if fault.ends_nodes and not self._is_needed:
+            if fault.ends_nodes and not self.are_watched:
                 raise BadInput(
                     f"faults[{position}].kind: {fault.kind_name}: there is one Ray node, and the run would be lost with"
                     f" it; expected validators.ray_nodes above 1, or the {ADDRESS_VARIABLE} of a cluster with more"
                 )
         found = place(wanted, nodes, scenario.validators.withstood)
-        for warning in found.warnings if self._is_needed else ():
+        for warning in found.warnings if self.are_watched else ():
             self._notice(warning)
         return [self._place_on(found.nodes[host.number]) for host in wanted]
 
@@ -157,7 +148,9 @@ class NodeWatch:
         """Watch the nodes of these hosts from now on, and renew their leases."""
         self.hosts = hosts
         if self.lease_s is not None:
-            self._leases = Leases(self._session.ray, hosts, self.lease_s)
+            self._leases = Leases(
+                self._session.ray, lambda: [(host.number, host.actor) for host in hosts], self.lease_s
+            )
 
     def take_over(
         self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
@@ -169,26 +162,19 @@ class NodeWatch:
         that the other driver may have created carries no validator.
         """
         self._begin(scenario, bind, start)
-        self._lost = set(lost)
-        self._is_needed = len(self._session.nodes()) > 1
-        now_s, lease_s = time.monotonic(), self._lease_s + LEASE_SLACK_S
+        self.lost = set(lost)
+        self.are_watched = len(self._session.nodes()) > 1
         for host in hosts:
             if not host.is_placed and host.phase is not Phase.DEAD:
-                may_start_s = now_s + (0.0 if host.processes.have_surely_ended else lease_s)
-                self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
+                self._await_node(host)
         self.watch(hosts)
-        if self._is_needed:
+        if self.are_watched:
             self._look_at(self._session.nodes())
-
-    @property
-    def lost(self) -> Set[str]:
-        """Ids of the lost nodes that carried hosts."""
-        return self._lost
 
     @property
     def lease_s(self) -> float | None:
         """Length of the lease that each host has from the start of its process; ``None`` if hosts have no leases."""
-        return self._lease_s if self._is_needed or self._session.kept is not None else None
+        return self._lease_s if self.are_watched or self._session.kept is not None else None
 
     @property
     def _lease_s(self) -> float:
@@ -202,18 +188,9 @@ class NodeWatch:
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
-    @property
-    def are_watched(self) -> bool:
-        """Whether nodes are watched: there are several, so that the run goes on if one is lost."""
-        return self._is_needed
-
-    def hosts_on(self, where: Place) -> list[Host]:
-        """The hosts on the node of a place."""
-        return self._on(where.node_id)
-
     def is_lost(self, host: Host) -> bool:
         """Whether a host is on a lost node; always asks Ray again."""
-        if self._is_needed and host.is_placed:
+        if self.are_watched and host.is_placed:
             self._look_at(self._session.nodes())
         return not host.is_placed
 
@@ -221,12 +198,12 @@ class NodeWatch:
 
     def look(self) -> None:
         """Take hosts off lost nodes, and place those that may start elsewhere."""
-        if not self._is_needed or time.monotonic() < self._looked + LOOK_EVERY_S:
+        if not self.are_watched or time.monotonic() < self._looked + LOOK_EVERY_S:
             return
         nodes = self._session.nodes()
         self._looked = time.monotonic()
         self._look_at(nodes)
-        self._place_homeless([node for node in nodes if node.node_id not in self._lost])
+        self._place_homeless([node for node in nodes if node.node_id not in self.lost])
 
     def end(self, where: Place, kills: bool) -> None:
         """End a node for good: with ``kills`` its processes are killed at once, otherwise Ray ends it.
@@ -255,7 +232,7 @@ class NodeWatch:
 
     def _living(self, where: Place) -> RayNode | None:
         """The node of a place, unless it is lost already."""
-        if where.node_id in self._lost:
+        if where.node_id in self.lost:
             return None
         return next((node for node in self._session.nodes() if node.node_id == where.node_id), None)
 
@@ -264,7 +241,7 @@ class NodeWatch:
 
         A log that is there already, of an earlier process of the host, is kept under another name.
         """
-        if not self._is_needed or self._session.is_ours:
+        if not self.are_watched or self._session.is_ours:
             return
         away = [host for host in self.hosts if host.is_placed and host.place.node_id != self._session.own_node_id]
         asked = {host.actor.read_log.remote(MAX_LOG_BYTES): host for host in away}
@@ -292,8 +269,7 @@ class NodeWatch:
 
     def _lose(self, node: RayNode, reason: str, is_certain: bool) -> None:
         hosts = self._on(node.node_id)
-        now_s = time.monotonic()
-        self._lost.add(node.node_id)
+        self.lost.add(node.node_id)
         carried = listed("host", [host.number for host in hosts])
         self._notice(f"node {node.name} is lost with {carried}: {reason}")
         self._on_lost(hosts, node.name, reason)
@@ -302,9 +278,14 @@ class NodeWatch:
             if host.is_placed:
                 self._session.forget(host.actor)
             host.lose_place(is_certain)
-            may_start_s = now_s + (0.0 if is_certain else self._lease_s + LEASE_SLACK_S)
-            self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
+            self._await_node(host)
         self._session.replace_node()
+
+    def _await_node(self, host: Host) -> None:
+        """Have a host without a place wait until its last process has surely ended, and for a node."""
+        lease_s = 0.0 if host.processes.have_surely_ended else self._lease_s + LEASE_SLACK_S
+        may_start_s = time.monotonic() + lease_s
+        self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
 
     def _place_homeless(self, nodes: Sequence[RayNode]) -> None:
         now_s = time.monotonic()
@@ -340,16 +321,17 @@ class NodeWatch:
         return [host for host in self.hosts if host.is_on_a_node and host.place.node_id == node_id]
 
     def _place_on(self, node: RayNode) -> Place:
-        is_alone = self._session.is_ours or not self._is_needed
+        is_alone = self._session.is_ours or not self.are_watched
         return Place(node.node_id, self._bind if is_alone else node.address, bool(node.own_hosts))
 
 
 class Leases:
     """Renews the leases of the hosts that have a place, from a separate thread: the driver may be busy for long."""
 
-    def __init__(self, ray: Any, hosts: Sequence[Leased], lease_s: float) -> None:
+    def __init__(self, ray: Any, actors: Callable[[], Iterable[tuple[int, Any]]], lease_s: float) -> None:
+        """``actors`` returns the numbers and actors of the hosts; the actor of one without a place is ``None``."""
         self._ray = ray
-        self._hosts = hosts
+        self._actors = actors
         self._lease_s = lease_s
         self._open: dict[int, tuple[Any, Any]] = {}
         """The actor that was asked and its pending answer, keyed by host number: one question per host at a time."""
@@ -365,9 +347,9 @@ class Leases:
 
     def _run(self) -> None:
         while not self._is_over.wait(RENEW_EVERY_S):
-            for host in self._hosts:
-                if host.actor is not None:
-                    self._renew(host.number, host.actor)
+            for number, actor in self._actors():
+                if actor is not None:
+                    self._renew(number, actor)
 
     def _renew(self, number: int, actor: Any) -> None:
         if number in self._open:

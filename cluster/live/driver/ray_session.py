@@ -575,11 +575,17 @@ def why_gone(kept: KeptRay, silent_s: float, is_here: bool) -> str:
     raise BadInput(f"{address}: no Ray answers there: {problem}; {where}: try again")
 
 
-def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
+def _new_folder(on_folder: Callable[[Path], None]) -> Path:
+    """The folder of a Ray of our own, whose path is short, told before there is any process."""
     parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
-    session = RaySession(ray, folder)
     on_folder(folder)
+    return folder
+
+
+def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
+    folder = _new_folder(on_folder)
+    session = RaySession(ray, folder)
     with _environment(_own_rays()), _hang_ups_held_back():
         try:
             with loopback_node.small_node():
@@ -621,10 +627,8 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
 
     A command starts it: one that the library starts would end with this process.
     """
-    parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
+    folder = _new_folder(on_folder)
     session, namespace = RaySession(ray, folder), _new_namespace()
-    on_folder(folder)
     command = [sys.executable, "-m", loopback_node.MODULE, "start", "--head", "--port=0", "--disable-usage-stats"]
     command += [f"--node-ip-address={LOOPBACK}", f"--temp-dir={folder}", "--include-dashboard=false"]
     command += [f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_STORE_BYTES}"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
@@ -47,13 +47,6 @@ START_TIMEOUT_S: Final = 90.0
 START_TIMEOUT_OF_EACH_S: Final = 2.0
 """Added to the timeout of the start for each validator. 100 validators on ten hosts and two processors took 97 s."""
 STOP_TIMEOUT_S: Final = 5.0
-
-
-class FoundHost(NamedTuple):
-    """A host that outlived its driver: what is needed to renew its lease."""
-
-    number: int
-    actor: Any
 
 
 class Testnet:
@@ -169,8 +162,8 @@ class Testnet:
             for number, host in enumerate(left.hosts)
             if host.has_actor
         }
-        found = [FoundHost(number, session.find_host(name)) for number, name in names.items()]
-        self._leases = Leases(session.ray, found, left.ray.lease_s)
+        found = [(number, session.find_host(name)) for number, name in names.items()]
+        self._leases = Leases(session.ray, lambda: found, left.ray.lease_s)
         return session
 
     def leave(self) -> None:

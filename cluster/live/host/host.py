@@ -259,9 +259,8 @@ class ValidatorHost:
         nodes share a volume, its disk is found there and kept. A disk that the validator did not run on last is
         outdated: it lacks the validator's last votes, so it is emptied.
         """
-        name, data = self._name_of(index), self._folder / DATA_FOLDER
-        data.mkdir(parents=True, exist_ok=True)
-        notes_file = data / f"{name}{NOTES_SUFFIX}"
+        name = self._name_of(index)
+        data, notes_file = self._data_of(name)
         notes = _read_notes(notes_file)
         is_there = notes_file.exists() and (data / name).exists() and notes.moves >= move - 1
         if not is_there:
@@ -273,14 +272,13 @@ class ValidatorHost:
     def wipe(self, index: int) -> str | None:
         """Delete the disk of a validator that was not started. Returns what went wrong, or ``None``."""
         name = self._name_of(index)
-        folder = self._folder / DATA_FOLDER
+        data, notes_file = self._data_of(name)
         try:
-            shutil.rmtree(folder / name)
+            shutil.rmtree(data / name)
         except FileNotFoundError:
             pass  # it moved here without its disk
         except OSError as error:
             return f"the disk of {name} could not be wiped: {error}"
-        notes_file = folder / f"{name}{NOTES_SUFFIX}"
         _write_notes(notes_file, msgspec.structs.replace(_read_notes(notes_file), joins=True))
         log.info("%s: the disk is lost", name)
         return None
@@ -358,6 +356,12 @@ class ValidatorHost:
         assert all(running.address.index != index for running in self._validators), "it runs"
         return self._scenario.validators.names[index]
 
+    def _data_of(self, name: str) -> tuple[Path, Path]:
+        """The folder of the validators' data, which is made if need be, and the file of a validator's notes there."""
+        data = self._folder / DATA_FOLDER
+        data.mkdir(parents=True, exist_ok=True)
+        return data, data / f"{name}{NOTES_SUFFIX}"
+
     async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
         self._take(injection)
         section = self._scenario.validators
@@ -380,9 +384,7 @@ class ValidatorHost:
             watch.start()
             log.info("%s: external, peers at %s, HTTP at %s", name, external.address, external.url)
             return _ExternalValidator(watch, ValidatorAddress(index, name, PeerAddress(*external.peers), external.url))
-        data = self._folder / DATA_FOLDER
-        data.mkdir(parents=True, exist_ok=True)
-        notes_file = data / f"{name}{NOTES_SUFFIX}"
+        data, notes_file = self._data_of(name)
         notes = _read_notes(notes_file)
         divergence_file = data / f"{name}{DIVERGENCE_SUFFIX}"
         is_diverged = divergence_file.exists()

@@ -21,12 +21,12 @@ from starlette.types import ASGIApp
 
 from cluster.live.host.pages import Pages
 from cluster.live.web.connections import JSON
-from cluster.live.web.event_stream import EventStream
 from cluster.live.web.prometheus_text import PROMETHEUS, render_metric
 from cluster.live.web.server import (
     MAX_REQUESTS_IN_FLIGHT,
     MESSAGEPACK,
     Endpoint,
+    EventStream,
     Rate,
     build_application,
     client_of,
@@ -185,9 +185,10 @@ class _Endpoints:
                 raise HTTPException(410, f"from: this validator has no blocks as far down as {start}")
             return page_response(request, page)
         try:
-            return EventStream(self._pages.subscribe(client_of(request), place, wanted))
+            subscription = self._pages.subscribe(client_of(request), place, wanted)
         except NoShare as error:
             raise HTTPException(429, str(error)) from None
+        return EventStream(subscription.messages(), lambda: subscription.hub.leave(subscription))
 
     async def proof(self, request: Request) -> Response:
         key, height = _parse_key(request.path_params["key"]), request.query_params.get("height")

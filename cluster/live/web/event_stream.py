@@ -18,9 +18,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-
 from cluster.live.web.server import NotReady, Page
 from cluster.live.web.shares import NoShare, fits_share
 from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
@@ -212,21 +209,6 @@ class EventHub:
     @property
     def streams(self) -> int:
         return len(self._subscriptions)
-
-
-class EventStream(StreamingResponse):
-    """A streaming response with a subscription's events."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        headers = {"cache-control": "no-store"}
-        super().__init__(subscription.messages(), media_type="text/event-stream", headers=headers)
-        self._subscription = subscription
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._subscription.hub.leave(self._subscription)
 
 
 def _encoded(page: Page) -> bytes:

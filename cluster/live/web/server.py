@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ import uvloop
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -197,6 +197,24 @@ def json_response(page: Page | list[Page], status: int = 200, headers: Mapping[s
 
 def messagepack_response(value: object) -> Response:
     return Response(msgspec.msgpack.encode(value), media_type=MESSAGEPACK)
+
+
+class EventStream(StreamingResponse):
+    """A response with server-sent events."""
+
+    def __init__(
+        self, messages: AsyncIterator[bytes], on_end: Callable[[], None], on_begin: Callable[[], None] = lambda: None
+    ) -> None:
+        """``on_end`` is called once the stream has ended, however that happens."""
+        super().__init__(messages, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._on_begin, self._on_end = on_begin, on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._on_begin()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
 
 
 def page_response(request: Request, page: Page | None, reason: str = "") -> Response:

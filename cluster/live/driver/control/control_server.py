@@ -99,13 +99,8 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit:
     names, external = record.scenario.validators.names, record.scenario.validators.external
     addresses = {address.index: address for address in hosts.addresses}
     running = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is None]
-    figures = {
-        "height": height,
-        "fires": 0 if newest is None else newest.fires,
-        "transactions": 0 if newest is None else newest.transactions,
-        "pending_timers": 0 if newest is None else newest.pending_timers,
-        "backlog": 0 if newest is None else newest.backlog,
-    }
+    sampled = ("fires", "transactions", "pending_timers", "backlog")
+    figures = {"height": height} | {name: 0 if newest is None else getattr(newest, name) for name in sampled}
     status = {
         "scenario": record.scenario.name,
         "seed": record.seed,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
@@ -20,7 +20,6 @@ from consensus.messages import VoteKind
 RunStage = Literal["starting", "running", "ending"]
 LoadStage = Literal["none", "starting", "running", "stopped", "ended"]
 """``stopped`` by a request, at the run's end or by the load's own plan; ``ended`` if it ended by itself too early."""
-STAGES: Final = get_args(RunStage)
 TARGET: Final = "TARGET"
 FAULT_FORMS: Final[tuple[Page, ...]] = (
     {"kind": "kill", "target": TARGET, "down_ms": 3_000},
@@ -77,8 +76,8 @@ class LiveView:
             "tiers": None if self.tiers is None else dict(self.tiers),
             "validators": [self._validator(index, now) for index in range(len(now.heights))],
             "blocks": [
-                [each.height, each.view, round(each.at_ms, 1), each.transactions, each.fires, each.lane_cycles]
-                for each in self.watch.newest.blocks
+                [each.height, each.view, round(at_ms, 1), each.transactions, each.fires, each.lane_cycles]
+                for at_ms, each in self.watch.newest.blocks
             ],
             "faults": [_fault(fault) for fault in record.faults[-MAX_FAULTS:]],
             "audit": {**self.audit, "told": list(self.audit.get("told", ()))[-MAX_LINES:]},

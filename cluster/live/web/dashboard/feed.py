@@ -13,11 +13,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-
 from cluster.common.wording import json_bytes
-from cluster.live.web.server import Page
+from cluster.live.web.server import EventStream, Page
 from cluster.live.web.shares import NoShare, fits_share
 
 MAX_READERS: Final = 32
@@ -88,12 +85,12 @@ class Feed:
             self._waiting -= 1
         return self._snapshot
 
-    def stream(self, client: str) -> StreamingResponse:
+    def stream(self, client: str) -> EventStream:
         """A response with the updates from now on, for a client's address. Raises :class:`NoShare`."""
         held, own = self._readers.total(), self._readers[client]
         if held >= MAX_READERS or (own and not fits_share(MAX_READERS, held, own, 1)):
             raise NoShare("too many streams of updates")
-        return _Stream(self, client)
+        return EventStream(self.messages(), lambda: self.leave(client), lambda: self.enter(client))
 
     def enter(self, client: str) -> None:
         self._readers[client] += 1
@@ -121,18 +118,3 @@ class Feed:
                         await news.wait()
                 except TimeoutError:
                     yield b": nothing new\n\n"
-
-
-class _Stream(StreamingResponse):
-    """The response of a stream, which counts as a reader while it lasts."""
-
-    def __init__(self, feed: Feed, client: str) -> None:
-        super().__init__(feed.messages(), media_type="text/event-stream", headers={"cache-control": "no-store"})
-        self._feed, self._client = feed, client
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._feed.enter(self._client)
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.leave(self._client)

@@ -318,7 +318,7 @@ class Doubted:
         self.node.is_silent = True
         watched.ray.actors[id(self.node)] = self.node
         watched.hosts._session.outlast = self._outlast  # type: ignore[method-assign]
-        watched.hosts.nodes._is_needed = True
+        watched.hosts.nodes.are_watched = True
         monkeypatch.setattr(watched.hosts.nodes, "look", lambda: None)
         monkeypatch.setattr(watched.hosts.nodes, "is_lost", lambda host: self.is_node_lost)
         watched.actor.answers["observe"] = RuntimeError("The actor died")

@@ -207,7 +207,7 @@ def busy_run(folder: Path) -> FollowedRun:
     hosts = run.hosts
     hosts.all[1] = busy_host()
     hosts.all[1].number = 1
-    hosts.nodes._lost.add("node-z")
+    hosts.nodes.lost.add("node-z")
     return run
 
 
