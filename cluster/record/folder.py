@@ -251,10 +251,10 @@ def takes_lock(file: int) -> bool:
     return False
 
 
-def is_claimed(folder: Path) -> bool:
-    """Whether a process has claimed a folder (:func:`claimed`)."""
+def is_locked(path: Path, access: int = os.O_RDONLY) -> bool:
+    """Whether a process has locked a file, or claimed a folder (:func:`claimed`)."""
     with suppress(OSError):
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        file = os.open(path, access | os.O_CLOEXEC)
         try:
             return not takes_lock(file)
         finally:

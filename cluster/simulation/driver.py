@@ -28,7 +28,7 @@ from cluster.simulation.clock import VirtualClock
 from cluster.simulation.course import Course
 from cluster.simulation.load import Load
 from cluster.simulation.machine import USUAL_PACE
-from cluster.simulation.measured_work import measured_times, start_of
+from cluster.simulation.measured_work import MeasuredTimes
 from cluster.simulation.network import Network
 from cluster.simulation.observer import Observer, connect
 from cluster.simulation.recorder import Recorder
@@ -77,7 +77,7 @@ class Simulation:
         """The scenario with which the run began."""
         self.clock = VirtualClock()
         self.random = Random(seed)
-        self._measured = measured_times(scenario.profile, self.clock, seed)
+        self._measured = None if scenario.profile is None else MeasuredTimes(scenario.profile, self.clock, seed)
         scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self.executions = SharedExecutions() if shortcuts else None
         self.keys = validator_set(RememberingScheme(scheme), scenario, seed)
@@ -111,7 +111,12 @@ class Simulation:
             tell=self.feed.see_fault,
             notice=on_notice,
             keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
-            starts=Starts(self.clock, self.machines, start_of(self._measured), self._is_back),
+            starts=Starts(
+                self.clock,
+                self.machines,
+                None if self._measured is None else self._measured.start_us,
+                self._is_back,
+            ),
         )
         self.stage.durable_sizes.expect(plans_of(scenario))
         self._course = Course(self.loop, self.feed, self.clock, self.machines, self.stage.durable_sizes, self._recorder)

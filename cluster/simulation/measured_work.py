@@ -13,12 +13,12 @@ generator and a driver on the same machine, and a crash in the middle of a job.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
-from cluster.scenario.sections.measurements.profile import JobCost, ProfileSection, draw
+from cluster.scenario.sections.measurements.profile import ProfileSection, draw
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine, Work
 from validator.node.executor.executor import sizes_of
@@ -109,51 +109,23 @@ class MeasuredTimes:
         self._owners += 1
         return MeasuredWork(machine, self, self._owners)
 
+    def draw_us(self, quantiles: Sequence[int]) -> int:
+        """Draw one of the profile's times, in microseconds."""
+        return draw(quantiles, self.random)
+
     def message_us(self) -> int:
         """Draw the additional delay of a message until it is handled, in microseconds."""
-        return draw(self.profile.link_us, self.random) + draw(self.profile.message_us, self.random)
-
-    def hand_over_us(self) -> int:
-        """Draw the time for handing a job to the executor and handling its result, in microseconds."""
-        return draw(self.profile.hand_over_us, self.random)
-
-    def sync_us(self) -> int:
-        """Draw the duration of a sync, in microseconds."""
-        return draw(self.profile.sync_us, self.random)
+        return self.draw_us(self.profile.link_us) + self.draw_us(self.profile.message_us)
 
     def start_us(self) -> int:
         """Draw the time that a validator takes to start again, in microseconds."""
-        return draw(self.profile.start_us, self.random)
+        return self.draw_us(self.profile.start_us)
 
     def job_us(self, job: Job, transactions: int, fires: int) -> int:
         """Draw the processor time of a job, in microseconds; 0 for one that only reads."""
-        cost = self._cost(job)
+        costs = {Build: self.profile.build, Execute: self.profile.execute, Finalize: self.profile.finalize}
+        cost = costs.get(type(job))
         return 0 if cost is None else cost.draw_us(transactions, fires, self.random)
-
-    def warm_up_us(self) -> int:
-        """Draw the additional processor time of a validator's first block with fires, in microseconds."""
-        return draw(self.profile.warm_up_us, self.random)
-
-    def _cost(self, job: Job) -> JobCost | None:
-        match job:
-            case Build():
-                return self.profile.build
-            case Execute():
-                return self.profile.execute
-            case Finalize():
-                return self.profile.finalize
-            case _:
-                return None
-
-
-def measured_times(profile: ProfileSection | None, clock: VirtualClock, seed: int) -> MeasuredTimes | None:
-    """The measured times of a run; ``None`` without a profile."""
-    return None if profile is None else MeasuredTimes(profile, clock, seed)
-
-
-def start_of(times: MeasuredTimes | None) -> Callable[[], int] | None:
-    """The function that draws the time of a restart, in microseconds; ``None`` if a restart takes no time."""
-    return None if times is None else times.start_us
 
 
 class MeasuredWork(Work):
@@ -183,7 +155,7 @@ class MeasuredWork(Work):
         return self._journal_busy_until_us
 
     def _draw_sync_us(self) -> int:
-        return self._times.sync_us() + self.sync_ms * MICROSECONDS_PER_MILLISECOND
+        return self._times.draw_us(self._times.profile.sync_us) + self.sync_ms * MICROSECONDS_PER_MILLISECOND
 
     def _append_takes_us(self) -> int:
         return self._write_journal(self._draw_sync_us()) - self._machine.clock.now_us
@@ -202,12 +174,14 @@ class MeasuredWork(Work):
         self._has_job_run = True
         syncs = machine.disk.syncs - before
         self._note_slow_syncs(syncs)
-        wait_us = self._times.hand_over_us() + sum(self._draw_sync_us() for _ in range(syncs))
+        wait_us = self._times.draw_us(self._times.profile.hand_over_us) + sum(
+            self._draw_sync_us() for _ in range(syncs)
+        )
         transactions, fires = sizes_of(machine.validator.executor, result)
         work_us = self._times.job_us(job, transactions, fires)
         if isinstance(job, Build | Execute) and fires and not self._is_warm:
             self._is_warm = True
-            work_us += self._times.warm_up_us()
+            work_us += self._times.draw_us(self._times.profile.warm_up_us)
         label = f"syncs of job {type(job).__name__}"
         self._times.processors.run(
             self._owner, work_us, lambda: machine.later(wait_us, label, b"", lambda: self._end_job(result))

@@ -45,14 +45,10 @@ class AdoptedProcess:
         self._process = process
         self._result = result
 
-    @property
-    def returncode(self) -> int | None:
+    def poll(self) -> int | None:
         if self._process.is_running:
             return None
         return 0 if self._result.exists() and read_statistics(self._result).is_whole else 1
-
-    def poll(self) -> int | None:
-        return self.returncode
 
     def terminate(self) -> None:
         self._process.send(signal.SIGTERM)
@@ -62,7 +58,7 @@ class AdoptedProcess:
 
     def wait(self, timeout_s: float) -> int | None:
         end_of(self._process, timeout_s)
-        return self.returncode
+        return self.poll()
 
 
 def read_statistics(path: Path) -> Statistics:
@@ -215,7 +211,7 @@ class LoadProcess:
 
         ``checkpoint`` may raise to end the wait.
         """
-        return record_of(self.finished(checkpoint), self._process.returncode)
+        return record_of(self.finished(checkpoint), self.exit_code)
 
     def finished(self, checkpoint: Callable[[], None]) -> Statistics:
         """Stop the load, and wait for its end. Returns its statistics, with those of loads that ended earlier.

@@ -76,15 +76,12 @@ def place(
     free = [node for node in nodes if not node.own_hosts]
     loose = [host for host in hosts if host.number not in own and host.number not in pinned]
     candidates = with_role(free, VALIDATORS)
-    if not candidates:
-        everybody = [node for node in free if node.is_alive]
-        candidates = [node for node in everybody if not node.is_head] or everybody
-        found = _spread(loose, candidates, before)
-        if found.most > withstood and len(candidates) < len(everybody):
-            helped = _spread(loose, everybody, before)
-            found, candidates = (helped, everybody) if helped.most < found.most else (found, candidates)
-    else:
-        found = _spread(loose, candidates, before)
+    everybody = candidates or [node for node in free if node.is_alive]
+    candidates = candidates or [node for node in everybody if not node.is_head] or everybody
+    found = _spread(loose, candidates, before)
+    if found.most > withstood and len(candidates) < len(everybody):
+        helped = _spread(loose, everybody, before)
+        found, candidates = (helped, everybody) if helped.most < found.most else (found, candidates)
     found = _with_own_nodes(found, [host for host in hosts if host.number in own], own, before)
     found.warnings.extend(_warnings(hosts, nodes, found, withstood))
     found.warnings.extend(_missing_regions(loose, candidates))

@@ -23,7 +23,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.live.processes import processes
 from cluster.live.processes.processes import NAMESPACE, Process
-from cluster.record.folder import is_at, takes_lock
+from cluster.record.folder import is_at, is_locked, takes_lock
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
@@ -50,7 +50,7 @@ def driving(folder: Path) -> Iterator[float]:
     try:
         before = _read(path)
         if _is_elsewhere(before) and _counts(path, before):
-            raise BadInput(f"{folder}: its driver is alive: {_describe(path)}; expected a run whose driver has died")
+            raise _alive(folder, path)
         heartbeat, is_refused = _Heartbeat(file), True
         try:
             yield float(before.get("at_s", 0.0))
@@ -101,15 +101,8 @@ def is_driven(folder: Path, dead: Process | None = None) -> bool:
     The lock of a killed process is held until the system has closed its files, or by children that inherited them.
     """
     path = folder / LOCK_FILE
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    if not is_locked(path, os.O_RDWR):
         return False
-    try:
-        if takes_lock(file):
-            return False
-    finally:
-        os.close(file)
     page = _read(path)
     return dead is None or (page.get("pid"), page.get("started")) != (dead.pid, dead.started)
 
@@ -124,9 +117,7 @@ def _take(folder: Path, path: Path) -> int:
             if is_free and is_at(file, path):
                 return file
             if not is_free and time.monotonic() > deadline:
-                raise BadInput(
-                    f"{folder}: its driver is alive: {_describe(path)}; expected a run whose driver has died"
-                )
+                raise _alive(folder, path)
         except BaseException:
             os.close(file)
             raise
@@ -150,12 +141,13 @@ def _counts(path: Path, before: Mapping[str, Any]) -> bool:
     return False
 
 
-def _describe(path: Path) -> str:
+def _alive(folder: Path, path: Path) -> BadInput:
     try:
         page = _read(path)
-        return f"process {page['pid']} on {page['machine']}"
+        who = f"process {page['pid']} on {page['machine']}"
     except KeyError:
-        return f"another process has the lock {path}"
+        who = f"another process has the lock {path}"
+    return BadInput(f"{folder}: its driver is alive: {who}; expected a run whose driver has died")
 
 
 def _write(file: int, page: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.processes.cleanup_watchdog import can_be_taken_over
 from cluster.live.processes.driver_lock import is_driven
-from cluster.record.folder import JOURNAL_FILE, RESULT_FILE, is_claimed, read_result
+from cluster.record.folder import JOURNAL_FILE, RESULT_FILE, is_locked, read_result
 from cluster.run.events import Begun, Seen
 from cluster.run.journal import read_journal
 from cluster.scenario.code.gate import code_of, pass_gate
@@ -115,7 +115,7 @@ def _follow(folder: Path, shown: Filter, validators: Sequence[str], wait: Wait) 
 
 def _lives(folder: Path) -> bool:
     """Whether a run has a driver, or may get another one."""
-    return is_claimed(folder) or is_driven(folder) or can_be_taken_over(folder)
+    return is_locked(folder) or is_driven(folder) or can_be_taken_over(folder)
 
 
 def _tell_verdict(folder: Path) -> ExitCode:

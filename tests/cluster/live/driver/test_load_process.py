@@ -145,7 +145,7 @@ def test_an_adopted_load_that_failed_did_not_end_well(load: LoadProcess, tmp_pat
     assert process is not None
     load.finish(lambda: None)
     Statistics(is_whole=is_whole).write(tmp_path / STATS_FILE)
-    assert AdoptedProcess(process, tmp_path / STATS_FILE).returncode == int(not is_whole)
+    assert AdoptedProcess(process, tmp_path / STATS_FILE).poll() == int(not is_whole)
 
 
 @pytest.mark.parametrize("was_told_to_stop", [True, False])
