@@ -17,13 +17,14 @@ from cluster.common.errors import ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.processes import cleanup_watchdog
 from cluster.record.folder import CHECKPOINT_FILE, JOURNAL_FILE, RESULT_FILE, claimed
-from cluster.run.events import StopRequested
+from cluster.run.events import Begun, StopRequested
 from cluster.run.journal import encoded
 from cluster.run.loop import RunLoop
 from cluster.tools.cli.main import main
 from cluster.tools.rerun import follow as follow_module
 from cluster.tools.rerun.follow import PATIENCE, POLL_S, follow
 from cluster.tools.rerun.player import Filter
+from tests.cluster.live.driver.test_take_over import FollowedRun, taken_over
 from tests.cluster.tools.rerun.test_live_events import begun, make_run
 from validator.storage.frames import split
 
@@ -119,6 +120,19 @@ def test_another_driver_goes_on_from_a_shorter_journal(folder: Path, capsys: pyt
         "     300.000  fault         height 0: the load stops, draining",
         "verdict pass",
     ]
+
+
+def test_a_live_run_is_followed_from_driver_to_driver(tmp_path: Path) -> None:
+    run, tail = FollowedRun(tmp_path, stop_on_fail=True), follow_module.Tail(tmp_path)
+    run.write_checkpoint()
+    run.is_killed()
+    assert [entry.text for entry in tail.news()] == ["the testnet is up"]
+    assert tail.begun == Begun(run.loop.given, 1, is_open=False, stops_on_fail=True)
+    other = taken_over(tmp_path)
+    other.see(StopRequested(5_000.0))
+    other.files.keep()
+    assert any(entry.text.endswith("stop requested") for entry in tail.news())
+    other.audit.close()
 
 
 def test_filters_select_and_their_end_ends_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
