@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+import msgspec
+
+from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.common.wording import printable
 from cluster.faults.events import Tell
 from cluster.live.driver.audit import Audit, MakeAudit
 from cluster.live.driver.chain_watch import ChainWatch
@@ -17,6 +21,7 @@ from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.seen import heights_in_words
 from cluster.live.driver.testnet import Testnet, start_timeout_s
+from cluster.live.handover.checkpoint import ADVICE
 from cluster.live.handover.handover import FOLLOWING, RunClock, RunFiles
 from cluster.live.handover.left import VERSION, LeftRun, LeftStage, RunPhase
 from cluster.live.handover.rows import Row
@@ -157,7 +162,10 @@ class LiveRun:
         self.clock.take_over(left.record.began_epoch_ms, left.clock.reading)
         files, rows = RunFiles.reopen(self.folder, self.notice, left, self.loop)
         self._open(files, left, rows)
-        self.means.take_over(left.stage.means)
+        try:
+            self.means.take_over(left.stage.means)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{self.folder}: stage.means: {printable(str(error))}: {ADVICE}") from None
         if hosts is not None:
             self.make_stage(hosts, left.stage)
 

@@ -6,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from cluster.common.errors import BadInput
 from cluster.disks.bit_rot import Rot
 from cluster.faults.link_faults import LinkCounts
+from cluster.live.driver import live_run
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
@@ -20,6 +23,7 @@ from cluster.live.host.lag import LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
+from cluster.live.means import Means
 from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
@@ -44,6 +48,22 @@ from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
 
 LATE = {"name": "late", "validators": {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 5}]}}
+
+
+def test_a_state_of_means_that_does_not_fit_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class TheirMeans(Means):
+        def take_over(self, left: dict[str, Any]) -> None:
+            msgspec.convert(left, Process)
+
+    run = FollowedRun(tmp_path)
+    run.write_checkpoint()
+    run.is_killed()
+    monkeypatch.setattr(live_run, "means_class", lambda: TheirMeans)
+    with pytest.raises(
+        BadInput, match=rf"^{tmp_path}: stage\.means: Expected `array`, got `object`: attach with the code"
+    ):
+        taken_over(tmp_path)
+
 
 # --- watches ----------------------------------------------------------------------------------------------------------
 
