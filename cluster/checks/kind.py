@@ -6,14 +6,17 @@ Checks that ship are in ``cluster/checks/kinds/``, and judge every run. Others, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum, auto
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import signature
 from math import isfinite
+from operator import index
 from pathlib import Path
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from cluster.audit.books import Books, Finding
 from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, class_of_actors, use_by_actor, use_by_class
@@ -26,6 +29,7 @@ from cluster.common.wording import counted
 from cluster.record.lag import explains_delay
 from cluster.scenario import Scenario
 from cluster.scenario.sections.kinds import classes_in
+from cluster.scenario.sections.metric_names import METRICS
 from cluster.scenario.sections.success import BaseCheck, check_of
 from validator.primitives.user_file import UserFileError, one_line
 
@@ -59,6 +63,8 @@ class Judged:
         """The metrics of checks, by name."""
         self.evaluations: list[Evaluation] = []
         """What the checks so far have evaluated."""
+        self.errors: dict[str, str] = {}
+        """The first error of each check of a user or a package that raised one, by the check's name."""
 
     @cached_property
     def actor_classes(self) -> Mapping[bytes, str]:
@@ -92,6 +98,10 @@ class Judged:
         return participation(self.books)
 
 
+FIXED: Final = ("check", "measurements", "evaluations")
+"""Methods of a check that make something of the others."""
+
+
 class CheckKind(BaseCheck):
     """A check of one run. The first paragraph of a subclass's docstring is the rule that ``stampede explain`` shows."""
 
@@ -107,7 +117,6 @@ class CheckKind(BaseCheck):
         """Those of its rules that are evaluated in such a run."""
         self.times: dict[str, int] = {}
         """How often it evaluated each of its rules. :meth:`judge` fills it."""
-        self._error = ""
 
     def judge(self) -> Result:
         """The outcome, and its figures in one line. Too little to judge is inconclusive."""
@@ -122,49 +131,48 @@ class CheckKind(BaseCheck):
         return {}
 
     def measure(self) -> Mapping[str, float]:
-        """Metrics that it adds to those of the run, by name without the check's, which comes before them."""
+        """The values of its :attr:`METRICS`; those that the run does not have are left out."""
         return {}
 
     # --- what is made of it -------------------------------------------------------------------------------------------
 
-    def __init_subclass__(cls) -> None:
-        is_ours = cls.__module__.startswith(f"{__package__}.")
-        if not is_ours and "name" in vars(cls) and cls.name in (kind.name for kind in shipped()):
+    @classmethod
+    def require_fits(cls) -> None:
+        if cls.name in (kind.name for kind in shipped()):
             raise ValueError(f"a check that ships is named {cls.name}; expected another name")
+        subject: Any = cls.SUBJECT
+        if not isinstance(subject, Subject) or subject is Subject.COVERAGE:
+            raise ValueError(f"SUBJECT: expected a Subject other than COVERAGE, got {subject!r}")
+        for field, pattern in (("RULES", rf"{re.escape(cls.name)}: \S.*"), ("METRICS", "[a-z][a-z0-9_]*")):
+            names: Any = getattr(cls, field)
+            if not isinstance(names, tuple) or not all(isinstance(n, str) and re.fullmatch(pattern, n) for n in names):
+                raise ValueError(f"{field}: expected a tuple of texts like {pattern}, got {names!r}")
+        if taken := METRICS.keys() & cls.metric_names():
+            raise ValueError(f"METRICS: a metric that ships is named {min(taken)}; expected another name")
+        if cls.judge is CheckKind.judge or any(getattr(cls, name) is not getattr(CheckKind, name) for name in FIXED):
+            raise ValueError(f"expected a class that has judge, and none of {', '.join(FIXED)}")
+        signature(cls).bind(None)
 
     def check(self) -> Check:
         """Judge the run. What the check has evaluated is added to :attr:`Judged.evaluations`."""
-        with self._noting_error():
-            why = self.idle()
-            outcome, detail = (Outcome.PASS, why) if why else self.judge()
-            found = Check(self.name, Outcome(outcome), str(detail), applies=not why)
-            self.run.evaluations += self.evaluations(found)
-        return Check(self.name, Outcome.INCONCLUSIVE, self._error) if self._error else found
+        why = self.idle()
+        outcome, detail = (Outcome.PASS, why) if why else self.judge()
+        found = Check(self.name, Outcome(outcome), " ".join(str(detail).split()), applies=not why)
+        self.run.evaluations += self.evaluations(found)
+        return found
 
     def measurements(self) -> dict[str, float]:
         """Its metrics, by name."""
-        found: dict[str, float] = {}
-        with self._noting_error():
-            found |= {f"{self.name}_{name}": float(value) for name, value in self.measure().items()}
-        return found
-
-    @contextmanager
-    def _noting_error(self) -> Iterator[None]:
-        """An exception of a user's file becomes what the check found: the run is judged all the same."""
-        if not self.file:
-            yield
-            return
-        try:
-            with one_line(self.file):
-                yield
-        except UserFileError as error:
-            self._error = self._error or str(error)
+        values = self.measure()
+        if unnamed := sorted(values.keys() - set(self.METRICS)):
+            raise ValueError(f"it measures {unnamed[0]}, which METRICS does not name")
+        return {f"{self.name}_{name}": float(value) for name, value in values.items()}
 
     def evaluations(self, found: Check) -> list[Evaluation]:
         """How often each rule was evaluated. If the check failed, it may have ended before it came to some of them."""
         needed, looks_at_all = self.needed(), found.applies and found.verdict is not Outcome.FAIL
         return [
-            Evaluation(rule, self.times.get(rule, 0), needed.get(rule, 1))
+            Evaluation(rule, index(self.times.get(rule, 0)), index(needed.get(rule, 1)))
             for rule in self.rules
             if rule in self.times or looks_at_all
         ]
@@ -238,6 +246,32 @@ def kinds_of(scenario: Scenario) -> tuple[type[CheckKind], ...]:
     """The checks of a scenario's runs, in their order. Files of users are executed."""
     named = [cast(type[CheckKind], check_of(each)) for each in scenario.success.checks]
     return _in_order([*shipped(), *named])
+
+
+def checks_by(kinds: Sequence[type[CheckKind]], run: Judged) -> Iterator[Check]:
+    """Judge a run. An exception of a check of a user or a package becomes what that found."""
+    made: dict[str, CheckKind] = {}
+    for kind in kinds:
+        with _noting_error(kind, run.errors):
+            made[kind.name] = kind(run)
+            run.measured |= made[kind.name].measurements()
+    for kind in kinds:
+        with _noting_error(kind, run.errors):
+            found = made[kind.name].check()
+        error = run.errors.get(kind.name)
+        yield found if error is None else Check(kind.name, Outcome.INCONCLUSIVE, error)
+
+
+@contextmanager
+def _noting_error(kind: type[CheckKind], errors: dict[str, str]) -> Iterator[None]:
+    if not kind.file:
+        yield
+        return
+    try:
+        with one_line(kind.file):
+            yield
+    except UserFileError as error:
+        errors.setdefault(kind.name, str(error))
 
 
 def _in_order(kinds: Iterable[type[CheckKind]]) -> tuple[type[CheckKind], ...]:

@@ -15,7 +15,7 @@ from typing import Final
 from cluster.audit.books import Books, keep_books
 from cluster.audit.figures import FailedRuns
 from cluster.audit.violation import short
-from cluster.checks.kind import Judged, kinds_of
+from cluster.checks.kind import Judged, checks_by, kinds_of
 from cluster.checks.metrics.actor_classes import name_of
 from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.checks.verdict import Check, Verdict, examples
@@ -36,10 +36,8 @@ Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
 def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Judged:
     """Compute a run's metrics and perform every check. Its books are computed too, unless ``books`` are given."""
     judged = Judged(books if books is not None else keep_books(record))
-    books, kinds = judged.books, [kind(judged) for kind in kinds_of(record.scenario)]
-    for kind in kinds:
-        judged.measured |= kind.measurements()
-    checks = tuple(_with_seen(record, kind.check()) for kind in kinds)
+    books = judged.books
+    checks = tuple(_with_seen(record, check) for check in checks_by(kinds_of(record.scenario), judged))
     if judge is not None:
         checks = judge(books, checks)
     warnings = find_warnings(books, judged.latencies, judged.actor_classes)

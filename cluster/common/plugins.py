@@ -1,5 +1,7 @@
 """What installed packages add to Stampede: entry points, as for plug-ins of pytest. A kit of ours is one of them.
 
+All that a package offers passes :func:`load`: what does not fit is refused, and so is a name that is taken.
+
 ``stampede.checks``
     a check: a subclass of :class:`cluster.checks.kind.CheckKind` whose ``name`` is the entry point's name.
 ``stampede.commands``
@@ -24,11 +26,18 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
-from typing import Any, Final
+from inspect import isabstract, isclass
+from typing import Any, Final, TypeVar, cast
 
 from cluster.common.errors import BadInput
+from cluster.common.wording import printable
+
+T = TypeVar("T")
+PROJECT: Final = "stampede"
 
 CHECKS: Final = "stampede.checks"
 COMMANDS: Final = "stampede.commands"
@@ -42,41 +51,79 @@ OF_A_KIT: Final = re.compile(r"""(?P<library>[\w.-]+).*;\s*extra == ['"](?P<kit>
 """A requirement of the project that only a kit has."""
 
 
-def plugins(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group, by name, in the order of their names. Nothing is loaded."""
-    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+def points(group: str, name: str = "") -> list[EntryPoint]:
+    """The entry points of a group, or those of one name: those of the project first. Nothing is loaded."""
+    found = entry_points(group=group, name=name) if name else entry_points(group=group)
+    return sorted(found, key=lambda point: (_package(point) != PROJECT, point.name, _package(point)))
 
 
-def load(point: EntryPoint) -> Any:
-    """The object of an entry point. Raises :class:`BadInput`, which names the package, if it cannot be loaded."""
+def load(point: EntryPoint, take: Callable[[Any], T], taken: Collection[str] = ()) -> T:
+    """What an entry point offers, as ``take`` returns it, which raises an exception for what does not fit.
+
+    Raises :class:`BadInput`, one line with the package, if it cannot be loaded or does not fit, or if its name is one
+    of ``taken``.
+    """
     try:
-        return point.load()
-    except Exception as error:
+        if point.name in taken:
+            raise ValueError("the name is taken; expected another one")
+        return take(point.load())
+    except (Exception, SystemExit) as error:
         if (lacking := lacking_library(error)) is not None:
             raise BadInput(lacking) from error
-        raise unfit(point, error) from error
+        reason = printable(" ".join(f"{type(error).__name__}: {error}".split()))
+        offered = f"{_package(point)}: {point.value}, its {point.group} {point.name}"
+        raise BadInput(f"{offered}, cannot be used: {reason}") from error
 
 
-def unfit(point: EntryPoint, error: Exception) -> BadInput:
-    """The error of an entry point that cannot be used; it names the package."""
-    package = "a package" if point.dist is None else point.dist.name
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return BadInput(f"{package}: {point.value}, its {point.group} {point.name}, cannot be loaded: {reason}")
+def load_all(group: str, add: Callable[[Any], None]) -> None:
+    """Have ``add`` take all that packages offer in a group (:func:`load`). What cannot be used is told in one line, and
+    takes nothing else away."""
+    for point in points(group):
+        try:
+            load(point, add)
+        except BadInput as error:
+            print(f"stampede: {error}", file=sys.stderr)
 
 
-def load_named(group: str, name: str, purpose: str, kit: str) -> Any:
-    """The object of the entry point ``name``. Raises :class:`BadInput` if no installed package has it."""
-    found = plugins(group).get(name)
-    if found is None:
-        raise BadInput(f"{purpose}: no installed package has it; expected the kit {kit}: pip install 'stampede[{kit}]'")
-    return load(found)
+def load_named(
+    group: str, name: str, take: Callable[[Any], T], taken: Collection[str] = (), purpose: str = "", kit: str = ""
+) -> T:
+    """What a package offers under a name (:func:`load`). Raises :class:`BadInput` if none does, or several do.
+
+    ``purpose`` is what needs it, ``kit`` the kit that has it.
+    """
+    found = points(group, name)
+    if not found:
+        place, wanted = purpose or f"{group} {name}", f"the kit {kit}: pip install 'stampede[{kit}]'"
+        raise BadInput(f"{place}: no installed package has it" + (f"; expected {wanted}" if kit else ""))
+    return load(found[-1], take, [*taken, *(point.name for point in found[:-1])])
+
+
+def expect_class(found: Any, base: type[T], name: object = None, name_of: Callable[[Any], object] = repr) -> type[T]:
+    """``found``, if it is a subclass of ``base`` and, if a name is given, has that one. Raises :class:`ValueError`."""
+    if not isclass(found) or not issubclass(found, base) or isabstract(found):
+        raise ValueError(f"expected a subclass of {base.__name__}, got {found!r}")
+    if name is not None and name_of(found) != name:
+        raise ValueError(f"expected a class whose name is {name!r}, got {found!r}")
+    return found
+
+
+def expect_function(found: Any) -> Callable[..., Any]:
+    """``found``, if it can be called. Raises :class:`ValueError`."""
+    if not callable(found):
+        raise ValueError(f"expected a function, got {found!r}")
+    return cast("Callable[..., Any]", found)
+
+
+def _package(point: EntryPoint) -> str:
+    return "a package" if point.dist is None else point.dist.name
 
 
 def what_to_install(missing: str) -> str | None:
     """The error for a library that a kit needs and that is not installed, by its module; ``None`` for other modules."""
     lines: list[str] = []
     with suppress(PackageNotFoundError):  # a checkout on PYTHONPATH alone
-        lines = requires("stampede") or []
+        lines = requires(PROJECT) or []
     for line in lines if missing else ():
         found = OF_A_KIT.match(line)
         if found is not None and found["library"].startswith(missing.partition(".")[0]):
@@ -84,6 +131,6 @@ def what_to_install(missing: str) -> str | None:
     return None
 
 
-def lacking_library(error: Exception) -> str | None:
+def lacking_library(error: BaseException) -> str | None:
     """As :func:`what_to_install`, for an exception; ``None`` for one that is about no missing module."""
     return what_to_install(error.name or "") if isinstance(error, ModuleNotFoundError) else None

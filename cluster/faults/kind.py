@@ -9,7 +9,7 @@ course is told what was seen, and orders what drivers perform (:mod:`cluster.fau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, model_validator
 
@@ -45,7 +45,6 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.types import fault_bound
-from validator.primitives.user_file import UserFileError
 
 Cue = FaultCall | Counted | BitFlipped
 """What lets a course go on: a call that it has scheduled, or an order's answer."""
@@ -181,14 +180,8 @@ class Unread(CustomFault, FaultKind):
 
 def plans_of(scenario: Scenario) -> list[FaultKind]:
     """The faults of a scenario with regions replaced by their validators. Custom kinds are executed."""
-    regions, found = scenario.regions, []
-    for position, given in enumerate(scenario.faults):
-        fault = ready(given).with_regions_named(regions)
-        if not isinstance(fault, FaultKind):
-            place = f"file {given.kind.file}" if isinstance(given, CustomFault) else f"faults[{position}]"
-            raise UserFileError(f"{place}: {type(fault).__name__} is no cluster.faults.kind.FaultKind")
-        found.append(fault)
-    return found
+    regions = scenario.regions
+    return [cast(FaultKind, ready(given).with_regions_named(regions)) for given in scenario.faults]
 
 
 def problem_of(scenario: Scenario, backend: Backend) -> str | None:

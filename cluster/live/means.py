@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput
-from cluster.common.plugins import MEANS, load, load_named, plugins
+from cluster.common.plugins import MEANS, expect_class, load_named
 from cluster.faults.calls import FaultCall
 from cluster.faults.events import Way
 from cluster.faults.impairment import Impairment
@@ -69,7 +69,7 @@ class Means:
         """Make ready for faults. Raises :class:`BadInput` if one needs what is not here."""
         for position, fault in enumerate(faults):
             if fault.needs_kubernetes or fault.prefers_chaos_mesh:
-                load_named(MEANS, KUBERNETES, f"faults[{position}].how: {getattr(fault, 'how', '')}", KUBERNETES)
+                _installed(f"faults[{position}].how: {getattr(fault, 'how', '')}")
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -151,8 +151,11 @@ class Means:
 
 def means_class() -> type[Means]:
     """The class of the means that are installed."""
-    point = plugins(MEANS).get(KUBERNETES)
     try:
-        return Means if point is None else load(point)
+        return _installed()
     except BadInput:  # said as soon as a fault needs it
         return Means
+
+
+def _installed(purpose: str = "") -> type[Means]:
+    return load_named(MEANS, KUBERNETES, partial(expect_class, base=Means), purpose=purpose, kit=KUBERNETES)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from cluster.common.plugins import PLANTED, load, plugins
+from cluster.common.plugins import PLANTED, load_all
 from cluster.common.suggestions import unknown
 
 if TYPE_CHECKING:
@@ -66,8 +66,16 @@ class Planted:
 def planted_bugs() -> dict[str, Planted]:
     """The bugs of validators that installed packages have, by name."""
     found: dict[str, Planted] = {}
-    for point in plugins(PLANTED).values():
-        found |= cast("Mapping[str, Planted]", load(point))
+
+    def add(bugs: Mapping[str, Any]) -> None:
+        for name, bug in bugs.items():
+            if name in found:
+                raise ValueError(f"there is a bug {name} already")
+            if not isinstance(bug, Planted) or bug.name != name or not isinstance(bug.patch, EnginePatch | PartsPatch):
+                raise ValueError(f"{name}: expected a Planted of that name with a patch, got {bug!r}")
+        found.update(bugs)
+
+    load_all(PLANTED, add)
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cluster.common.errors import BadInput
 from cluster.scenario.sections.faults import kind_named
 from loadgen.workloads import OwnWorkload
 from loadgen.workloads.own import known_kind
@@ -80,7 +81,7 @@ def _fault_type(position: Step, given: Any) -> Any:
     """The model of a fault."""
     try:
         return kind_named(given["faults"][position]["kind"])
-    except (LookupError, TypeError):
+    except (BadInput, LookupError, TypeError):
         return None
 
 

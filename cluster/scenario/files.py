@@ -144,12 +144,13 @@ def _scenario_from(fields: Mapping[str, Any], source: str) -> Scenario:
 
 
 def execute_own_code(scenario: Scenario, source: str) -> None:
-    """Execute the policy, the workloads, the kinds of faults and the checks that a scenario has as texts.
+    """Execute the policy, the workloads, the kinds of faults and the checks that a scenario has as texts, and load the
+    checks of packages.
 
     Reading a scenario executes nothing, and so leaves the rest unchecked. Raises :class:`BadInput` with ``source``,
     path and reason in one line.
     """
-    if not code_of(scenario):
+    if not code_of(scenario) and not scenario.success.checks:
         return
     given = scenario.model_dump(mode="json", exclude_unset=True)
     try:

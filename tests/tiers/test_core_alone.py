@@ -13,9 +13,9 @@ from tests.core_alone import ROOT
 
 TESTS = """
 def test_of_the_core():
-    from cluster.common.plugins import COMMANDS, plugins
+    from cluster.common.plugins import COMMANDS, points
 
-    assert plugins(COMMANDS) == {}
+    assert points(COMMANDS) == []
 
 def test_of_a_kit():
     import kits.market

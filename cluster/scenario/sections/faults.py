@@ -12,14 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
-from inspect import isclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationInfo, create_model, model_validator
 
-from cluster.common.errors import BadInput
-from cluster.common.plugins import FAULTS, load, plugins
+from cluster.common.plugins import FAULTS, expect_class, load_named, points
 from cluster.common.suggestions import instead, unknown
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.scenario.sections.base import KEYWORDS, Height, RunMilliseconds, Section, kind_of, refuse_repeated
@@ -173,27 +171,27 @@ SHIPPED: Final[Mapping[str, str]] = {
 @cache
 def kind_names() -> tuple[str, ...]:
     """The names of all kinds that ship or are installed."""
-    return tuple(dict.fromkeys([*SHIPPED, *plugins(FAULTS)]))
+    return tuple(dict.fromkeys([*SHIPPED, *(point.name for point in points(FAULTS))]))
 
 
 def is_kind(name: str) -> bool:
-    """Whether a kind of that name ships or is installed. What is installed is looked up for no kind that ships."""
+    """Whether a kind of that name ships or is installed."""
     return name in SHIPPED or name in kind_names()
 
 
 @cache
 def kind_named(name: str) -> type[BaseFault]:
-    """The class of a kind that ships or is installed. Raises :class:`KeyError` if there is none."""
-    if name not in SHIPPED:
-        return _checked(load(plugins(FAULTS)[name]), name)
-    return _checked(only_class_in(import_module(SHIPPED[name]), BaseFault, "fault"), name)
+    """The class of a kind that ships or is installed. Raises :class:`BadInput` if there is none, or a package has one
+    of the name of a kind that ships."""
+    if name in SHIPPED and not points(FAULTS, name):
+        return only_class_in(import_module(SHIPPED[name]), BaseFault, "fault")
+    return load_named(FAULTS, name, lambda found: _with_course(expect_class(found, BaseFault, name, kind_of)), SHIPPED)
 
 
-def _checked(kind: Any, name: str) -> type[BaseFault]:
-    is_fault = isclass(kind) and issubclass(kind, BaseFault) and "kind" in kind.model_fields
-    if not is_fault or kind_of(kind) != name:
-        raise BadInput(f"fault {name}: expected a subclass of FaultKind whose kind is {name!r}, got {kind!r}")
-    return cast(type[BaseFault], kind)
+def _with_course(kind: type[BaseFault]) -> type[BaseFault]:
+    if not hasattr(kind, "COURSE"):
+        raise ValueError(f"expected a subclass of FaultKind that has a COURSE, got {kind!r}")
+    return kind
 
 
 def facts_of(kind: str) -> Facts:
@@ -226,7 +224,7 @@ def executed(own: OwnKind) -> type[BaseFault]:
     if is_kind(own.name):
         raise UserFileError(f"file {own.file}: a kind of fault is named {own.name}; expected another name")
     with one_line(own.file):
-        kind = own.executed(BaseFault, "fault")
+        kind = _with_course(own.executed(BaseFault, "fault"))
         return create_model(kind.__name__, __base__=(CustomFault, kind), __module__=kind.__module__)
 
 

@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
-from inspect import isclass
+from inspect import getfile
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from cluster.common.errors import BadInput
-from cluster.common.plugins import CHECKS, load, plugins
+from cluster.common.plugins import CHECKS, expect_class, load_named, points
 from cluster.common.suggestions import meant_or_known, unknown
 from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.kinds import KEPT, OwnKind, refuse_path
@@ -36,7 +35,19 @@ class BaseCheck:
     name: ClassVar[str]
     """The check's name. Of a check in a file of the user, it is the file's."""
     file: ClassVar[str] = ""
-    """The user's file that has it; empty for any other check."""
+    """The file of a user or a package that has it; empty for a check that ships."""
+    METRICS: ClassVar[tuple[str, ...]] = ()
+    """Metrics that it adds to those of the run, without the check's name, which comes before them."""
+
+    @classmethod
+    def require_fits(cls) -> None:
+        """Raise :class:`ValueError` if the class, of a user or a package, cannot judge a run."""
+        raise ValueError(f"expected a subclass of CheckKind, got {cls!r}")
+
+    @classmethod
+    def metric_names(cls) -> list[str]:
+        """Its metrics, as ``result.json`` names them."""
+        return [f"{cls.name}_{metric}" for metric in cls.METRICS]
 
 
 @lru_cache(maxsize=KEPT)
@@ -47,26 +58,32 @@ def check_of(given: str | OwnKind) -> type[BaseCheck]:
     """
     if isinstance(given, OwnKind):
         with one_line(given.file):
-            kind = given.executed(BaseCheck, "check")
-            return type(kind.__name__, (kind,), {"name": given.name, "file": given.file})
-    found = load(plugins(CHECKS)[given])
-    if not isclass(found) or not issubclass(found, BaseCheck) or getattr(found, "name", None) != given:
-        raise BadInput(f"check {given}: expected a subclass of CheckKind whose name is {given!r}, got {found!r}")
+            return _fitting(given.executed(BaseCheck, "check"), given.name, given.file)
+
+    def take(found: Any) -> type[BaseCheck]:
+        return _fitting(expect_class(found, BaseCheck, given, lambda kind: kind.name), given, getfile(found))
+
+    return load_named(CHECKS, given, take)
+
+
+def _fitting(kind: type[BaseCheck], name: str, file: str) -> type[BaseCheck]:
+    found: type[BaseCheck] = type(kind.__name__, (kind,), {"name": name, "file": file})
+    found.require_fits()
     return found
 
 
 def _check(given: Any, info: ValidationInfo) -> Any:
     if isinstance(given, str):
         refuse_path("", given)
-        if given not in (known := plugins(CHECKS)):
+        if given not in (known := [point.name for point in points(CHECKS)]):
             raise ValueError(
                 unknown("check", given, known) if known else f"no installed package has the check {given!r:.80}"
             )
-        return given
-    own = OwnKind.model_validate(given)
+    else:
+        given = OwnKind.model_validate(given)
     if executes(info):
-        check_of(own)
-    return own
+        check_of(given)
+    return given
 
 
 NamedCheck = Annotated[str | OwnKind, BeforeValidator(_check)]
@@ -152,9 +169,12 @@ class SuccessSection(Section):
 
     @field_validator("checks")
     @classmethod
-    def _checks_differ(cls, given: list[str | OwnKind]) -> list[str | OwnKind]:
+    def _checks_differ(cls, given: list[str | OwnKind], info: ValidationInfo) -> list[str | OwnKind]:
         if len({name_of_check(each) for each in given}) < len(given):
             raise ValueError("a check is named twice")
+        measured = [name for each in given for name in check_of(each).metric_names()] if executes(info) else []
+        if twice := [name for name in measured if measured.count(name) > 1]:
+            raise ValueError(f"two checks measure {twice[0]}")
         return given
 
     @field_validator("metrics", mode="before")
@@ -162,8 +182,12 @@ class SuccessSection(Section):
     def _metrics_are_known(cls, given: Any, info: ValidationInfo) -> Any:
         if "checks" not in info.data:
             return given  # they are invalid, and what they measure is not known
-        measuring = tuple(f"{name_of_check(each)}_" for each in info.data["checks"])
-        measured = [name for name in given if name.startswith(measuring)] if isinstance(given, dict) else []
+        checks = info.data["checks"]
+        if executes(info):
+            measured = [name for each in checks for name in check_of(each).metric_names()]
+        else:
+            measuring = tuple(f"{name_of_check(each)}_" for each in checks)
+            measured = [name for name in given if name.startswith(measuring)] if isinstance(given, dict) else []
         return _known(given, [*METRICS, *measured], "metric")
 
     @field_validator("samples", mode="before")

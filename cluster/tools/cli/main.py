@@ -13,13 +13,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import EntryPoint
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
 from cluster.common.errors import BadInput, ExitCode, HarnessError, crash_reason
 from cluster.common.interrupts import SIGNALS, is_unwanted
-from cluster.common.plugins import COMMANDS, lacking_library, load, plugins, unfit
+from cluster.common.plugins import COMMANDS, lacking_library, load_all
 from cluster.common.suggestions import unknown
 from cluster.common.wording import SPELLED, printable
 from cluster.tools.compare import commands as compare
@@ -209,26 +209,18 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     for module in (run, load_commands, explain, drills, inspect, sweeps, rerun, disk_commands, compare):
         add_commands(subparsers, module.COMMANDS)
-    for point in plugins(COMMANDS).values():
-        try:
-            _add_plugin(subparsers, point)
-        except BadInput as error:  # a broken package does not take the other commands away
-            _complain(str(error))
+    load_all(COMMANDS, partial(_add_plugin, subparsers))
     completing = subparsers.add_parser(COMPLETION, help=COMPLETION_HELP, description=COMPLETION_HELP)
     completing.fill = lambda each: _add_completion(each, parser)
     return parser
 
 
-def _add_plugin(subparsers: argparse._SubParsersAction[Any], point: EntryPoint) -> None:
-    """Add the commands of an installed package. Raises :class:`BadInput`, which names the package."""
-    found = load(point)
-    try:
-        commands = dict(getattr(found, "COMMANDS", found))
-        if taken := sorted(commands.keys() & subparsers.choices.keys()):
-            raise ValueError(f"there is a command {taken[0]} already")
-        add_commands(subparsers, commands)
-    except Exception as error:
-        raise unfit(point, error) from error
+def _add_plugin(subparsers: argparse._SubParsersAction[Any], found: Any) -> None:
+    """Add the commands of an installed package. Raises an exception for what are none."""
+    commands = dict(getattr(found, "COMMANDS", found))
+    if taken := sorted(commands.keys() & subparsers.choices.keys()):
+        raise ValueError(f"there is a command {taken[0]} already")
+    add_commands(subparsers, commands)
 
 
 def _add_completion(completing: argparse.ArgumentParser, parser: argparse.ArgumentParser) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from cluster.common.errors import BadInput
 from cluster.common.plugins import DRILLS as GROUP
-from cluster.common.plugins import load, plugins
+from cluster.common.plugins import expect_class, load_all
 from cluster.tools.drills.base import Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine
 from cluster.tools.drills.kinds.divergence import Divergence
@@ -21,19 +18,19 @@ from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 
-
-def _installed() -> Iterator[tuple[str, type[Drill]]]:
-    """The drills of installed packages. A broken one is told, and takes no other away."""
-    for name, point in plugins(GROUP).items():
-        try:
-            yield name, load(point)
-        except BadInput as error:
-            print(f"stampede: {error}", file=sys.stderr)
-
-
 DRILLS: Final[dict[str, type[Drill]]] = {
     drill.name: drill
     for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
 }
 """All drills, keyed by name: those of the core, which none replaces, and those of installed packages."""
-DRILLS.update((name, drill) for name, drill in _installed() if name not in DRILLS)
+
+
+def _add(found: Any) -> None:
+    drill = expect_class(found, Drill)  # type: ignore[type-abstract]
+    name, _summary = drill.name, drill.summary
+    if name in DRILLS:
+        raise ValueError(f"there is a drill {name} already")
+    DRILLS[name] = drill
+
+
+load_all(GROUP, _add)

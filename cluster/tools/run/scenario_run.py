@@ -27,7 +27,7 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.files import all_tried
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
-from cluster.common.plugins import TRACERS, load_named
+from cluster.common.plugins import TRACERS, expect_function, load_named
 from cluster.live.handover import handover
 from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
@@ -266,7 +266,7 @@ def _tracing(planned: PlannedRun, folder: Path) -> Iterator[Tracer | None]:
     if collector is None:
         yield None
         return
-    tracer: Tracer | None = load_named(TRACERS, "otlp", "--otlp", "tracing")(
+    tracer: Tracer | None = load_named(TRACERS, "otlp", expect_function, purpose="--otlp", kit="tracing")(
         collector, folder, planned.scenario, planned.backend
     )
     try:

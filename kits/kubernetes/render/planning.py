@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cluster.common.errors import BadInput
-from cluster.common.plugins import DEPLOYMENTS, plugins
-from cluster.common.plugins import load as load_plugin
+from cluster.common.plugins import DEPLOYMENTS, expect_function, load_named, points
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.overrides import Change, options_of
@@ -86,9 +85,9 @@ def plan_of(words: Sequence[str], load: Callable[[Sequence[Change]], Scenario], 
             )
         case ["soak"]:
             return Plan(_simulated(load(changes)), (), "soak")
-        case [work, *further] if (point := plugins(DEPLOYMENTS).get(work)) is not None:
-            scenario = _simulated(load(changes))
-            return Plan(scenario, (work, SCENARIO_PATH, *load_plugin(point)(scenario, further)), work)
+        case [work, *further] if points(DEPLOYMENTS, work):
+            scenario, deployed = _simulated(load(changes)), load_named(DEPLOYMENTS, work, expect_function)
+            return Plan(scenario, (work, SCENARIO_PATH, *deployed(scenario, further)), work)
     raise BadInput(f"--command {' '.join(words)}: expected {FORMS}")
 
 

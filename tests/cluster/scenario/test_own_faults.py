@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,10 +18,10 @@ from cluster.record.saved import decode, encode
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.code.gate import Gate, code_of, opened
 from cluster.scenario.files import fault_to_add, scenario_from
-from cluster.scenario.sections import faults as section
-from cluster.scenario.sections.faults import Facts, OwnFault, kind_named, kind_names
+from cluster.scenario.sections.faults import SHIPPED, Facts, OwnFault, kind_named, kind_names
 from cluster.tools.explain.outline import outline
 from cluster.watches.watched_simulation import simulate
+from tests.packages import install
 from validator.primitives.user_file import UserFileError, nothing_runs
 
 ISLAND = '''
@@ -56,6 +54,13 @@ class Island(OfLinks):
     def impaired(self, names):
         return tuple(self.members)
 '''
+BARE = """
+from cluster.scenario.sections.faults import BaseFault
+
+
+class Bare(BaseFault):
+    kind: Literal["bare"]
+"""
 SCENARIO = """
 name: own-fault
 validators: 4
@@ -121,6 +126,8 @@ def test_what_is_wrong_is_found_before_it_runs(folder: Path) -> None:
     assert refusal(folder, SCENARIO.replace("./island.py", "./cut.py")).endswith(
         "a kind of fault is named cut; expected another name"
     )
+    no_kind = f"from typing import Literal\n{BARE}".replace("kind:", "members:")
+    assert "expected a subclass of FaultKind that has a COURSE" in refusal(folder, SCENARIO, no_kind)
     with opened(Gate(allows=True, forbids=True)), pytest.raises(BadInput, match=r"has code, .*--no-code refuses it"):
         load_scenario(folder / "scenario.yaml")
 
@@ -132,29 +139,40 @@ def test_a_path_needs_a_file() -> None:
 
 
 @pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An installed package that registers the kind ``island``, and one that is none."""
-    module = ModuleType("their_faults")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that registers the kind ``island``, and some that do not fit."""
     text = ISLAND.replace("    members: Names", '    kind: Literal["island"]\n    members: Names')
-    exec("from typing import Literal\n" + text, vars(module))
-    found = [EntryPoint(name, "their_faults:Island", FAULTS) for name in ("island", "atoll", "cut")]
-    monkeypatch.setattr(section, "plugins", lambda group: {each.name: each for each in found if each.group == group})
+    points = "\n".join(f"{name} = their_faults:Island" for name in ("island", "atoll", "cut"))
+    points = f"[{FAULTS}]\n{points}\nbare = their_faults:Bare\n"
+    install(tmp_path / "theirs", "their_faults", points, f"from typing import Literal\n{text}{BARE}")
+    monkeypatch.syspath_prepend(tmp_path / "theirs")
     caches = (kind_names, kind_named)
     for each in caches:
         each.cache_clear()
     yield
+    sys.modules.pop("their_faults", None)
     for each in caches:
         each.cache_clear()
 
 
 def test_an_installed_package_registers_kinds_by_name(package: None) -> None:
-    assert kind_names()[-2:] == ("island", "atoll"), "a kind that ships is not replaced"
+    assert set(kind_names()) - set(SHIPPED) == {"island", "atoll", "bare"}
     fields = {"kind": "island", "members": ["validator-1"], "at_height": 5, "for_ms": 100}
     (fault,) = Scenario.model_validate({"name": "a", "faults": [fields]}).faults
     assert fault.kind_name == "island" and fault.whom == "validator-1"
-    with pytest.raises(BadInput, match=r"^fault atoll: expected a subclass of FaultKind whose kind is 'atoll'"):
-        kind_named("atoll")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("atoll", "expected a class whose name is 'atoll', got "),
+        ("bare", "expected a subclass of FaultKind that has a COURSE, got "),
+        ("cut", "the name is taken; expected another one"),
+    ],
+)
+def test_a_kind_of_a_package_that_does_not_fit_is_refused(package: None, name: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=rf"^their_faults: .*, its stampede\.faults {name}, cannot be used: .*{problem}"):
+        kind_named(name)
 
 
 EVIL = {"name": "evil", "source": "raise SystemExit('executed')"}
@@ -230,16 +248,3 @@ def test_an_error_in_it_is_one_line(folder: Path, method: str, when: str) -> Non
     with opened(Gate(allows=True)), pytest.raises(UserFileError) as caught:
         simulate(load_scenario(folder / "scenario.yaml"), 1)
     assert str(caught.value) == said
-
-
-def test_a_class_that_is_no_kind_is_named(folder: Path) -> None:
-    source = (
-        "from cluster.scenario.sections.faults import BaseFault\nclass Nothing(BaseFault):\n    members: list[str]\n"
-    )
-    (folder / "island.py").write_text(source, encoding="utf-8")
-    (folder / "scenario.yaml").write_text(SCENARIO.replace(", for_ms: 2000", ""), encoding="utf-8")
-    with (
-        opened(Gate(allows=True)),
-        pytest.raises(UserFileError, match=r"^file island\.py: Nothing is no cluster\.faults"),
-    ):
-        simulate(load_scenario(folder / "scenario.yaml"), 1)
