@@ -85,9 +85,7 @@ def load_all(group: str, add: Callable[[Any], None]) -> None:
             print(f"stampede: {error}", file=sys.stderr)
 
 
-def load_named(
-    group: str, name: str, take: Callable[[Any], T], taken: Collection[str] = (), purpose: str = "", kit: str = ""
-) -> T:
+def load_named(group: str, name: str, take: Callable[[Any], T], purpose: str = "", kit: str = "") -> T:
     """What a package offers under a name (:func:`load`). Raises :class:`BadInput` if none does, or several do.
 
     ``purpose`` is what needs it, ``kit`` the kit that has it.
@@ -96,7 +94,7 @@ def load_named(
     if not found:
         place, wanted = purpose or f"{group} {name}", f"the kit {kit}: pip install 'stampede[{kit}]'"
         raise BadInput(f"{place}: no installed package has it" + (f"; expected {wanted}" if kit else ""))
-    return load(found[-1], take, [*taken, *(point.name for point in found[:-1])])
+    return load(found[-1], take, [point.name for point in found[:-1]])
 
 
 def expect_class(found: Any, base: type[T], name: object = None, name_of: Callable[[Any], object] = repr) -> type[T]:

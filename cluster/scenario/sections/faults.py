@@ -181,11 +181,11 @@ def is_kind(name: str) -> bool:
 
 @cache
 def kind_named(name: str) -> type[BaseFault]:
-    """The class of a kind that ships or is installed. Raises :class:`BadInput` if there is none, or a package has one
-    of the name of a kind that ships."""
-    if name in SHIPPED and not points(FAULTS, name):
+    """The class of a kind that ships, which no package replaces, or is installed. Raises :class:`BadInput` if there is
+    none."""
+    if name in SHIPPED:
         return only_class_in(import_module(SHIPPED[name]), BaseFault, "fault")
-    return load_named(FAULTS, name, lambda found: _with_course(expect_class(found, BaseFault, name, kind_of)), SHIPPED)
+    return load_named(FAULTS, name, lambda found: _with_course(expect_class(found, BaseFault, name, kind_of)))
 
 
 def _with_course(kind: type[BaseFault]) -> type[BaseFault]:
