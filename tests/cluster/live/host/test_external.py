@@ -15,7 +15,7 @@ from cluster.live.host.host import ValidatorHost
 from cluster.live.host.observations import HeightSeen, ViewSeen
 from cluster.scenario import Scenario
 from tests.cluster.records import OUTSIDER_KEY
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import run
 
 URL = "http://192.0.2.7:7001"
 PAGE = {"chain_id": "chain", "index": 3, "height": 5, "view": 8}
@@ -129,8 +129,4 @@ def test_a_host_watches_it_and_starts_no_process(tmp_path: Path, monkeypatch: py
         ended.set()
         await serving
 
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
-
-    asyncio.run(bounded())
+    run(test)

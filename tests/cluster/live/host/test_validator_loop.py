@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -56,7 +56,7 @@ from consensus.types import Digest, PublicKey
 from loadgen.client import ValidatorClient
 from loadgen.workloads import LoadUser, Observation
 from tests.cluster.records import ledger_of
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, run
 from validator.chain.block import Header
 from validator.chain.messages import (
     ChunkRequest,
@@ -196,14 +196,6 @@ async def network(
     for member in members:
         await member.close()
         assert member.crashes == []
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
-
-    asyncio.run(bounded())
 
 
 async def turn() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -33,18 +33,12 @@ from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import LENGTH_BYTES, FrameStream, PeerAddress, Transport
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.topology.network import Network
-from consensus.keys import Ed25519Scheme, Signer, ValidatorSet
+from consensus.keys import Signer, ValidatorSet
 from consensus.types import PublicKey, Signature
-from tests.hangs import HANGS_AFTER_S
+from tests.cluster.live.network.wire_vectors import CHAIN, SCHEME, SIGNERS, VALIDATORS, identity
+from tests.hangs import HANGS_AFTER_S, run
 
 HOST = "127.0.0.1"
-SCHEME = Ed25519Scheme()
-SIGNERS = [SCHEME.signer(bytes([index + 1]) * 32) for index in range(4)]
-VALIDATORS = ValidatorSet(tuple(signer.public_key for signer in SIGNERS), SCHEME)
-
-
-def identity(index: int) -> Identity:
-    return Identity(index, SIGNERS[index], VALIDATORS, "chain")
 
 
 @dataclass(frozen=True)
@@ -103,14 +97,6 @@ async def running(*nodes: Node) -> AsyncIterator[None]:
         for node in nodes:
             await node.transport.close()
             assert node.crashes == []
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
-
-    asyncio.run(bounded())
 
 
 def test_an_address_is_nobody_elses_before_the_transport_starts() -> None:
@@ -260,14 +246,11 @@ def test_a_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_message_that_no_peer_takes_is_dropped_and_counted() -> None:
     async def test() -> None:
         sender, receiver = Node(identity(0)), Node(identity(1))
-        await sender.start()
-        sender.transport.set_addresses({1: await receiver.start()})
-        for size in (transport_module.MAX_FRAME_BYTES + 1, transport_module.MAX_FRAME_BYTES):
-            sender.transport.send(None, bytes(size))
-        assert sender.transport.counters.messages_oversized == 1
-        assert len((await receiver.next())[1]) == transport_module.MAX_FRAME_BYTES
-        await sender.transport.close()
-        await receiver.transport.close()
+        async with running(sender, receiver):
+            for size in (transport_module.MAX_FRAME_BYTES + 1, transport_module.MAX_FRAME_BYTES):
+                sender.transport.send(None, bytes(size))
+            assert sender.transport.counters.messages_oversized == 1
+            assert len((await receiver.next())[1]) == transport_module.MAX_FRAME_BYTES
 
     run(test)
 
@@ -338,36 +321,33 @@ def test_a_newer_connection_of_a_peer_replaces_the_older() -> None:
 # --- who is turned away -----------------------------------------------------------------------------------------------
 
 
-def test_a_stranger_is_turned_away() -> None:
-    stranger = replace(identity(0), signer=SCHEME.signer(b"s" * 32))
-    run(lambda: refuse(stranger, "wrong_key"))
+NEW = SCHEME.signer(b"n" * 32)
+WITH_ONE_MORE = ValidatorSet((*VALIDATORS.public_keys, NEW.public_key), SCHEME)
 
 
-def test_a_claimed_key_must_be_owned() -> None:
-    liar = replace(identity(0), signer=LyingSigner(SIGNERS[0], SIGNERS[2]))
-    run(lambda: refuse(liar, "bad_signature"))
+@pytest.mark.parametrize(
+    ("dialer", "reason"),
+    [
+        (replace(identity(0), signer=NEW), "wrong_key"),
+        (replace(identity(0), signer=LyingSigner(SIGNERS[0], SIGNERS[2])), "bad_signature"),
+        (identity(0, "another"), "wrong_chain"),
+        (Identity(4, NEW, WITH_ONE_MORE, CHAIN), "wrong_validator"),
+    ],
+    ids=["a stranger", "a key that it does not own", "another chain", "a validator that nobody knows"],
+)
+def test_who_is_no_peer_is_turned_away_and_both_sides_count_why(dialer: Identity, reason: str) -> None:
+    async def test() -> None:
+        node, other = Node(identity(1)), Node(dialer)
+        async with running(node):
+            await other.start()
+            other.transport.set_addresses({1: node.address})
+            assert await node.refusal() == reason
+            assert await other.refusal() == reason
+            assert node.transport.connected == []
+            assert node.received.empty()
+            await other.transport.close()
 
-
-def test_another_chain_is_turned_away() -> None:
-    run(lambda: refuse(replace(identity(0), chain_id="another"), "wrong_chain"))
-
-
-def test_a_validator_that_nobody_knows_is_turned_away() -> None:
-    unknown = ValidatorSet((*VALIDATORS.public_keys, SCHEME.signer(b"n" * 32).public_key), SCHEME)
-    run(lambda: refuse(Identity(4, SCHEME.signer(b"n" * 32), unknown, "chain"), "wrong_validator"))
-
-
-async def refuse(dialer: Identity, reason: str) -> None:
-    """A whole transport dials ours and is refused; both sides count why."""
-    node, other = Node(identity(1)), Node(dialer)
-    async with running(node):
-        await other.start()
-        other.transport.set_addresses({1: node.address})
-        assert await node.refusal() == reason
-        assert await other.refusal() == reason
-        assert node.transport.connected == []
-        assert node.received.empty()
-        await other.transport.close()
+    run(test)
 
 
 @pytest.mark.parametrize(
@@ -432,7 +412,7 @@ def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
             peer.write(hello)
             answer = await peer.read()
             assert isinstance(answer, Welcome)
-            asked = oracle.welcome(Hello(1, "chain", 1, 0, bytes(SIGNERS[1].public_key), answer.nonce))
+            asked = oracle.welcome(Hello(1, CHAIN, 1, 0, bytes(SIGNERS[1].public_key), answer.nonce))
             peer.write(Proof(asked.signature))
             assert await peer.refused() == "bad_signature"
 

@@ -7,7 +7,6 @@ consensus have what their signatures cover. Refused bytes have the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -24,19 +23,17 @@ from cluster.live.network.handshake import (
     ListenerHandshake,
     Refusal,
     Refused,
-    decode_handshake,
     encode_handshake,
     signed_bytes,
 )
 from consensus import messages as engine
-from consensus.certificates import verify_signed
 from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import NO_DIGEST, NO_PARENT, Certificate, Vote, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
 from tests.validator import vectors as protocol
 from validator.chain import messages as peer
 from validator.chain.block import Block, Header, header_hash, transactions_root
-from validator.primitives.codec import CodecError, encode
+from validator.primitives.codec import encode
 
 FOLDER: Final = Path(__file__).resolve().parents[3] / "vectors" / "wire"
 CHAIN: Final = protocol.CHAIN
@@ -283,7 +280,6 @@ def false_certificates() -> list[Page]:
         "a quorum of good signatures, and a bad one": Certificate.of(*about, spoiled),
         "the signatures are of a notarization": Certificate.of(*about, NOTARIZATION.signed),
     }
-    assert not any(verify_signed(each, VALIDATORS, NAMESPACE) for each in cases.values())
     return [{"why": why, "hex": engine.encode(each).hex()} for why, each in cases.items()]
 
 
@@ -387,30 +383,16 @@ def refused() -> Page:
         "a bitmap that ends with zero": engine.encode(NOTARIZATION).replace(b"\xc4\x01\x0b", b"\xc4\x02\x0b\x00"),
         "more signers than signatures": engine.encode(NOTARIZATION).replace(b"\xc4\x01\x0b", b"\xc4\x01\x0f"),
     }
-    for encoded in peers.values():
-        _refuses(peer.decode_message, encoded, CodecError)
-    for encoded in consensus.values():
-        _refuses(engine.decode, encoded, engine.MessageError)
     handshake = {
         "nothing": b"",
         "the tag 6": b"\x91\x06",
         "a field too many": b"\x92\x04\xc0",
         "a proof that is a text": b"\x92\x03\xa1x",
     }
-    for encoded in handshake.values():
-        _refuses(decode_handshake, encoded, Refused)
     decoders = {"handshake": handshake, "peer": peers, "consensus": consensus}
     return {
         name: [{"why": why, "hex": encoded.hex()} for why, encoded in cases.items()] for name, cases in decoders.items()
     }
-
-
-def _refuses(decode: Callable[[bytes], object], encoded: bytes, error: type[Exception]) -> None:
-    try:
-        decode(encoded)
-    except error:
-        return
-    raise AssertionError(f"{encoded.hex()} is accepted")
 
 
 def files() -> dict[str, Page]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 from cluster.disks.memory import MemoryDisk
 from cluster.live.threads.journal import JournalWriter
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, run
 from validator.node.events import Append, ReplaceJournal
 from validator.storage.disk import DiskError
 from validator.storage.journal import JOURNAL_FILE
@@ -36,14 +35,6 @@ class Written:
         self.tokens: asyncio.Queue[int | None] = asyncio.Queue()
         self.crashes: asyncio.Queue[BaseException] = asyncio.Queue()
         self.writer = JournalWriter(disk, "test", self.tokens.put_nowait, self.crashes.put_nowait)
-
-
-def run(test: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
-
-    asyncio.run(bounded())
 
 
 def test_appends_share_a_sync() -> None:

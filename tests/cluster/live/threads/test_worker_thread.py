@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
 from cluster.live.threads.worker_thread import WorkerThread
-from tests.hangs import HANGS_AFTER_S
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANGS_AFTER_S):
-            await test()
-
-    asyncio.run(bounded())
+from tests.hangs import run
 
 
 def divide(by: int) -> float:
