@@ -77,17 +77,6 @@ def request(
     return answer.status, page, answer
 
 
-def raw_request(port: int, data: bytes) -> bytes:
-    """Send bytes, close the sending side, and return all that comes back."""
-    with socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S) as connection:
-        connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        answer = b""
-        while chunk := connection.recv(65_536):
-            answer += chunk
-        return answer
-
-
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
@@ -393,33 +382,6 @@ def test_oversized_batches(validator: ServerThread, client: ValidatorClient) -> 
         client.post_transactions([b""] * 1_025)
     assert caught.value.status == 413
     assert len(client.post_transactions([b""] * 1_024)) == 1_024
-
-
-def test_a_body_that_does_not_end(validator: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "MAX_BODY_SECONDS", 0.05)
-    head = b"POST /transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n["
-    with socket.create_connection(("127.0.0.1", validator.port), timeout=HANGS_AFTER_S) as connection:
-        connection.sendall(head)
-        answer = b""
-        while chunk := connection.recv(65_536):
-            answer += chunk
-    assert answer.startswith(b"HTTP/1.1 408") and b"the body took longer" in answer
-
-
-def test_a_client_that_goes_away(validator: ServerThread, caplog: pytest.LogCaptureFixture) -> None:
-    head = b"POST /transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n["
-    raw_request(validator.port, head)
-    assert request(validator, "GET", "/status")[0] == 200
-    assert "Traceback" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    "data", [b"\x00" * 100, b"HELLO\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9\r\n\r\n"]
-)
-def test_what_is_no_http(validator: ServerThread, data: bytes) -> None:
-    answer = raw_request(validator.port, data)
-    assert answer.startswith(b"HTTP/1.1 400") and b'{"error":"' in answer
-    assert request(validator, "GET", "/status")[0] == 200
 
 
 # --- a validator in trouble -------------------------------------------------------------------------------------------

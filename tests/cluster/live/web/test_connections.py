@@ -133,6 +133,11 @@ def test_the_time_begins_anew_with_each_request(port: int) -> None:
             assert parts(read_answer(connection))[0] == 200
 
 
+def test_a_body_that_does_not_end(validator: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "MAX_BODY_SECONDS", SHORT_SECONDS)
+    assert_error(ask(validator.port, POST + b"Content-Length: 9\r\n\r\n["), 408, "the body took longer")
+
+
 def test_a_body_that_no_page_reads_and_that_does_not_end(port: int, short: Callable[[str], None]) -> None:
     short("MAX_UNREAD_BODY_SECONDS")
     assert parts(ask(port, HEAD + b"Content-Length: 9\r\n\r\nx"))[0] == 200
@@ -329,6 +334,8 @@ def test_who_goes_on_sending_reads_the_answer_and_is_cut_off(
     ("data", "status", "words"),
     [
         (b"HELLO\r\n\r\n", 400, "no HTTP request: illegal request line"),
+        (b"\x00" * 100 + b"\r\n\r\n", 400, "no HTTP request: illegal request line"),
+        (b"GET / HTTP/9\r\n\r\n", 400, "no HTTP request: illegal request line"),
         (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400, "no HTTP request: illegal request line"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "no HTTP request: Missing mandatory Host: header"),
         (HEAD + b"Content-Length: x\r\n\r\n", 400, "no HTTP request: bad Content-Length"),

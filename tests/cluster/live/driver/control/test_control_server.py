@@ -117,6 +117,16 @@ def test_no_order_reaches_the_driver_without_the_runs_token(server: ControlServe
     assert server.orders.empty()
 
 
+def answered(server: ControlServer, answer: dict[str, Any] | BadInput) -> Any:
+    """The next order, as a driver answers it."""
+    order: Any = server.orders.get(timeout=HANGS_AFTER_S)
+    if isinstance(answer, BadInput):
+        order.answer.set_exception(answer)
+    else:
+        order.answer.set_result(answer)
+    return order
+
+
 def test_the_load_is_set_by_the_driver(server: ControlServer, tmp_path: Path) -> None:
     def order(body: bytes) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token_of(tmp_path)}"}
@@ -125,12 +135,8 @@ def test_the_load_is_set_by_the_driver(server: ControlServer, tmp_path: Path) ->
 
     def drive() -> None:
         for is_on, answer in ((False, {"load": "stopped"}), (True, BadInput("the testnet has no load"))):
-            order = server.orders.get(timeout=HANGS_AFTER_S)
+            order = answered(server, answer)
             assert isinstance(order, SetLoad) and order.is_on is is_on
-            if isinstance(answer, BadInput):
-                order.answer.set_exception(answer)
-            else:
-                order.answer.set_result(answer)
 
     for wrong in (b"", b"[]", b'{"on": 1}', b'{"on": true, "off": false}'):
         assert order(wrong)[0] == 400
@@ -168,12 +174,8 @@ def test_what_it_is_told_is_bounded(server: ControlServer, tmp_path: Path) -> No
 def test_a_fault_is_handed_to_the_driver_and_its_answer_back(server: ControlServer, tmp_path: Path) -> None:
     def drive() -> None:
         for answer in ({"kind": "kill", "at_ms": 7}, BadInput("target: no validator is named 'x'")):
-            order = server.orders.get(timeout=HANGS_AFTER_S)
+            order = answered(server, answer)
             assert isinstance(order, AddFault) and order.fields == {"kind": "kill"}
-            if isinstance(answer, BadInput):
-                order.answer.set_exception(answer)
-            else:
-                order.answer.set_result(answer)
 
     client = ControlClient(server.url, tmp_path / "token")
     with ThreadPoolExecutor(1) as driver:
