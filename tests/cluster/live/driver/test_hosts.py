@@ -187,6 +187,13 @@ class Watched:
         actor = actor or self.actor
         actor.answers |= {"observe": view, "inject": view, "start": self.host.reports.addresses}
 
+    def succeeded_by(self, view: HostView) -> FakeActor:
+        """The actor that is created next."""
+        actor = FakeActor(view)
+        self.ray.actors[id(actor)] = actor
+        self.hosts._start_actor = lambda host: actor
+        return actor
+
     def look(self, times: int = 1) -> None:
         for _ in range(times):
             self.hosts.look(5)
@@ -532,9 +539,7 @@ def test_why_code_could_not_be_compiled_is_said(compiling: Compiling, monkeypatc
 
 def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     host, hosts = watched.host, watched.hosts
-    successor = FakeActor(HostView(9, [], version="2", code="/new"))
-    watched.ray.actors[id(successor)] = successor
-    hosts._start_actor = lambda host: successor
+    successor = watched.succeeded_by(HostView(9, [], version="2", code="/new"))
     hosts.replace(host, Release("2"))
     assert host.phase is Phase.STOPPING and not host.is_running
     assert watched.actor.calls[-1] == "stop"
@@ -553,9 +558,7 @@ def test_a_loss_that_nobody_was_told_yet_is_told_by_the_actor_with_other_code(wa
     host, hosts = watched.host, watched.hosts
     watched.actor.answers["observe"] = ConnectionError("unavailable")
     watched.look()
-    successor = FakeActor(HostView(9, [], version="2", last_words=LastWords(PID, 0, "no space")))
-    watched.ray.actors[id(successor)] = successor
-    hosts._start_actor = lambda host: successor
+    watched.succeeded_by(HostView(9, [], version="2", last_words=LastWords(PID, 0, "no space")))
     hosts.replace(host, Release("2"))
     assert watched.told == []
     watched.look(2)
@@ -589,6 +592,8 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
     """What would end the process of a host."""
     found: list[BaseException] = []
     monkeypatch.setattr(host_module, "crash", found.append)
+    for name in ("_log_to", "logging.shutdown"):
+        monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
     yield found
     assert found == []
 
@@ -597,8 +602,6 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
 def test_validators_that_recover_or_join_come_to_rest(
     tmp_path: Path, crashes: list[BaseException], monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    for name in ("_log_to", "logging.shutdown"):
-        monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
     monkeypatch.setattr(host_module, "set_heap_apart", lambda: 0)
     for number, is_ready in ((0, True), (3, False)):
         host = ValidatorHost(str(tmp_path), SCENARIO.model_dump_json(), 3, number, "127.0.0.1")
@@ -625,8 +628,6 @@ def busy(host: ValidatorHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def test_a_host_that_was_too_busy_starts_each_validator_once_and_reports_all_that_it_saw(
     tmp_path: Path, crashes: list[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_log_to", "logging.shutdown"):
-        monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
     at_free_port = host_module._at_free_port
 
     async def at_free_port_after_a_while(*given: Any) -> Any:

@@ -13,45 +13,28 @@ from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
-from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
-from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
-from tests.cluster.live.handover.parts import FaultsOnHosts
+from tests.cluster.live.handover.parts import FaultsOnHosts, FourHosts
 from tests.cluster.records import OUTSIDER_KEY
 
 LOST = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 1_000, "disks": "kept"}
 
 
-class Hosts:
-    """Four hosts on two nodes, of which one may refuse to end."""
+class Hosts(FourHosts):
+    """Hosts on two nodes, of which one may refuse to end."""
 
     def __init__(self) -> None:
-        self.all = [Host(number=number, place=Place("ab"[number % 2], ""), validators=[number]) for number in range(4)]
-        for host in self.all:
-            host.actor, host.phase, host.processes.current = f"actor-{host.number}", Phase.UP, Process(7, host.number)
-            host.reports.states = {host.number: LoopState(ready=True)}
+        super().__init__("abab")
         self.nodes = self
         self.ends = True
         self.ended: list[tuple[str, bool]] = []
         self.on_lost: Callable[[Sequence[Host], str, str], None]
         """As the driver is told of a lost node."""
 
-    def carrying(self, indices: Sequence[int]) -> list[Host]:
-        return [self.all[index] for index in indices]
-
     def kill(self, host: Host, by_ray: bool) -> None:
         self.ended.append((f"host {host.number}", by_ray))
         host.went_down()
-
-    def host_of(self, index: int) -> Host:
-        return self.all[index]
-
-    def link_counts(self, key: int) -> Any:
-        raise AssertionError
-
-    def resume(self, host: Host) -> None:
-        pass
 
     def hosts_on(self, place: Place) -> list[Host]:
         return [host for host in self.all if host.is_on_a_node and host.place == place]
@@ -72,16 +55,12 @@ class Hosts:
             host.lose_place(is_certain=False)
 
 
-def four_hosts() -> Any:
-    return Hosts()
-
-
 class Run:
     def __init__(
         self, *faults: dict[str, Any], means: Callable[..., Means] = Means, external: Collection[int] = ()
     ) -> None:
         self.now_ms, self.height = 0.0, 1
-        self.hosts = four_hosts()
+        self.hosts: Any = Hosts()
         outsider = {"external": {"public_key": OUTSIDER_KEY, "address": "192.0.2.7:7000"}}
         nodes = [outsider if index in external else {} for index in range(4)]
         scenario = Scenario.model_validate({"name": "stage", "validators": nodes, "faults": list(faults)})

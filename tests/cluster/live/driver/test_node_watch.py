@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,6 +124,13 @@ class Cluster:
 
     def start(self, host: Host) -> None:
         host.actor = f"another actor-{host.number}"
+
+    def is_taken_over(self, lost: AbstractSet[str], hosts: list[Host] | None = None) -> None:
+        """Another driver watches, which has heard of these lost nodes."""
+        self.hosts = hosts or [again(host) for host in self.hosts]
+        self.watch = NodeWatch(self.session, self._lost, self.notices.append, self.wait)
+        scenario = Scenario.model_validate({"name": "nodes", "validators": len(self.hosts)})
+        self.watch.take_over(self.hosts, scenario, "127.0.0.1", self.start, lost)
 
     def _lost(self, hosts: Any, node: str, reason: str) -> None:
         self.lost.append(([host.number for host in hosts], node, reason, [host.is_running for host in hosts]))
@@ -313,6 +321,14 @@ class JoiningSession(FakeSession):
         super().__init__(0)
         self.joining = list(joining)
 
+    @classmethod
+    def of_all(cls) -> JoiningSession:
+        """All have joined."""
+        session = cls()
+        for host in range(4):
+            session.join_for(host)
+        return session
+
     def pass_time(self) -> None:
         if self.joining:
             self.join_for(self.joining.pop(0))
@@ -350,9 +366,7 @@ def test_a_host_whose_node_does_not_come_is_named(patch: pytest.MonkeyPatch) -> 
 
 
 def test_a_host_waits_for_the_node_that_brings_its_disk(patch: pytest.MonkeyPatch) -> None:
-    session = JoiningSession()
-    for host in range(4):
-        session.join_for(host)
+    session = JoiningSession.of_all()
     cluster = Cluster(patch, {"count": 4}, session=session)
     session.join("n9")
     for life in (1, 2):
@@ -374,23 +388,16 @@ def test_a_host_waits_for_the_node_that_brings_its_disk(patch: pytest.MonkeyPatc
 
 
 def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.MonkeyPatch) -> None:
-    session = JoiningSession()
-    for host in range(4):
-        session.join_for(host)
+    session = JoiningSession.of_all()
     cluster = Cluster(patch, {"count": 4}, session=session)
     session.lose("p1", forgets=True)
     cluster.look()
-    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
-    scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
-    hosts = [again(host) for host in cluster.hosts]
-    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, cluster.watch.lost)
-    cluster.now_s += 10 * NEW_NODE_PATIENCE_S
-    another.look()
-    assert not hosts[1].is_placed
+    cluster.is_taken_over(cluster.watch.lost)
+    cluster.look(10 * NEW_NODE_PATIENCE_S)
+    assert cluster.places[1] is None
     session.join_for(1, name="q")
-    cluster.now_s += LOOK_EVERY_S
-    another.look()
-    assert hosts[1].place.node_id == "q1"
+    cluster.look()
+    assert cluster.places[1] == "q1"
 
 
 @pytest.mark.parametrize("is_found", [True, False], ids=["its actor is listed", "its actor is gone"])
@@ -401,15 +408,12 @@ def test_a_node_that_is_lost_while_there_is_no_driver_is_a_loss(patch: pytest.Mo
     cluster.session.lose("n0")
     for host in hosts:
         host.find(lambda name: "actor" if is_found and name.endswith(".0") else None, lambda actor: None)
-    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
-    scenario = Scenario.model_validate({"name": "nodes", "validators": 1})
-    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, set())
-    assert [(host.phase, host.is_placed) for host in hosts] == [(Phase.DOWN, False)]
+    cluster.is_taken_over(set(), hosts)
+    assert (hosts[0].phase, cluster.places) == (Phase.DOWN, [None])
     assert [numbers for numbers, *_ in cluster.lost] == [[0]] and cluster.session.replaced == 1
     cluster.session.join("n9")
-    cluster.now_s += LEASES_ARE_OVER_S + NEW_NODE_PATIENCE_S
-    another.look()
-    assert [host.place.node_id for host in hosts] == ["n9"]
+    cluster.look(LEASES_ARE_OVER_S + NEW_NODE_PATIENCE_S)
+    assert cluster.places == ["n9"]
 
 
 @pytest.mark.parametrize("is_certain", [True, False])
@@ -420,17 +424,13 @@ def test_a_lost_host_waits_for_leases_of_a_dead_driver_only_if_it_may_be_alive(
     cluster.session.lose("n1")
     cluster.hosts[1].lose_place(is_certain)
     cluster.hosts[1].actor = None
-    hosts = [again(host) for host in cluster.hosts]
-    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
-    scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
-    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, {"n1"})
+    cluster.is_taken_over({"n1"})
     cluster.session.join("n9")
-    another.look()
-    assert hosts[1].is_placed == is_certain
-    cluster.now_s += LEASES_ARE_OVER_S
-    another.look()
-    assert hosts[1].place.node_id == "n9"
-    assert not hosts[1].processes.have_surely_ended, "it starts there"
+    cluster.look(0.0)
+    assert cluster.places[1] == ("n9" if is_certain else None)
+    cluster.look(LEASES_ARE_OVER_S)
+    assert cluster.places[1] == "n9"
+    assert not cluster.hosts[1].processes.have_surely_ended, "it starts there"
 
 
 class FakeRay:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -16,13 +16,17 @@ from blake3 import blake3
 from msgspec.structs import replace
 from pydantic import BaseModel
 
+from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.live_stage import LiveStage
 from cluster.live.driver.supervised_host import Host
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left import VERSION, LeftHost, LeftLoad, LeftRun, LeftStage
+from cluster.live.host.validator_loop import LoopState
 from cluster.live.means import Means
 from cluster.live.nodes.ray_nodes import Place
+from cluster.live.processes.history import Phase
+from cluster.live.processes.processes import Process
 from cluster.record.run import RunRecord
 from cluster.record.saved import BESIDES, decode, encode, save
 from cluster.run.events import End, NewHeight, Order, Seen, StopLoad, TakeFork, Up
@@ -93,6 +97,29 @@ def timeline() -> LoadTimeline:
     found.requested(12.0)
     found.answered(1_000.0, 3.0)
     return found
+
+
+class FourHosts:
+    """Four hosts that are up, as a stage knows them, each with one validator."""
+
+    def __init__(self, nodes: str = "aaaa") -> None:
+        """``nodes`` are those of the hosts, a letter each."""
+        self.all = [Host(number=n, place=Place(node, ""), validators=[n]) for n, node in enumerate(nodes)]
+        for host in self.all:
+            host.actor, host.phase, host.processes.current = "actor", Phase.UP, Process(7, host.number)
+            host.reports.states = {host.number: LoopState(ready=True)}
+
+    def host_of(self, index: int) -> Host:
+        return self.all[index]
+
+    def carrying(self, indices: Sequence[int]) -> list[Host]:
+        return [self.all[index] for index in indices]
+
+    def link_counts(self, key: int) -> LinkCounts:
+        return LinkCounts()
+
+    def resume(self, host: Host) -> None:
+        pass
 
 
 class FaultsOnHosts:

@@ -15,12 +15,10 @@ from cluster.disks import PLANNED_FAILURE
 from cluster.faults.engine import FaultEngine
 from cluster.faults.events import Voted
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.live_stage import UNKNOWN_ORDERS, LiveStage
 from cluster.live.driver.supervised_host import Host
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection
-from cluster.live.nodes.ray_nodes import Place
 from cluster.live.processes.history import Phase
 from cluster.live.processes.last_words import LastWords
 from cluster.live.processes.processes import Process
@@ -28,7 +26,7 @@ from cluster.run.events import Order
 from cluster.run.feed import Feed
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
-from tests.cluster.live.handover.parts import FaultsOnHosts, inside
+from tests.cluster.live.handover.parts import FaultsOnHosts, FourHosts, inside
 
 FAULTS = [
     {"kind": "degrade", "loss": 0.2, "at_height": 2, "until_height": 8},
@@ -52,31 +50,17 @@ OUTSIDE = ("_hosts", "_faults", "network", "now_ms", "height")
 """Found again, as what each look finds."""
 
 
-class Hosts:
-    """Four hosts. Orders to them are complete when the run says so."""
+class Hosts(FourHosts):
+    """Hosts. Orders to them are complete when the run says so."""
 
     def __init__(self) -> None:
-        self.all = [Host(number=number, place=Place("a", ""), validators=[number]) for number in range(4)]
+        super().__init__()
         for host in self.all:
-            host.actor, host.phase, host.processes.current = "actor", Phase.UP, Process(7, host.number)
-            host.reports.states = {host.number: LoopState(ready=True)}
             host.reports.old_file_sizes = {host.number: {"blocks.log": 4_096}}
         self.injections: list[Any] = []
         self.orders: list[Any] = []
         self.addresses = [SimpleNamespace(index=index, url="") for index in range(4)]
         self.nodes = SimpleNamespace(hosts_on=lambda place: [])
-
-    def host_of(self, index: int) -> Host:
-        return self.all[index]
-
-    def carrying(self, indices: Any) -> list[Host]:
-        return [self.all[index] for index in indices]
-
-    def link_counts(self, key: int) -> LinkCounts:
-        return LinkCounts()
-
-    def resume(self, host: Host) -> None:
-        pass
 
     def kill(self, host: Host, by_ray: bool) -> None:
         host.is_held_down = True
